@@ -1,0 +1,118 @@
+// Package groupcommit lets concurrent requests share one call to the store.
+//
+// A Collector sends at once when no call is in flight. What arrives while one is in
+// flight is gathered and goes out together as the next call, up to a bound. It never
+// lingers: a lone request waits for nothing, and under load the batch grows by itself
+// to what arrives in one round trip. The idea is the group commit of databases
+// (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", 1984).
+package groupcommit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Call answers a batch: one answer for each question, in the same order, or one error
+// for all. Its context ends at the collector's timeout, not with any caller: a client
+// that hangs up can't leave the others of its batch half done.
+type Call[Q, A any] func(ctx context.Context, batch []Q) ([]A, error)
+
+// Collector gathers concurrent questions into shared calls. Safe for concurrent use.
+type Collector[Q, A any] struct {
+	call    Call[Q, A]
+	max     int
+	timeout time.Duration
+
+	mu      sync.Mutex
+	busy    bool           // guarded by mu: a call is in flight
+	waiting []*entry[Q, A] // guarded by mu: what the next call takes, oldest first
+}
+
+type entry[Q, A any] struct {
+	question Q
+	answer   A
+	err      error
+	done     chan struct{} // closed when answer and err are set
+}
+
+// New returns a Collector whose calls carry at most max questions and end after timeout.
+func New[Q, A any](max int, timeout time.Duration, call Call[Q, A]) *Collector[Q, A] {
+	return &Collector[Q, A]{call: call, max: max, timeout: timeout}
+}
+
+// Do asks q and returns its answer. When ctx ends first Do returns ctx's error, though
+// the question may still be carried out.
+func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
+	e := &entry[Q, A]{question: q, done: make(chan struct{})}
+	c.mu.Lock()
+	c.waiting = append(c.waiting, e)
+	lead := !c.busy
+	c.busy = true
+	c.mu.Unlock()
+
+	if lead {
+		// The first caller makes its own call; whoever came meanwhile is not its burden.
+		c.send(ctx, c.take())
+		if c.more() {
+			go c.drain(context.WithoutCancel(ctx))
+		}
+	}
+	select {
+	case <-e.done:
+		return e.answer, e.err
+	case <-ctx.Done():
+		var none A
+		return none, ctx.Err()
+	}
+}
+
+// drain sends batch after batch until nobody waits.
+func (c *Collector[Q, A]) drain(ctx context.Context) {
+	for {
+		c.send(ctx, c.take())
+		if !c.more() {
+			return
+		}
+	}
+}
+
+// take removes the oldest max questions.
+func (c *Collector[Q, A]) take() []*entry[Q, A] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(c.waiting), c.max)
+	batch := c.waiting[:n:n]
+	c.waiting = c.waiting[n:]
+	return batch
+}
+
+// more reports whether questions wait, and gives up the lead when none does.
+func (c *Collector[Q, A]) more() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy = len(c.waiting) > 0
+	return c.busy
+}
+
+func (c *Collector[Q, A]) send(ctx context.Context, batch []*entry[Q, A]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	defer cancel()
+	questions := make([]Q, len(batch))
+	for i, e := range batch {
+		questions[i] = e.question
+	}
+	answers, err := c.call(ctx, questions)
+	if err == nil && len(answers) != len(batch) {
+		err = fmt.Errorf("group commit: %d answers to %d questions", len(answers), len(batch))
+	}
+	for i, e := range batch {
+		if err != nil {
+			e.err = err
+		} else {
+			e.answer = answers[i]
+		}
+		close(e.done)
+	}
+}

@@ -1,0 +1,106 @@
+package groupcommit_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"forebay/internal/groupcommit"
+)
+
+func TestALoneQuestionIsSentAtOnce(t *testing.T) {
+	t.Parallel()
+	c := groupcommit.New(8, time.Second, func(_ context.Context, batch []int) ([]int, error) {
+		return []int{batch[0] * 2}, nil
+	})
+	if got, err := c.Do(t.Context(), 21); got != 42 || err != nil {
+		t.Fatalf("Do(21) = %d, %v; want 42", got, err)
+	}
+}
+
+// What arrives during a call goes out together as the next, in order, at most max at a time.
+func TestQuestionsDuringACallShareTheNext(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}), make(chan struct{})
+	var sizes []int
+	var once sync.Once
+	c := groupcommit.New(4, time.Second, func(_ context.Context, batch []int) ([]int, error) {
+		once.Do(func() { close(started); <-release })
+		sizes = append(sizes, len(batch)) // one call at a time: no lock needed, the race detector watches
+		return batch, nil
+	})
+	var all sync.WaitGroup
+	ask := func(q int) {
+		all.Go(func() {
+			if got, err := c.Do(t.Context(), q); got != q || err != nil {
+				t.Errorf("Do(%d) = %d, %v", q, got, err)
+			}
+		})
+	}
+	ask(0)
+	<-started
+	for q := 1; q <= 6; q++ {
+		ask(q)
+	}
+	for c.Waiting() < 6 {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	all.Wait()
+	if len(sizes) != 3 || sizes[0] != 1 || sizes[1] != 4 || sizes[2] != 2 {
+		t.Fatalf("batches of %v, want [1 4 2]", sizes)
+	}
+}
+
+func TestAnErrorReachesEveryCaller(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("store lost")
+	c := groupcommit.New(4, time.Second, func(context.Context, []int) ([]int, error) { return nil, lost })
+	for range 3 { // and the collector goes on after it
+		if _, err := c.Do(t.Context(), 1); !errors.Is(err, lost) {
+			t.Fatalf("err = %v, want %v", err, lost)
+		}
+	}
+}
+
+// A caller that hangs up gets its answer's error at once; the call itself runs to its end.
+func TestACallerThatLeavesDoesNotCancelTheCall(t *testing.T) {
+	t.Parallel()
+	started, release := make(chan struct{}, 2), make(chan struct{})
+	ended := make(chan error, 2)
+	c := groupcommit.New(4, time.Minute, func(ctx context.Context, batch []int) ([]int, error) {
+		started <- struct{}{}
+		<-release
+		ended <- ctx.Err()
+		return batch, nil
+	})
+	go c.Do(context.Background(), 1)
+	<-started
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Do(ctx, 2); !errors.Is(err, context.Canceled) {
+		t.Fatalf("err = %v, want canceled", err)
+	}
+	close(release)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Fatalf("the call's context ended with %v", err)
+		}
+	}
+}
+
+// A call that hangs ends at the timeout and doesn't block those after it.
+func TestAHungCallEnds(t *testing.T) {
+	t.Parallel()
+	c := groupcommit.New(4, 10*time.Millisecond, func(ctx context.Context, _ []int) ([]int, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	for range 2 {
+		if _, err := c.Do(t.Context(), 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("err = %v, want deadline exceeded", err)
+		}
+	}
+}

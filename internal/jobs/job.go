@@ -1,0 +1,94 @@
+// Package jobs says what a job is and where it stands: its words, its record in Redis,
+// its result, and the transport (asynq) that carries "run this attempt" to a worker.
+// The moves between the states are made by package leaky's scripts alone.
+package jobs
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Job is what was accepted. It never changes; where it stands is a Standing.
+type Job struct {
+	ID          string
+	Operation   string
+	Client      string // the owner: a configured client's name or an anonymous caller's address
+	Tier        string
+	Priority    Priority
+	Payload     []byte // byte for byte as the client sent it
+	CreatedAt   time.Time
+	Traceparent string // W3C trace context of the request; "" where there was none
+	Fingerprint string // tells two requests with one Idempotency-Key apart; "" without a key
+}
+
+// Standing is where a job stands. Times are Redis's, at microseconds; zero where they have no meaning.
+type Standing struct {
+	State      State
+	Attempts   int       // calls begun, without those that the backend throttled
+	NextAt     time.Time // delayed: when the backoff ends
+	StartedAt  time.Time // start of the newest attempt
+	FinishedAt time.Time // final states
+	ExpiresAt  time.Time // final states: when record and result are removed
+	Canceling  bool      // running, and asked to stop
+	Failure    Failure   // failed and expired; and the last one of a delayed job
+	Result     Meta      // succeeded, and failed where the backend had answered
+	Version    int64     // grows with every move: the ETag
+}
+
+// Failure says why a job failed: a stable snake_case Code and a sentence fit for the client.
+type Failure struct {
+	Code   string
+	Detail string
+}
+
+// Meta describes a stored answer of the backend.
+type Meta struct {
+	Status      int    // 0: there is none
+	ContentType string // "" where the backend sent none
+	Size        int64
+}
+
+// Codes of a Failure.
+const (
+	CodeWorkerLost       = "worker_lost"         // its workers died retry.attempts times
+	CodeDeadline         = "deadline_exceeded"   // start_within or max_age passed
+	CodeBackendStatus    = "backend_status"      // the backend refused it
+	CodeBackendTimeout   = "backend_timeout"     // no answer within backends.*.timeout
+	CodeBackendDown      = "backend_unreachable" // no connection, or it broke
+	CodeResultTooLarge   = "result_too_large"    // over operations.*.max_result
+	CodeUnknownOperation = "unknown_operation"   // this worker's config doesn't have its operation
+)
+
+// NewID returns a fresh job id: the backend's name and a UUID version 7, so ids of one backend sort by time.
+func NewID(backend string) string {
+	return backend + "-" + uuid.Must(uuid.NewV7()).String()
+}
+
+// DeriveID returns the one job id of a client's Idempotency-Key for an operation (UUID version 8, RFC 9562
+// section 5.8, over SHA-256). Each part is hashed with its length, so no two triples meet.
+func DeriveID(backend, client, operation, key string) string {
+	var data []byte
+	for _, part := range []string{client, operation, key} {
+		data = binary.BigEndian.AppendUint64(data, uint64(len(part)))
+		data = append(data, part...)
+	}
+	return backend + "-" + uuid.NewHash(sha256.New(), uuid.NameSpaceOID, data, 8).String()
+}
+
+const uuidLength = 36
+
+// ParseID returns the backend that a job id names. It accepts exactly what NewID and DeriveID make.
+func ParseID(id string) (backend string, ok bool) {
+	cut := len(id) - uuidLength - 1
+	if cut < 1 || id[cut] != '-' {
+		return "", false
+	}
+	u, err := uuid.Parse(id[cut+1:])
+	if err != nil || u.String() != id[cut+1:] {
+		return "", false
+	}
+	return id[:cut], true
+}

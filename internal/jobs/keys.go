@@ -1,0 +1,21 @@
+package jobs
+
+// The keys of one job. All keys of one backend share a hash tag, so scripts may touch them together on a cluster.
+//
+//	fb:{backend}:job:<id>     what the job is (string, see record.go): written by offer, never changed; a TTL from its end
+//	fb:{backend}:state:<id>   where it stands (hash): from its first release on; a TTL from its end
+//	fb:{backend}:result:<id>  the backend's answer (string): with the same TTL
+//
+// A job with a record and no state hash waits in the line.
+
+// KeyPrefix is what every key of a backend begins with.
+func KeyPrefix(backend string) string { return "fb:{" + backend + "}:" }
+
+// RecordKey is the key of a job's record.
+func RecordKey(backend, id string) string { return KeyPrefix(backend) + "job:" + id }
+
+// StateKey is the key of a job's standing.
+func StateKey(backend, id string) string { return KeyPrefix(backend) + "state:" + id }
+
+// ResultKey is the key of a job's result bytes.
+func ResultKey(backend, id string) string { return KeyPrefix(backend) + "result:" + id }

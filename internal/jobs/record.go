@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A job's record is one string, so that a waiting job costs little memory:
+//
+//	<accepted> <start by> <end by> <keep> <client tag> {words}\n<payload>
+//
+// The numbers (µs since 1970, keep in ms) are written by the offer script on Redis's clock and read by the other
+// scripts; the words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
+
+// maxWords bounds the JSON of a record: the look script reads no further than 1 KiB, so that a status costs the
+// same whatever the payload. Names and ids are bounded well below it by config and identity.
+const maxWords = 900
+
+type words struct {
+	ID          string   `json:"i"`
+	Operation   string   `json:"o"`
+	Client      string   `json:"c"`
+	Tier        string   `json:"t,omitempty"`
+	Priority    Priority `json:"p,omitempty"` // absent: normal
+	Traceparent string   `json:"tp,omitempty"`
+	Fingerprint string   `json:"f,omitempty"`
+}
+
+// EncodeRecord returns what of a job's record the caller writes: words and payload.
+func EncodeRecord(j Job) ([]byte, error) {
+	w := words{ID: j.ID, Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint}
+	if w.Priority == Normal {
+		w.Priority = ""
+	}
+	head, err := json.Marshal(w)
+	if err != nil {
+		return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
+	}
+	if len(head) > maxWords {
+		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, len(head), maxWords)
+	}
+	out := make([]byte, 0, len(head)+1+len(j.Payload))
+	out = append(out, head...)
+	out = append(out, '\n')
+	return append(out, j.Payload...), nil
+}
+
+// Times are what the record's numbers say.
+type Times struct {
+	Accepted, StartBy, EndBy time.Time
+	Keep                     time.Duration
+}
+
+var errRecord = errors.New("malformed job record")
+
+// DecodeRecord reads a whole record, or its beginning up to at least the end of the words. The payload is what
+// follows in data and is shared with it.
+func DecodeRecord(data []byte) (Job, Times, error) {
+	var numbers [4]int64
+	rest := data
+	for i := range numbers {
+		field, after, found := bytes.Cut(rest, []byte{' '})
+		n, err := strconv.ParseInt(string(field), 10, 64)
+		if !found || err != nil {
+			return Job{}, Times{}, errRecord
+		}
+		numbers[i], rest = n, after
+	}
+	_, rest, found := bytes.Cut(rest, []byte{' '}) // the client tag is the scripts' own
+	head, payload, ended := bytes.Cut(rest, []byte{'\n'})
+	if !found || !ended {
+		return Job{}, Times{}, errRecord
+	}
+	var w words
+	if err := json.Unmarshal(head, &w); err != nil {
+		return Job{}, Times{}, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	if w.Priority == "" {
+		w.Priority = Normal
+	}
+	t := Times{
+		Accepted: time.UnixMicro(numbers[0]),
+		StartBy:  time.UnixMicro(numbers[1]),
+		EndBy:    time.UnixMicro(numbers[2]),
+		Keep:     time.Duration(numbers[3]) * time.Millisecond,
+	}
+	return Job{ID: w.ID, Operation: w.Operation, Client: w.Client, Tier: w.Tier, Priority: w.Priority, Payload: payload,
+		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint}, t, nil
+}
