@@ -1,0 +1,8 @@
+package api
+
+import _ "embed"
+
+// OpenAPI is the contract of both listeners: an OpenAPI 3.1 document in YAML.
+//
+//go:embed openapi.yaml
+var OpenAPI []byte

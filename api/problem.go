@@ -1,0 +1,83 @@
+package api
+
+// Problem is the body of every error (RFC 9457, application/problem+json), and of a failed job's error member.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	// Code is stable and made for programs: one of the constants below, or a failed job's own.
+	Code string `json:"code"`
+	// Reason is the limit's name, or "line_full", "client_share" or "wait_too_long": the same word as in Forebay-Decision.
+	Reason           string   `json:"reason,omitempty"`
+	ViolatedPolicies []string `json:"violated-policies,omitempty"`
+	// RetryAfter repeats the header of that name, in seconds.
+	RetryAfter int `json:"retry_after,omitempty"`
+	// Errors name the fields that are wrong (CodeInvalidFields).
+	Errors []FieldError `json:"errors,omitempty"`
+	// Operations are those that the caller may request (CodeUnknownOperation).
+	Operations []string `json:"operations,omitempty"`
+	// BackendAnswer is what the backend answered to a failed job, where it did.
+	BackendAnswer *BackendAnswer `json:"backend_answer,omitempty"`
+	RequestID     string         `json:"request_id,omitempty"`
+}
+
+// Error makes a Problem usable as an error.
+func (p *Problem) Error() string {
+	if p.Detail == "" {
+		return p.Code
+	}
+	return p.Code + ": " + p.Detail
+}
+
+// FieldError is one wrong field of a body.
+type FieldError struct {
+	Detail  string `json:"detail"`
+	Pointer string `json:"pointer"` // a JSON Pointer as URI fragment, such as "#/priority"
+}
+
+// BackendAnswer is a backend's answer inside a problem.
+type BackendAnswer struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type,omitempty"`
+	Body        string `json:"body,omitempty"`        // where the bytes are valid UTF-8
+	BodyBase64  []byte `json:"body_base64,omitempty"` // where they aren't
+}
+
+// Types of problems. Those of quotas are drafted by the IETF (draft-ietf-httpapi-ratelimit-headers-11); every other problem is
+// told by its Code.
+const (
+	TypeQuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	TypeBlank           = "about:blank"
+)
+
+// Codes of problems.
+const (
+	CodeInvalidRequest        = "invalid_request"         // 400: not the JSON, or the headers, that this call takes
+	CodeInvalidIdempotencyKey = "invalid_idempotency_key" // 400
+	CodeInvalidCredentials    = "invalid_credentials"     // 400, 401
+	CodeCrossSite             = "cross_site"              // 403, admin: a page of another site asked
+	CodeNotAllowed            = "operation_not_allowed"   // 403: not for the caller's tier
+	CodeUnknownOperation      = "unknown_operation"       // 404
+	CodeUnknownJob            = "job_not_found"           // 404: also another client's job
+	CodeUnknownBackend        = "backend_not_found"       // 404, admin
+	CodeUnknownPath           = "not_found"               // 404
+	CodeMethod                = "method_not_allowed"      // 405
+	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet
+	CodeFinished              = "job_finished"            // 409: too late to cancel
+	CodeCanceled              = "job_canceled"            // 410: there will be no result
+	CodeResultGone            = "result_gone"             // 410
+	CodeTooLarge              = "body_too_large"          // 413
+	CodeMediaType             = "unsupported_media_type"  // 415
+	CodeInvalidFields         = "invalid_fields"          // 422: see Problem.Errors
+	CodeKeyReuse              = "idempotency_key_reuse"   // 422: the key was used with another request
+	CodeCostTooHigh           = "cost_exceeds_limit"      // 422: this request can never be admitted
+	CodeRateLimit             = "rate_limit_exceeded"     // 429: Problem.Reason names the limit
+	CodeLineFull              = "line_full"               // 429
+	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
+	CodeWaitTooLong           = "wait_too_long"           // 429
+	CodeInternal              = "internal_error"          // 500
+	CodeStore                 = "store_unavailable"       // 503
+	CodeShuttingDown          = "shutting_down"           // 503
+)

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"forebay/bench/load"
+)
+
+// workers is how many processes drain together.
+const workers = 3
+
+// drain measures how evenly the backend is called at several rates. The jobs wait before the first worker starts.
+func drain(ctx context.Context, e *env, r *report) error {
+	for _, rate := range []int{10, 100, 500} {
+		e.say("drain: %d/s", rate)
+		p, err := e.drainAt(ctx, rate)
+		if err != nil {
+			return fmt.Errorf("%d/s: %w", rate, err)
+		}
+		r.Drains = append(r.Drains, drainRow{Configured: rate, pace: p})
+	}
+	return nil
+}
+
+func (e *env) drainAt(ctx context.Context, rate int) (pace, error) {
+	defer e.stopAll()
+	f, b, err := e.startBack(ctx, 0, rate)
+	if err != nil {
+		return pace{}, err
+	}
+	span := e.plan.Settle + e.plan.Drain
+	const startUp = 5 * time.Second // in which the first workers drain before the last one is up
+	jobs := int64(float64(rate) * (span + startUp).Seconds())
+	target := load.Target{Addr: f.addr, Status: http.StatusAccepted, Requests: f.submissions(e.plan.Clients, openKey)}
+	if _, err := load.Run(ctx, target, load.Plan{Conns: 16, Count: jobs}); err != nil {
+		return pace{}, err
+	}
+	if err := e.startWorkers(ctx, f, workers); err != nil {
+		return pace{}, err
+	}
+	if err := b.await(ctx, 1); err != nil {
+		return pace{}, err
+	}
+	from := time.Now().Add(e.plan.Settle).UnixMicro()
+	until := from + e.plan.Drain.Microseconds()
+	if err := pause(ctx, span+200*time.Millisecond); err != nil {
+		return pace{}, err
+	}
+	calls, err := b.calls(ctx)
+	if err != nil {
+		return pace{}, err
+	}
+	var arrivals []int64
+	for _, c := range calls {
+		if c.At >= from && c.At < until {
+			arrivals = append(arrivals, c.At)
+		}
+	}
+	if last := calls[len(calls)-1].At; last < until-2_000_000/int64(rate) {
+		return pace{}, fmt.Errorf("%d calls, and none in the last %.1f s", len(calls), float64(until-last)/1e6)
+	}
+	return paceOf(arrivals), nil
+}
+
+// idle measures a system with nothing to do: what it asks of Redis, and how soon a job that comes reaches the backend.
+func idle(ctx context.Context, e *env, r *report) error {
+	e.say("idle: commands of %d workers", workers)
+	defer e.stopAll()
+	f, b, err := e.startBack(ctx, workers, 100)
+	if err != nil {
+		return err
+	}
+	// Two jobs first: connections and scripts are there then.
+	for range 2 {
+		if _, err := f.submit(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if err := b.await(ctx, 2); err != nil {
+		return err
+	}
+	scripts, all, err := e.commands(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := pause(ctx, e.plan.IdleSpan); err != nil {
+		return err
+	}
+	scriptsThen, allThen, err := e.commands(ctx)
+	if err != nil {
+		return err
+	}
+	span := time.Since(began).Seconds()
+	r.Idle.Scripts, r.Idle.Commands = float64(scriptsThen-scripts)/span, float64(allThen-all)/span
+
+	e.say("idle: latency of %d jobs", e.plan.IdleJobs)
+	if err := b.forget(ctx); err != nil {
+		return err
+	}
+	type times struct{ sent, answered int64 }
+	submitted := map[string]times{}
+	for range e.plan.IdleJobs {
+		if err := pause(ctx, 30*time.Millisecond+rand.N(70*time.Millisecond)); err != nil { // in step with no timer of ours
+			return err
+		}
+		sent := time.Now()
+		status, err := f.submit(ctx, 0)
+		if err != nil {
+			return err
+		}
+		submitted[path.Base(status)] = times{sent.UnixMicro(), time.Now().UnixMicro()}
+	}
+	if err := b.await(ctx, e.plan.IdleJobs); err != nil {
+		return err
+	}
+	calls, err := b.calls(ctx)
+	if err != nil {
+		return err
+	}
+	var sinceSent, sinceAnswer []time.Duration
+	for _, c := range calls {
+		t, ok := submitted[c.Job]
+		if !ok {
+			return fmt.Errorf("a call for the job %q, which nobody submitted", c.Job)
+		}
+		sinceSent = append(sinceSent, time.Duration(c.At-t.sent)*time.Microsecond)
+		sinceAnswer = append(sinceAnswer, time.Duration(c.At-t.answered)*time.Microsecond)
+	}
+	slices.Sort(sinceSent)
+	slices.Sort(sinceAnswer)
+	r.Idle.Jobs = len(calls)
+	r.Idle.SentP50, r.Idle.SentP99 = quantile(sinceSent, 0.5), quantile(sinceSent, 0.99)
+	r.Idle.AnswerP50, r.Idle.AnswerP99 = quantile(sinceAnswer, 0.5), quantile(sinceAnswer, 0.99)
+	return nil
+}
+
+// commands returns how many script calls, and commands in all, Redis has carried out.
+func (e *env) commands(ctx context.Context) (scripts, all int64, err error) {
+	info, err := e.rdb.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(info) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		count, _, _ := strings.Cut(rest, ",")
+		calls, err := strconv.ParseInt(count, 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("INFO commandstats: %q: %w", line, err)
+		}
+		all += calls
+		if name == "eval" || name == "evalsha" {
+			scripts += calls
+		}
+	}
+	return scripts, all, nil
+}
+
+// memory measures what a job that waits takes in Redis, and what it takes as a task of asynq.
+func memory(ctx context.Context, e *env, r *report) error {
+	defer e.stopAll()
+	enqueue, err := e.baseline(ctx, "enqueue", http.StatusAccepted)
+	if err != nil {
+		return err
+	}
+	f, err := e.startForebay(ctx, 0, "unlimited", "127.0.0.1:9")
+	if err != nil {
+		return err
+	}
+	ours := load.Target{Addr: f.addr, Status: http.StatusAccepted, Requests: f.submissions(e.plan.Clients, openKey)}
+	for _, c := range []struct {
+		name   string
+		target load.Target
+	}{{"forebay, in line", ours}, {"asynq, pending", enqueue.target}} {
+		e.say("memory: %s", c.name)
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+		before, err := e.used(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := load.Run(ctx, c.target, load.Plan{Conns: 64, Count: e.plan.Waiting}); err != nil {
+			return err
+		}
+		after, err := e.used(ctx)
+		if err != nil {
+			return err
+		}
+		r.Memory = append(r.Memory, memoryRow{Name: c.name, Bytes: float64(after-before) / float64(e.plan.Waiting)})
+	}
+	return e.flush(ctx)
+}
+
+// used returns Redis's used_memory.
+func (e *env) used(ctx context.Context) (int64, error) {
+	info, err := e.rdb.Info(ctx, "memory").Result()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(field(info, "used_memory", ""), 10, 64)
+}
+
+// startBack starts, on an empty Redis, the recording backend, an api and so many workers that drain at rate per second.
+func (e *env) startBack(ctx context.Context, workers, rate int) (*forebay, backend, error) {
+	if err := e.flush(ctx); err != nil {
+		return nil, "", err
+	}
+	addr, err := freeAddress()
+	if err != nil {
+		return nil, "", err
+	}
+	b := backend("http://" + addr)
+	if _, err := e.serve(ctx, "backend", "backend", string(b)+"/calls", "-listen", addr); err != nil {
+		return nil, "", err
+	}
+	f, err := e.startForebay(ctx, workers, fmt.Sprintf("%d/s", rate), addr)
+	return f, b, err
+}
+
+// backend is the recording backend's URL.
+type backend string
+
+type call struct {
+	At  int64  `json:"at"` // Unix µs
+	Job string `json:"job"`
+}
+
+// calls returns what the backend noted, oldest first.
+func (b backend) calls(ctx context.Context) ([]call, error) {
+	text, err := b.do(ctx, "GET", "/log")
+	if err != nil {
+		return nil, err
+	}
+	var calls []call
+	if err := json.Unmarshal(text, &calls); err != nil {
+		return nil, fmt.Errorf("the backend's log: %w", err)
+	}
+	slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.At, b.At) })
+	return calls, nil
+}
+
+func (b backend) forget(ctx context.Context) error {
+	_, err := b.do(ctx, "DELETE", "/log")
+	return err
+}
+
+// await waits until the backend was called n times, at most 15 s.
+func (b backend) await(ctx context.Context, n int) error {
+	deadline := time.Now().Add(15 * time.Second)
+	for {
+		text, err := b.do(ctx, "GET", "/calls")
+		if err != nil {
+			return err
+		}
+		got, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return fmt.Errorf("the backend's count: %w", err)
+		}
+		if got >= n {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d calls reached the backend, want %d", got, n)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d; its error is ctx's end.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func (b backend) do(ctx context.Context, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, string(b)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	return io.ReadAll(res.Body)
+}

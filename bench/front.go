@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"forebay/bench/load"
+)
+
+// side is one of the programs that are compared.
+type side struct {
+	name   string
+	target load.Target
+	flush  bool // Redis is emptied before each round: else the rounds' jobs pile up
+}
+
+// front measures how fast requests are answered. No worker runs: lines only grow.
+func front(ctx context.Context, e *env, r *report) error {
+	e.say("front: starting")
+	defer e.stopAll()
+	plain, err := e.baseline(ctx, "plain", http.StatusOK)
+	if err != nil {
+		return err
+	}
+	ping, err := e.baseline(ctx, "ping", http.StatusOK)
+	if err != nil {
+		return err
+	}
+	enqueue, err := e.baseline(ctx, "enqueue", http.StatusAccepted)
+	if err != nil {
+		return err
+	}
+	enqueue.flush = true
+	f, err := e.startForebay(ctx, 0, "unlimited", "127.0.0.1:9") // nobody calls the backend
+	if err != nil {
+		return err
+	}
+	target := func(status int, requests [][]byte) load.Target {
+		return load.Target{Addr: f.addr, Status: status, Requests: requests}
+	}
+	accepted := side{"accepted (202)", target(http.StatusAccepted, f.submissions(e.plan.Clients, openKey)), true}
+	rejected := side{"rejected (429)", target(http.StatusTooManyRequests, f.submissions(e.plan.Clients, shutKey)), false}
+
+	for _, c := range []struct {
+		ours, baseline side
+		conns          int
+		goal           float64
+	}{
+		{accepted, enqueue, 64, 1.0},
+		{accepted, enqueue, 256, 1.2},
+		{rejected, ping, 64, 1.1},
+	} {
+		if err := e.compare(ctx, r, c.ours, c.baseline, c.conns, c.goal); err != nil {
+			return err
+		}
+	}
+	polls, err := f.polls(ctx, e.plan)
+	if err != nil {
+		return err
+	}
+	if err := e.compare(ctx, r, side{"status (200)", target(http.StatusOK, polls), false}, asGet(ping), 64, 1.0); err != nil {
+		return err
+	}
+
+	e.say("front: latency of a single connection")
+	sides := []side{plain, enqueue, accepted}
+	results, err := e.interleave(ctx, 1, sides...)
+	if err != nil {
+		return err
+	}
+	for i, s := range sides {
+		row := latencyRow{Name: s.name}
+		var p50, p99 []float64
+		for _, result := range results[i] {
+			p50 = append(p50, float64(quantile(result.Latencies, 0.5).Microseconds()))
+			p99 = append(p99, float64(quantile(result.Latencies, 0.99).Microseconds()))
+		}
+		row.P50, row.P99 = spreadOf(p50), spreadOf(p99)
+		r.Latencies = append(r.Latencies, row)
+	}
+	return nil
+}
+
+// baseline starts one of the baseline programs; its requests are POSTs of the payload alone.
+func (e *env) baseline(ctx context.Context, kind string, status int) (side, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return side{}, err
+	}
+	if _, err := e.serve(ctx, kind, "baseline", "http://"+addr, "-kind", kind, "-listen", addr, "-redis", e.redis); err != nil {
+		return side{}, err
+	}
+	names := map[string]string{"plain": "net/http", "ping": "net/http + PING", "enqueue": "net/http + asynq Enqueue"}
+	return side{name: names[kind], target: load.Target{Addr: addr, Status: status, Requests: [][]byte{load.Request("POST", addr, "/", payload)}}}, nil
+}
+
+// asGet is a side that is asked without a body, as polls are.
+func asGet(s side) side {
+	s.target.Requests = [][]byte{load.Request("GET", s.target.Addr, "/", nil)}
+	return s
+}
+
+// polls are GETs of the status of jobs that wait, each by the client that it belongs to.
+func (f *forebay) polls(ctx context.Context, p plan) ([][]byte, error) {
+	requests := make([][]byte, p.Polled)
+	for i := range requests {
+		path, err := f.submit(ctx, i%p.Clients)
+		if err != nil {
+			return nil, err
+		}
+		requests[i] = load.Request("GET", f.addr, path, nil, "Authorization: Bearer "+fmt.Sprintf(openKey, i%p.Clients))
+	}
+	return requests, nil
+}
+
+// compare measures ours against a baseline and adds the ratio to the report.
+func (e *env) compare(ctx context.Context, r *report, ours, baseline side, conns int, goal float64) error {
+	e.say("front: %s on %d connections", ours.name, conns)
+	results, err := e.interleave(ctx, conns, ours, baseline)
+	if err != nil {
+		return err
+	}
+	var a, b, ratios []float64
+	for i := range results[0] {
+		a, b = append(a, results[0][i].PerSecond()), append(b, results[1][i].PerSecond())
+		ratios = append(ratios, a[i]/b[i])
+	}
+	r.Ratios = append(r.Ratios, ratioRow{
+		Name: ours.name, Conns: conns, Baseline: baseline.name,
+		Ours: spreadOf(a), Theirs: spreadOf(b), Ratio: spreadOf(ratios), Goal: goal,
+	})
+	return nil
+}
+
+// interleave runs all sides in each round, every other round in reverse order. It returns the results by side and round.
+func (e *env) interleave(ctx context.Context, conns int, sides ...side) ([][]load.Result, error) {
+	results := make([][]load.Result, len(sides))
+	for round := range e.plan.Rounds {
+		for k := range sides {
+			i := k
+			if round%2 == 1 {
+				i = len(sides) - 1 - k
+			}
+			if sides[i].flush {
+				if err := e.flush(ctx); err != nil {
+					return nil, err
+				}
+			}
+			result, err := load.Run(ctx, sides[i].target, load.Plan{Conns: conns, Warmup: e.plan.Warmup, Duration: e.plan.Duration})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", sides[i].name, err)
+			}
+			if result.Answers == 0 {
+				return nil, fmt.Errorf("%s: no answer in %v", sides[i].name, e.plan.Duration)
+			}
+			results[i] = append(results[i], result)
+		}
+	}
+	return results, nil
+}

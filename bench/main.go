@@ -1,0 +1,116 @@
+// Command bench measures the whole system against plain programs in the same run, and prints Markdown.
+//
+//	go run ./bench            everything, some five minutes; docs/bench.md is its output
+//	go run ./bench -short     a smoke run of some twenty seconds: its figures mean nothing, its errors do
+//	go run ./bench -only drain
+//
+// It builds the real binaries and the baselines, starts a Redis of its own, and measures each figure in rounds in which ours and the
+// baseline take turns: a machine that is slower for a while is slower for both. What counts is the ratio of one round, its median and its
+// spread; absolute figures are of one machine, on which generator, servers and Redis share the cores.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// plan says how much to measure.
+type plan struct {
+	Rounds   int           // of each comparison
+	Duration time.Duration // of one side in one round
+	Warmup   time.Duration // before that
+
+	Settle   time.Duration // of a drain, before it counts
+	Drain    time.Duration // that counts
+	IdleJobs int           // jobs submitted one by one for the latency of an idle system
+	IdleSpan time.Duration // for which an idle system's Redis commands are counted
+	Waiting  int64         // jobs in line for the memory of each
+	Clients  int           // API keys that the connections share
+	Polled   int           // jobs in line whose status is asked for
+}
+
+var (
+	full = plan{
+		Rounds: 5, Duration: 3 * time.Second, Warmup: 300 * time.Millisecond,
+		Settle: time.Second, Drain: 10 * time.Second,
+		IdleJobs: 100, IdleSpan: 5 * time.Second,
+		Waiting: 100_000, Clients: 16, Polled: 64,
+	}
+	short = plan{
+		Rounds: 1, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		Settle: 300 * time.Millisecond, Drain: time.Second,
+		IdleJobs: 10, IdleSpan: 500 * time.Millisecond,
+		Waiting: 1000, Clients: 4, Polled: 8,
+	}
+)
+
+// scenarios in the order of the report. Each adds its figures to r.
+var scenarios = []struct {
+	name string
+	run  func(ctx context.Context, e *env, r *report) error
+}{
+	{"front", front},
+	{"drain", drain},
+	{"idle", idle},
+	{"memory", memory},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(progress)
+	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
+	only := flags.String("only", "", "regular expression of the scenarios to run: front, drain, idle, memory")
+	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	pick, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	p := full
+	if *smoke {
+		p = short
+	}
+	if *rounds > 0 {
+		p.Rounds = *rounds
+	}
+	// One core for the generator: it only waits for sockets, and a second one would spin at the servers' cost.
+	runtime.GOMAXPROCS(1)
+
+	busy := loadAverage() // before the build adds to it
+	e, err := setUp(ctx, p, progress)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.tearDown(err != nil && ctx.Err() == nil)) }()
+	r := &report{Plan: p, Smoke: *smoke, Machine: e.machine(ctx)}
+	r.Machine.Load = busy
+	for _, s := range scenarios {
+		if !pick.MatchString(s.name) {
+			continue
+		}
+		if err := s.run(ctx, e, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return r.write(out)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// report is what was measured. A part that wasn't is left out.
+type report struct {
+	Plan      plan
+	Smoke     bool // far too short to mean anything
+	Machine   machine
+	Ratios    []ratioRow
+	Latencies []latencyRow
+	Drains    []drainRow
+	Idle      idleFigures
+	Memory    []memoryRow
+}
+
+type machine struct {
+	CPU, Kernel, Redis string
+	Load               float64 // load average at the start
+}
+
+// busyLoad is the load average, of any number of cores, from which on figures are not to be trusted.
+const busyLoad = 0.7
+
+type ratioRow struct {
+	Name         string
+	Conns        int
+	Baseline     string
+	Ours, Theirs spread // answers per second
+	Ratio        spread // of each round
+	Goal         float64
+}
+
+type latencyRow struct {
+	Name     string
+	P50, P99 spread // µs
+}
+
+type drainRow struct {
+	Configured int // per second
+	pace
+}
+
+// allowed is the most starts in any second: rate, one more at its edge, and 1 % for jitter.
+func (d drainRow) allowed() int { return d.Configured + 1 + d.Configured/100 }
+
+// deviation is how far the mean rate is off, in percent.
+func (d drainRow) deviation() float64 { return 100 * (d.Rate/float64(d.Configured) - 1) }
+
+type idleFigures struct {
+	Scripts, Commands                      float64 // per second
+	Jobs                                   int
+	SentP50, SentP99, AnswerP50, AnswerP99 time.Duration
+}
+
+type memoryRow struct {
+	Name  string
+	Bytes float64 // per job
+}
+
+// write prints the report as Markdown.
+func (r *report) write(out io.Writer) error {
+	var b strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	p("# Benchmark\n")
+	p("Output of `make bench`. Machine: %s, %d cores, %s, %s, Redis %s. Generator, servers and Redis share the cores, so", r.Machine.CPU, runtime.NumCPU(), r.Machine.Kernel, runtime.Version(), r.Machine.Redis)
+	p("the ratios are what counts: each is of one round, in which both sides run one after the other; given are the median of %d", r.Plan.Rounds)
+	p("rounds of %v and, in brackets, the lowest and the highest.", r.Plan.Duration)
+	if r.Machine.Load >= busyLoad {
+		p("\n**The machine had other work (load average %.1f at the start): take these figures for nothing.**", r.Machine.Load)
+	}
+	if r.Smoke {
+		p("\n**A smoke run: it is far too short for its figures to mean anything.**")
+	}
+	if len(r.Ratios) > 0 {
+		p("\n## Answers per second\n")
+		p("Keep-alive connections that each send their next request when the last one is answered; payloads of %d bytes; %d clients;", len(payload), r.Plan.Clients)
+		p("three limits in force. No worker runs. The baselines are one-page programs in `bench/baseline`.\n")
+		p("| answer | connections | ours /s | baseline | baseline /s | ratio | goal | met |")
+		p("|---|--:|--:|---|--:|--:|--:|---|")
+		for _, x := range r.Ratios {
+			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |", x.Name, x.Conns, x.Ours.Median, x.Baseline, x.Theirs.Median,
+				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.Goal, yes(x.Ratio.Median >= x.Goal))
+		}
+	}
+	if len(r.Latencies) > 0 {
+		p("\n## Latency at low load\n")
+		p("One connection. Median and 99th percentile in µs.\n")
+		p("| program | p50 | p99 |")
+		p("|---|--:|--:|")
+		for _, x := range r.Latencies {
+			p("| %s | %.0f (%.0f..%.0f) | %.0f (%.0f..%.0f) |", x.Name, x.P50.Median, x.P50.Min, x.P50.Max, x.P99.Median, x.P99.Min, x.P99.Max)
+		}
+		ours, before := r.Latencies[len(r.Latencies)-1], r.Latencies[:len(r.Latencies)-1]
+		for _, x := range before {
+			p("\nAdded to %s: %.0f µs in the median, %.0f µs at the 99th percentile.", x.Name, ours.P50.Median-x.P50.Median, ours.P99.Median-x.P99.Median)
+		}
+	}
+	if len(r.Drains) > 0 {
+		p("\n## Drain\n")
+		p("%d worker processes on one backend that notes each call's arrival, for %v after %v. Goal: the mean within 0.5 %%, and in no window", workers, r.Plan.Drain, r.Plan.Settle)
+		p("of 1 s more than rate + 1 + 1 %%.\n")
+		p("| rate | mean | error | most in 1 s | allowed | most in 0.1 s | gap p1 | gap p99 | met |")
+		p("|--:|--:|--:|--:|--:|--:|--:|--:|---|")
+		for _, x := range r.Drains {
+			p("| %d/s | %.2f/s | %+.2f %% | %d | %d | %d | %s | %s | %s |", x.Configured, x.Rate, x.deviation(), x.Second, x.allowed(), x.Tenth,
+				ms(x.Gap1), ms(x.Gap99), yes(math.Abs(x.deviation()) <= 0.5 && x.Second <= x.allowed()))
+		}
+	}
+	if r.Idle.Jobs > 0 {
+		p("\n## Idle\n")
+		p("%d worker processes and one api with nothing to do ask %.0f scripts and %.0f commands of Redis per second. A job that comes then", workers, r.Idle.Scripts, r.Idle.Commands)
+		p("reaches the backend (%d jobs, one at a time, 100/s configured):\n", r.Idle.Jobs)
+		p("| counted from | p50 | p99 |")
+		p("|---|--:|--:|")
+		p("| the request's sending | %s | %s |", ms(r.Idle.SentP50), ms(r.Idle.SentP99))
+		p("| the 202 | %s | %s |", ms(r.Idle.AnswerP50), ms(r.Idle.AnswerP99))
+	}
+	if len(r.Memory) > 0 {
+		p("\n## Memory\n")
+		p("Redis's `used_memory` at %d jobs of %d bytes, less that of an empty one, for each job:\n", r.Plan.Waiting, len(payload))
+		p("| | bytes |")
+		p("|---|--:|")
+		for _, x := range r.Memory {
+			p("| %s | %.0f |", x.Name, x.Bytes)
+		}
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func yes(met bool) string {
+	if met {
+		return "yes"
+	}
+	return "**no**"
+}
+
+func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000) }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"slices"
+	"time"
+)
+
+// spread is what became of a figure over several rounds.
+type spread struct{ Median, Min, Max float64 }
+
+// spreadOf sums up at least one figure.
+func spreadOf(figures []float64) spread {
+	sorted := slices.Sorted(slices.Values(figures))
+	n := len(sorted)
+	return spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
+}
+
+// quantile returns what a share q (0 to 1) of sorted values doesn't exceed; 0 of none.
+func quantile[T int64 | time.Duration](sorted []T, q float64) T {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+// pace says how evenly calls arrived.
+type pace struct {
+	Calls         int
+	Rate          float64       // per second, by the time between the first and the last
+	Second, Tenth int           // most in any window of 1 s and of 0.1 s
+	Gap1, Gap99   time.Duration // quantiles of the time between one call and the next
+}
+
+// paceOf measures sorted arrivals (µs).
+func paceOf(arrivals []int64) pace {
+	p := pace{Calls: len(arrivals), Second: busiest(arrivals, 1_000_000), Tenth: busiest(arrivals, 100_000)}
+	if len(arrivals) < 2 {
+		return p
+	}
+	p.Rate = float64(len(arrivals)-1) / (float64(arrivals[len(arrivals)-1]-arrivals[0]) / 1e6)
+	gaps := make([]int64, len(arrivals)-1)
+	for i := range gaps {
+		gaps[i] = arrivals[i+1] - arrivals[i]
+	}
+	slices.Sort(gaps)
+	p.Gap1 = time.Duration(quantile(gaps, 0.01)) * time.Microsecond
+	p.Gap99 = time.Duration(quantile(gaps, 0.99)) * time.Microsecond
+	return p
+}
+
+// busiest returns the most of sorted arrivals that any window [t, t+width) holds.
+func busiest(arrivals []int64, width int64) (most int) {
+	first := 0
+	for i, at := range arrivals {
+		for arrivals[first] <= at-width {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}

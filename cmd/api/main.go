@@ -1,0 +1,86 @@
+// Command api is Forebay's front: it answers clients and operators, and with -config worker.embedded: true, or without
+// a config, it also drains the lines.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"forebay/cmd/internal/wire"
+	"forebay/internal/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+}
+
+// run is the command without its process: it serves until ctx ends, then stops in good order.
+func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("api", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	file := flags.String("config", "", "`file` to read; without one the demo runs")
+	check := flags.Bool("check", false, "check the config, print it as it is in effect, and exit")
+	listen := flags.String("listen", "", "`address` of the public listener, instead of http.listen")
+	adminListen := flags.String("admin-listen", "", "`address` of the admin listener, instead of admin.listen")
+	level := flags.String("log", "info", "least `level` to log: debug, info, warn or error")
+	version := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		return wire.ExitUsage
+	}
+	usage := func(err error) int {
+		fmt.Fprintln(stderr, "api:", err)
+		return wire.ExitUsage
+	}
+	switch {
+	case *version:
+		fmt.Fprintln(stdout, wire.Version())
+		return wire.ExitOK
+	case flags.NArg() > 0:
+		return usage(fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0)))
+	case *check && *file == "":
+		return usage(fmt.Errorf("-check needs -config FILE"))
+	case *check:
+		return wire.Check(*file, env, stdout, stderr)
+	}
+	log, err := wire.Logger(stderr, *level)
+	if err != nil {
+		return usage(err)
+	}
+	a := api{log: log, stdout: stdout}
+	c, warnings := config.Demo(), []config.Warning(nil)
+	if *file != "" {
+		if c, warnings, err = wire.Load(*file, env); err != nil {
+			return usage(err)
+		}
+	} else {
+		endDemo, err := a.demo(c)
+		if err != nil {
+			return usage(err)
+		}
+		defer endDemo()
+	}
+	for _, w := range warnings {
+		log.Warn("config", "warning", w.String())
+	}
+	if *listen != "" {
+		c.HTTP.Listen = *listen
+	}
+	if *adminListen != "" {
+		c.Admin.Listen = *adminListen
+	}
+	if _, err = c.Check(); err != nil {
+		return usage(err)
+	}
+	if err := a.serve(ctx, c, *file == ""); err != nil {
+		log.Error("stopped", "error", err)
+		return wire.ExitFailed
+	}
+	return wire.ExitOK
+}

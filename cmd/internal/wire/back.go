@@ -1,0 +1,56 @@
+package wire
+
+import (
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/internal/cache"
+	"forebay/internal/config"
+	"forebay/internal/degrade"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/store"
+	"forebay/internal/worker"
+)
+
+// Back puts a worker together.
+func Back(c *config.Config, s *store.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
+	policies := map[string]degrade.Policy{}
+	for name, o := range c.Operations {
+		policies[name] = policy(o)
+	}
+	back := worker.Config{
+		Listener: listener,
+		Stale:    degrade.NewKeeper(cache.New(s.Client()), policies),
+		Grace:    c.Shutdown,
+		Log:      log,
+		Metrics:  metrics,
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Backends)) {
+		b := c.Backends[name]
+		headers := http.Header{}
+		for field, value := range b.Headers {
+			headers.Set(field, string(value))
+		}
+		operations := map[string]worker.Operation{}
+		for operation, o := range c.Operations {
+			if o.Backend == name {
+				operations[operation] = worker.Operation{Method: o.Method, Path: o.Path, MaxResult: int64(o.MaxResult)}
+			}
+		}
+		back.Backends = append(back.Backends, worker.Backend{
+			URL:        b.URL,
+			Headers:    headers,
+			Timeout:    b.Timeout,
+			Retry:      worker.Retry{Base: b.Retry.Base, Cap: b.Retry.Cap, On: b.Retry.On},
+			Operations: operations,
+			Line:       lines[name],
+			Queue:      jobs.NewQueue(s.Executor(), name, log),
+		})
+	}
+	return worker.New(back)
+}

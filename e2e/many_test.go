@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-d ...] N METHOD URL[,URL...] [-> EXPECTATION...]
+// makes N requests, at most -c (32) at a time; {n} in them stands for the number of each, from 1, and the URLs are taken in
+// turn. With -over they come at random moments of that time instead of as fast as they can. With -follow the status of
+// each accepted job is asked for at once at all those URLs and must be there.
+//
+// Expectations: 202=10 or 429=30..40 (so many answers of a status; a status that isn't named must not occur),
+// <1s (each answer's header came within that time), LIST:=/job_id (saves the value of each answer that has it, for each).
+func manyCommand(s *story, args []string) error {
+	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
+	flags := newFlags("many")
+	atOnce := flags.Int("c", 32, "")
+	over := flags.Duration("over", 0, "")
+	follow := flags.String("follow", "", "")
+	data := flags.String("d", "", "")
+	r := request{header: headerFlag(flags), method: http.MethodPost}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	args = flags.Args()
+	if len(args) < 4 || args[3] != "->" {
+		return errors.New(usage)
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 1 || *atOnce < 1 {
+		return errors.New(usage)
+	}
+	r.method, r.urls, r.body = args[1], strings.Split(args[2], ","), *data
+	if r.body != "" {
+		r.header.Set("Content-Type", "application/json")
+	}
+	job := func(i int) (reply, error) {
+		if *over > 0 {
+			time.Sleep(rand.N(*over))
+		}
+		got, err := s.send(r, i)
+		if err == nil && *follow != "" && got.status == http.StatusAccepted {
+			err = s.follow(got, r.header, strings.Split(*follow, ","))
+		}
+		return got, err
+	}
+	if *over > 0 {
+		*atOnce = n // each has its own moment
+	}
+	replies, err := inParallel(n, *atOnce, job)
+	if err != nil {
+		return err
+	}
+	return s.expectMany(replies, args[4:])
+}
+
+// inParallel runs do for 1 to n, at most atOnce at a time, and returns what came of each, or the errors.
+func inParallel[T any](n, atOnce int, do func(i int) (T, error)) ([]T, error) {
+	out, errs := make([]T, n), make([]error, n)
+	var all sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range n {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			out[i], errs[i] = do(i + 1)
+		})
+	}
+	all.Wait()
+	return out, errors.Join(errs...)
+}
+
+// follow asks for the status of a job that was just accepted.
+func (s *story) follow(accepted reply, header http.Header, bases []string) error {
+	path := accepted.header.Get("Location")
+	for _, base := range bases {
+		got, err := s.send(request{method: http.MethodGet, urls: []string{base + path}, header: header}, 0)
+		if err != nil {
+			return err
+		}
+		if got.status != http.StatusOK {
+			return fmt.Errorf("GET %s%s at once after its 202: %s", base, path, got)
+		}
+	}
+	return nil
+}
+
+func (s *story) expectMany(replies []reply, wants []string) error {
+	counts := map[string]int{}
+	example := map[string]reply{}
+	slowest := time.Duration(0)
+	for _, r := range replies {
+		status := strconv.Itoa(r.status)
+		counts[status]++
+		example[status] = r
+		slowest = max(slowest, r.took)
+	}
+	named := map[string]bool{}
+	for _, want := range wants {
+		if list, source, ok := strings.Cut(want, ":="); ok {
+			s.lists[list] = nil
+			for _, r := range replies {
+				if value, err := r.value(source); err == nil {
+					s.lists[list] = append(s.lists[list], value)
+				}
+			}
+			continue
+		}
+		if text, ok := strings.CutPrefix(want, "<"); ok {
+			if limit, err := time.ParseDuration(text); err != nil || slowest > limit {
+				return errors.Join(err, fmt.Errorf("the slowest answer took %v, want at most %s", slowest, text))
+			}
+			continue
+		}
+		status, count, ok := strings.Cut(want, "=")
+		if !ok {
+			return fmt.Errorf("the expectation %q isn't understood", want)
+		}
+		named[status] = true
+		if err := inRange("answers of status "+status, counts[status], count); err != nil {
+			return fmt.Errorf("%w; there were %v", err, counts)
+		}
+	}
+	for status, n := range counts {
+		if len(named) > 0 && !named[status] {
+			return fmt.Errorf("%d answers of status %s, such as\n%s", n, status, example[status])
+		}
+	}
+	return nil
+}
+
+// lose writes a request and never reads the answer, as a client does that dies.
+func (s *story) lose(r request) error {
+	req, err := http.NewRequestWithContext(s.t.Context(), r.method, r.urls[0], strings.NewReader(r.body))
+	if err != nil {
+		return err
+	}
+	req.Header = r.header
+	conn, err := net.DialTimeout("tcp", req.URL.Host, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	s.t.Cleanup(func() { conn.Close() }) // not before: the service would see it
+	return req.Write(conn)
+}

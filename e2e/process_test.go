@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startTimeout bounds the wait for a process to listen: a second as a rule, more on a machine that is short of CPU.
+const startTimeout = 20 * time.Second
+
+// process is one run of a binary after another under one name.
+type process struct {
+	name string
+	log  processLog
+	out  processLog
+
+	cmd    *exec.Cmd
+	gone   chan struct{} // closed when the run has ended and been reaped
+	asked  time.Time     // when it was told to stop
+	ended  time.Time     // set before gone is closed
+	killed bool          // by crash or at the end: its status says nothing
+}
+
+// start NAME [ARGUMENTS...]
+// runs api (for names that begin so) or worker, with forebay.yaml of the script where there is one, on free ports, and
+// waits until it listens. $NAME is then the public listener's URL, $NAME_admin the admin listener's.
+func startCommand(s *story, args []string) error {
+	if len(args) == 0 {
+		return errors.New("usage: start NAME [ARGUMENTS...]")
+	}
+	name, args := args[0], args[1:]
+	binary := "worker"
+	if strings.HasPrefix(name, "api") {
+		binary = "api"
+		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+	}
+	args = append([]string{"-admin-listen", "127.0.0.1:0"}, args...)
+	env := s.env
+	if config := s.ts.MkAbs("forebay.yaml"); exists(config) {
+		args = append([]string{"-config", config}, args...)
+		os.Expand(s.ts.ReadFile(config), func(variable string) string {
+			if value := s.ts.Getenv(variable); value != "" {
+				env = append(env, variable+"="+value)
+			}
+			return ""
+		})
+	}
+	p := s.processes[name]
+	if p == nil {
+		p = &process{name: name}
+		s.processes[name] = p
+	}
+	if err := p.start(filepath.Join(binaries, binary), args, env, s.ts.MkAbs(".")); err != nil {
+		return err
+	}
+	listeners := []string{"admin"}
+	if binary == "api" {
+		listeners = append(listeners, "public")
+	}
+	for _, listener := range listeners {
+		url, err := p.awaitListener(listener)
+		if err != nil {
+			return err
+		}
+		if listener == "public" {
+			s.ts.Setenv(name, url)
+		} else {
+			s.ts.Setenv(name+"_admin", url)
+		}
+	}
+	return nil
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func (p *process) start(path string, args, env []string, dir string) error {
+	if p.running() {
+		return fmt.Errorf("%s runs already", p.name)
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Env = dir, env
+	cmd.Stdout, cmd.Stderr = &p.out, &p.log
+	cmd.SysProcAttr = dieWithParent()
+	p.log.mark()
+	p.out.mark()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p.cmd, p.gone, p.asked, p.killed = cmd, make(chan struct{}), time.Time{}, false
+	go func() {
+		cmd.Wait() // exited looks at the status
+		p.ended = time.Now()
+		close(p.gone)
+	}()
+	return nil
+}
+
+func (p *process) running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// awaitListener waits until the process has said where it listens.
+func (p *process) awaitListener(name string) (url string, err error) {
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(pollEvery) {
+		for line := range bytes.Lines(p.log.sinceMark()) {
+			var said struct{ Msg, Listener, Addr string }
+			if json.Unmarshal(line, &said) == nil && said.Msg == "listening" && said.Listener == name {
+				return "http://" + said.Addr, nil
+			}
+		}
+		if !p.running() {
+			return "", fmt.Errorf("%s ended before it listened: %v", p.name, p.cmd.ProcessState)
+		}
+		if time.Now().After(deadline) {
+			return "", fmt.Errorf("%s doesn't listen (%s) within %v", p.name, name, startTimeout)
+		}
+	}
+}
+
+// kill ends the process with SIGKILL, also a frozen one, and waits until it is gone.
+func (p *process) kill() {
+	if p.running() {
+		p.killed = true
+		p.cmd.Process.Kill()
+		<-p.gone
+	}
+}
+
+// inspect fails the test over what no process may say, and shows the end of each log where the test has failed.
+func (p *process) inspect(t testing.TB) {
+	for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
+		if bytes.Contains(p.log.all(), []byte(bad)) {
+			t.Errorf("%s said %q", p.name, bad)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s said:\n%s%s", p.name, tail(p.out.all()), tail(p.log.all()))
+	}
+}
+
+// tail is the last 64 KiB.
+func tail(b []byte) []byte { return b[max(0, len(b)-64<<10):] }
+
+// running returns the process that an argument names.
+func (s *story) running(args []string, usage string) (*process, error) {
+	if len(args) != 1 {
+		return nil, errors.New("usage: " + usage)
+	}
+	p := s.processes[args[0]]
+	if p == nil || !p.running() {
+		return nil, fmt.Errorf("%s doesn't run", args[0])
+	}
+	return p, nil
+}
+
+// crash NAME
+// is kill -9.
+func crashCommand(s *story, args []string) error {
+	p, err := s.running(args, "crash NAME")
+	if err == nil {
+		p.kill()
+	}
+	return err
+}
+
+// term NAME
+// asks the process to stop (SIGTERM).
+func termCommand(s *story, args []string) error {
+	p, err := s.running(args, "term NAME")
+	if err != nil {
+		return err
+	}
+	p.asked = time.Now()
+	return p.cmd.Process.Signal(syscall.SIGTERM)
+}
+
+// exited NAME CODE [DURATION]
+// waits for the end of a process that was told to stop, which must come within that time of the asking (10 s).
+func exitedCommand(s *story, args []string) error {
+	if len(args) < 2 || len(args) > 3 || s.processes[args[0]] == nil {
+		return errors.New("usage: exited NAME CODE [DURATION]")
+	}
+	p, limit := s.processes[args[0]], 10*time.Second
+	if len(args) == 3 {
+		var err error
+		if limit, err = time.ParseDuration(args[2]); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-p.gone:
+	case <-time.After(time.Until(p.asked.Add(limit))):
+		return fmt.Errorf("it still runs %v after it was told to stop", limit)
+	}
+	if got := strconv.Itoa(p.cmd.ProcessState.ExitCode()); got != args[1] {
+		return fmt.Errorf("it ended with %v, want code %s", p.cmd.ProcessState, args[1])
+	}
+	if took := p.ended.Sub(p.asked); took > limit {
+		return fmt.Errorf("it ended %v after it was told to, want within %v", took, limit)
+	}
+	return nil
+}
+
+// freeze NAME and thaw NAME
+// stop a process without its knowing, and let it go on (SIGSTOP, SIGCONT).
+func freezeCommand(s *story, args []string) error {
+	p, err := s.running(args, "freeze NAME")
+	if err != nil {
+		return err
+	}
+	return p.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+func thawCommand(s *story, args []string) error {
+	p, err := s.running(args, "thaw NAME")
+	if err != nil {
+		return err
+	}
+	return p.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// said NAME REGEXP
+// wants a match in what the process has written since its start, to standard output or error.
+func saidCommand(s *story, args []string) error {
+	if len(args) != 2 || s.processes[args[0]] == nil {
+		return errors.New("usage: said NAME REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	if err != nil {
+		return err
+	}
+	p := s.processes[args[0]]
+	if !re.Match(p.log.sinceMark()) && !re.Match(p.out.sinceMark()) {
+		return fmt.Errorf("%s hasn't said %s", p.name, re)
+	}
+	return nil
+}
+
+// exits CODE PROGRAM ARGUMENTS...
+// runs a binary to its end, which must have that code. stdout and stderr then hold what it said.
+func exitsCommand(s *story, args []string) error {
+	if len(args) < 2 {
+		return errors.New("usage: exits CODE PROGRAM ARGUMENTS...")
+	}
+	cmd := exec.Command(filepath.Join(binaries, args[1]), args[2:]...)
+	cmd.Dir, cmd.Env = s.ts.MkAbs("."), s.env
+	cmd.Stdout, cmd.Stderr = s.ts.Stdout(), s.ts.Stderr()
+	var status *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &status) {
+		return err
+	}
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+		return fmt.Errorf("%v, want exit status %s", cmd.ProcessState, args[0])
+	}
+	return nil
+}
+
+// processLog keeps what a process says.
+type processLog struct {
+	mu   sync.Mutex
+	buf  bytes.Buffer // guarded by mu
+	from int          // guarded by mu: where the newest run begins
+}
+
+func (l *processLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *processLog) mark() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.from = l.buf.Len()
+}
+
+func (l *processLog) all() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.buf.Bytes())
+}
+
+func (l *processLog) sinceMark() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.buf.Bytes()[l.from:])
+}

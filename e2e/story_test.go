@@ -1,0 +1,178 @@
+// Package e2e tells stories with the real binaries, a real Redis and a real fragile backend: testdata/*.txtar, one
+// story a file. README.md lists the commands that stories are written in.
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"forebay/internal/redistest"
+)
+
+// binaries is the directory of api and worker, built by TestMain.
+var binaries string
+
+// together is how many stories run at once. They mostly wait, so it is more than the processors that testing would go by;
+// and they pace starts, so it is no more than two processors bear.
+const together = "6"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	redis.SetLogger(silent{}) // it writes each failed dial to stderr; stories kill Redis on purpose
+	os.Exit(run(m))
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+func run(m *testing.M) int {
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", together); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e:", err)
+			return 1
+		}
+	}
+	dir, err := os.MkdirTemp("", "forebay-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binaries = dir
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "forebay/cmd/api", "forebay/cmd/worker")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: building the binaries: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+func TestStories(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		Setup:               begin,
+		Cmds:                commands(),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+// story is what one script has running. Its commands run one after another; only what many and the backends do at
+// the same time is guarded by a mutex.
+type story struct {
+	t  testing.TB
+	ts *testscript.TestScript // of the command that runs
+
+	env       []string // of every process, before what its config names
+	processes map[string]*process
+	redis     *redistest.Server
+	rdb       redis.UniversalClient
+	backends  map[string]*backend
+	http      *http.Client
+	lists     map[string][]string // saved by many, read by each
+
+	mu       sync.Mutex
+	accepted map[string]time.Time // guarded by mu: by job id, when its 202 was read
+}
+
+type storyKey struct{}
+
+// begin gives a script its story. Everything that the story starts ends with the script's test.
+func begin(env *testscript.Env) error {
+	t, ok := env.T().(testing.TB)
+	if !ok {
+		return fmt.Errorf("testscript gives a %T, which is no testing.TB", env.T())
+	}
+	env.Setenv("PATH", binaries+string(os.PathListSeparator)+env.Getenv("PATH"))
+	// The race detector would keep every process for a second at its exit.
+	env.Setenv("GORACE", "atexit_sleep_ms=20 exitcode=66")
+	s := &story{
+		t:         t,
+		env:       env.Vars,
+		processes: map[string]*process{},
+		backends:  map[string]*backend{},
+		http:      newHTTPClient(),
+		lists:     map[string][]string{},
+		accepted:  map[string]time.Time{},
+	}
+	env.Defer(s.end) // before what has a Cleanup, such as Redis, goes
+	env.Values[storyKey{}] = s
+	return nil
+}
+
+// end kills what still runs, by pid, and looks at what it said.
+func (s *story) end() {
+	for _, p := range s.processes {
+		p.kill()
+	}
+	for _, b := range s.backends {
+		b.down()
+	}
+	s.http.CloseIdleConnections()
+	for _, p := range s.processes {
+		p.inspect(s.t)
+	}
+}
+
+// command is one word of the stories. An error is what ends the script, or lets until try again.
+type command func(s *story, args []string) error
+
+// words are all commands that may stand behind until, always and each.
+var words = map[string]command{
+	"redis":       redisCommand,
+	"books":       booksCommand,
+	"start":       startCommand,
+	"crash":       crashCommand,
+	"term":        termCommand,
+	"exited":      exitedCommand,
+	"freeze":      freezeCommand,
+	"thaw":        thawCommand,
+	"said":        saidCommand,
+	"exits":       exitsCommand,
+	"backend":     backendCommand,
+	"calls":       callsCommand,
+	"http":        httpCommand,
+	"many":        manyCommand,
+	"cancel-race": cancelRaceCommand,
+	"curls":       curlsCommand,
+	"obey":        obeyCommand,
+}
+
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	all := map[string]func(*testscript.TestScript, bool, []string){}
+	add := func(name string, c command) {
+		all[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			s := ts.Value(storyKey{}).(*story)
+			s.ts = ts
+			err := c(s, args)
+			switch {
+			case neg && err == nil:
+				ts.Fatalf("%s: it holds, and must not", name)
+			case !neg && err != nil:
+				ts.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	for name, c := range words {
+		add(name, c)
+	}
+	add("until", untilCommand)
+	add("always", alwaysCommand)
+	add("each", eachCommand)
+	return all
+}

@@ -1,0 +1,133 @@
+// Package cache holds what is already known: the last good answer of the backend to each request, in Redis.
+//
+// One key holds one answer, with a TTL of as long as the operation's config lets it be served; so the cache needs no
+// sweeping, and its size is what was answered within that time. Ages come from Redis's clock alone (how long the answer is
+// good, less the TTL that is left): host clocks may differ or step.
+//
+// Only good answers (2xx) get in. A backend that fails for a moment can't leave its error page behind to be served when it is well again.
+//
+// The youngest answer wins. A job may be called twice, and jobs with one payload may end in any order; both answers are good,
+// and Put never replaces one by an older one, as far as its callers tell how old theirs is.
+package cache
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Answer is what the backend said to a request.
+type Answer struct {
+	Status      int           // 200 to 299
+	ContentType string        // "" where the backend sent none
+	Body        []byte        // byte for byte
+	Age         time.Duration // how long ago the backend gave it, at milliseconds, by Redis's clock
+}
+
+const (
+	// MaxBody bounds a stored body: as much as the config lets a result have (max_result). Redis sends it in some 50 ms,
+	// well within the 1 s that a degraded answer may take.
+	MaxBody = 64 << 20
+	// MaxContentType bounds a stored content type; real ones are under 100 bytes.
+	MaxContentType = 1 << 10
+)
+
+// What Put refuses.
+var (
+	ErrNotGood  = errors.New("only answers with status 200 to 299 are stored")
+	ErrTooLarge = fmt.Errorf("answers over %d bytes, or with a content type over %d, are not stored", MaxBody, MaxContentType)
+)
+
+// Cache reads and writes stored answers. Safe for concurrent use.
+type Cache struct{ rdb redis.UniversalClient }
+
+// New returns a Cache on rdb.
+func New(rdb redis.UniversalClient) *Cache { return &Cache{rdb: rdb} }
+
+//go:embed put.lua
+var putSource string
+
+var putScript = redis.NewScript(putSource)
+
+// Put stores a under key until it is staleFor old. a.Age says how old it is already; an answer that is too old by then, or older
+// than the one that is stored, is dropped in silence. Errors: ErrNotGood and ErrTooLarge (nothing was stored), or Redis's
+// (it may have been stored; calling again does no harm).
+func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Duration) error {
+	if a.Status < 200 || a.Status > 299 {
+		return fmt.Errorf("store answer with status %d: %w", a.Status, ErrNotGood)
+	}
+	if len(a.Body) > MaxBody || len(a.ContentType) > MaxContentType {
+		return fmt.Errorf("store answer: %w", ErrTooLarge)
+	}
+	good, age := staleFor.Milliseconds(), max(a.Age, 0).Milliseconds()
+	if age >= good {
+		return nil
+	}
+	if err := putScript.Run(ctx, c.rdb, []string{key}, encode(a, good), good, age).Err(); err != nil {
+		return fmt.Errorf("store answer: %w", err)
+	}
+	return nil
+}
+
+// Get returns the answer stored under key and its age, and whether there is one. Errors are Redis's, or say that what is stored there
+// is not an answer of this version.
+func (c *Cache) Get(ctx context.Context, key string) (Answer, bool, error) {
+	// In one transaction: an answer replaced between the two reads would lend its youth to the one before it.
+	var value *redis.StringCmd
+	var left *redis.DurationCmd
+	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		value, left = p.Get(ctx, key), p.PTTL(ctx, key)
+		return nil
+	})
+	if errors.Is(err, redis.Nil) {
+		return Answer{}, false, nil
+	}
+	if err != nil {
+		return Answer{}, false, fmt.Errorf("read stored answer: %w", err)
+	}
+	text, err := value.Bytes()
+	if err != nil {
+		return Answer{}, false, fmt.Errorf("read stored answer: %w", err)
+	}
+	a, good, ok := decode(text)
+	if !ok || left.Val() < 0 { // no TTL: somebody else's key, whose age nobody knows
+		return Answer{}, false, fmt.Errorf("read stored answer: %s holds something else", key)
+	}
+	a.Age = max(good-left.Val(), 0) // under 0 where Redis's clock stepped back
+	return a, true, nil
+}
+
+// A value is one line of ASCII, "1 <good> <status> <n>\n", then n bytes of content type, then the body. 1 is the layout's version,
+// good the ms that the answer is good for (put.lua reads it too).
+
+const maxLine = 64 // bytes: more than the numbers of any line take
+
+func encode(a Answer, good int64) []byte {
+	value := make([]byte, 0, maxLine+len(a.ContentType)+len(a.Body))
+	value = fmt.Appendf(value, "1 %d %d %d\n", good, a.Status, len(a.ContentType))
+	value = append(value, a.ContentType...)
+	return append(value, a.Body...)
+}
+
+func decode(value []byte) (a Answer, good time.Duration, ok bool) {
+	line := bytes.IndexByte(value[:min(len(value), maxLine)], '\n')
+	if line < 0 {
+		return Answer{}, 0, false
+	}
+	var ms int64
+	var n int
+	if _, err := fmt.Sscanf(string(value[:line]), "1 %d %d %d", &ms, &a.Status, &n); err != nil {
+		return Answer{}, 0, false
+	}
+	rest := value[line+1:]
+	if n < 0 || n > len(rest) {
+		return Answer{}, 0, false
+	}
+	a.ContentType, a.Body = string(rest[:n]), rest[n:]
+	return a, time.Duration(ms) * time.Millisecond, true
+}

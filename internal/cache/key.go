@@ -1,0 +1,126 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+)
+
+// Key names the stored answer to one request: an operation's payload within a sharing scope ("" is everybody).
+//
+// Two JSON payloads share a key exactly when they differ only in white space and in the order of an object's members.
+// Numbers and strings count as they are spelled (1.0 is not 1, "\u0061" is not "a"), and members of one name keep their order:
+// a backend may tell them apart, so they must never share an answer. A payload that is not JSON, or nests deeper than
+// encoding/json reads (10,000 levels), stands for its bytes alone.
+//
+// Each part is hashed with its length, so no two triples meet. Key takes time O(n log n) whatever the payload.
+func Key(operation, scope string, payload []byte) string {
+	// The form is hashed too: bytes that only look like a canonical text must not pass for one.
+	form, text := "bytes", payload
+	if json.Valid(payload) {
+		form, text = "json", canonical(payload)
+	}
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(operation), []byte(scope), []byte(form), text} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	// 128 bits: nobody finds two payloads with one key by less than 2^64 tries. The braces keep the key in one cluster slot.
+	return "fb:cache:{" + hex.EncodeToString(h.Sum(nil)[:16]) + "}"
+}
+
+// maxInline is the longest object that stays spelled out within its parent; a longer one is replaced by its digest. So no byte
+// is moved once per level, and a hostile nesting costs no more than a flat payload. A digest is 33 bytes: less would save nothing.
+const maxInline = 64
+
+// bracket is an open [ or {.
+type bracket struct {
+	start  int // where it stands in the output
+	first  int // index of an object's first member
+	object bool
+}
+
+// member is one name and value of an open object, as offsets in the output.
+type member struct{ start, colon, end int }
+
+// canonical returns a text that two valid JSON texts share exactly when they differ only in white space and member order.
+// It is JSON without white space, members sorted by their raw names, but for long objects: these are a zero byte, which JSON never
+// holds, and the SHA-256 of what would stand there.
+func canonical(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	var open []bracket
+	var members, scratch = []member{}, []byte{} // members: of all open objects, innermost last
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '"':
+			end := stringEnd(text, i)
+			out = append(out, text[i:end]...)
+			i = end - 1
+			continue
+		case '[':
+			open = append(open, bracket{})
+		case '{':
+			open = append(open, bracket{start: len(out), first: len(members), object: true})
+			members = append(members, member{start: len(out) + 1, colon: len(out) + 1})
+		case ':':
+			members[len(members)-1].colon = len(out)
+		case ',':
+			if open[len(open)-1].object {
+				members[len(members)-1].end = len(out)
+				members = append(members, member{start: len(out) + 1, colon: len(out) + 1})
+			}
+		case ']':
+			open = open[:len(open)-1]
+		case '}':
+			top := open[len(open)-1]
+			open = open[:len(open)-1]
+			members[len(members)-1].end = len(out)
+			scratch = sortMembers(out, members[top.first:], scratch)
+			members = members[:top.first]
+			out = append(out, '}')
+			if len(out)-top.start > maxInline {
+				digest := sha256.Sum256(out[top.start:])
+				out = append(append(out[:top.start], 0), digest[:]...)
+			}
+			continue
+		}
+		out = append(out, text[i])
+	}
+	return out
+}
+
+// stringEnd returns the offset just after the string that starts at text[start].
+func stringEnd(text []byte, start int) int {
+	i := start + 1
+	for ; i < len(text) && text[i] != '"'; i++ {
+		if text[i] == '\\' {
+			i++
+		}
+	}
+	return min(i+1, len(text))
+}
+
+// sortMembers brings the members of an object, which stand side by side in out, into the order of their names, in place.
+// It returns the scratch space, grown, for the next call.
+func sortMembers(out []byte, members []member, scratch []byte) []byte {
+	byName := func(a, b member) int { return bytes.Compare(out[a.start:a.colon], out[b.start:b.colon]) }
+	if slices.IsSortedFunc(members, byName) {
+		return scratch
+	}
+	start := members[0].start
+	slices.SortStableFunc(members, byName)
+	scratch = scratch[:0]
+	for i, m := range members {
+		if i > 0 {
+			scratch = append(scratch, ',')
+		}
+		scratch = append(scratch, out[m.start:m.end]...)
+	}
+	copy(out[start:], scratch)
+	return scratch
+}

@@ -1,0 +1,220 @@
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// check finds everything that reading single values can't: what is missing, out of bounds or
+// contradicts another key.
+func (c *Config) check(r *report) {
+	c.checkListeners(r)
+	r.duration("shutdown", c.Shutdown, 100*time.Millisecond, time.Hour)
+	c.checkRedis(r)
+
+	if len(c.Tiers) == 0 {
+		r.errorf("tiers", "has no tier; add one, such as free: {}, and name it where callers get their tier")
+	}
+	for _, name := range names(c.Tiers) {
+		key := join("tiers", name)
+		r.name(key, name, brief(name))
+		r.number(key+".weight", c.Tiers[name].Weight, 0.001, 1000)
+	}
+	c.checkIdentity(r)
+
+	if len(c.Backends) == 0 {
+		r.errorf("backends", "has no backend; add the service to protect")
+	}
+	for _, name := range names(c.Backends) {
+		key := join("backends", name)
+		r.name(key, name, brief(name))
+		c.Backends[name].check(r, key)
+	}
+
+	if len(c.Operations) == 0 {
+		r.errorf("operations", "has no operation; add what clients may ask for")
+	}
+	for _, name := range names(c.Operations) {
+		key := join("operations", name)
+		r.name(key, name, brief(name))
+		c.checkOperation(r, key, c.Operations[name])
+	}
+	c.eachLimit(func(key string, l *Limit) { checkLimit(r, key, *l) })
+	c.checkLimitNames(r)
+}
+
+func (c *Config) checkListeners(r *report) {
+	r.address("http.listen", c.HTTP.Listen)
+	r.size("http.max_body", c.HTTP.MaxBody, 1<<10, 64<<20)
+	r.oneOf("http.client_ip_header", c.HTTP.ClientIPHeader, "X-Forwarded-For", "Forwarded")
+	r.number("http.ipv6_prefix", float64(c.HTTP.IPv6Prefix), 32, 128)
+	r.oneOf("http.legacy_rate_limit_headers", c.HTTP.LegacyRateLimitHeaders, "epoch", "delta", "off")
+
+	r.address("admin.listen", c.Admin.Listen)
+	if c.Admin.Listen == c.HTTP.Listen && !strings.HasSuffix(c.Admin.Listen, ":0") {
+		r.errorf("admin.listen", "is the same as http.listen; the two are apart so that clients can't reach the admin API")
+	}
+	token := string(c.Admin.Token)
+	switch {
+	case token == "" && !r.given("admin.token"):
+		if !isLoopback(c.Admin.Listen) {
+			r.errorf("admin.listen", "%s can be reached from other hosts; set admin.token, or listen on 127.0.0.1", r.shown("admin.listen", c.Admin.Listen))
+		}
+	case len(token) < 16 || len(token) > 512 || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
+		r.errorf("admin.token", "must be 16 to 512 visible ASCII characters: openssl rand -hex 32")
+	}
+}
+
+// isLoopback reports whether only this host can reach a listener.
+func isLoopback(listen string) bool {
+	host, _, _ := net.SplitHostPort(listen)
+	a, _ := netip.ParseAddr(host)
+	return host == "localhost" || a.Unmap().IsLoopback()
+}
+
+var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster"}
+
+func (c *Config) checkRedis(r *report) {
+	url := string(c.Redis.URL)
+	if url == "" {
+		if r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {
+			r.errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the embedded Redis; set redis.url, or leave this out")
+		}
+		return
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	switch {
+	case !slices.Contains(redisSchemes, scheme):
+		r.errorf("redis.url", "begins with none of %s://", strings.Join(redisSchemes, "://, "))
+	case rest == "" || rest[0] == '/' && scheme != "unix":
+		r.errorf("redis.url", "names no host; write it as in redis://127.0.0.1:6379/0")
+	}
+}
+
+func (c *Config) checkIdentity(r *report) {
+	id := c.Identity
+	if id.Anonymous == "" && len(id.Clients) == 0 && !r.given("identity.anonymous") {
+		r.errorf("identity", "nobody may ask; set identity.anonymous to the tier of callers without a key, or list identity.clients")
+	}
+	if id.Anonymous != "" {
+		r.known("identity.anonymous", id.Anonymous, "tier", names(c.Tiers))
+	}
+	named := map[string]string{}
+	owners := map[Digest]string{}
+	for n, client := range id.Clients {
+		key := fmt.Sprintf("identity.clients[%d]", n)
+		r.nameKey(key+".name", client.Name)
+		if other, twice := named[client.Name]; twice {
+			r.errorf(key+".name", "%s is also the name of %s; names are unique, so give one client both keys or another name", r.shown(key+".name", client.Name), other)
+		}
+		named[client.Name] = key
+		if client.Tier == "" {
+			r.errorf(key+".tier", "is required; known tiers: %s", list(names(c.Tiers)))
+		} else {
+			r.known(key+".tier", client.Tier, "tier", names(c.Tiers))
+		}
+		if len(client.KeySHA256) == 0 {
+			r.errorf(key+".key_sha256", `needs the SHA-256 of at least one key, in a list: printf %%s "$KEY" | sha256sum`)
+		}
+		for i, digest := range client.KeySHA256 {
+			at := fmt.Sprintf("%s.key_sha256[%d]", key, i)
+			if digest == sha256.Sum256(nil) {
+				r.errorf(at, `is the digest of an empty key, which nobody may have; was the variable in printf %%s "$KEY" | sha256sum empty?`)
+			}
+			if other, twice := owners[digest]; twice {
+				r.errorf(at, "is also %s; one key belongs to one client", other)
+			}
+			owners[digest] = at
+		}
+	}
+}
+
+// The checks below are shared by many keys.
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// name checks the name of a thing that is given at key; shown is how a message has it.
+func (r *report) name(key, name, shown string) {
+	if !nameForm.MatchString(name) {
+		r.errorf(key, "%s isn't a name; write lower-case letters, digits and dashes, a letter first, at most 63", shown)
+	}
+}
+
+// nameKey is the check of a name that is the value of a key of its own.
+func (r *report) nameKey(key, name string) {
+	if name == "" {
+		r.errorf(key, "is required")
+		return
+	}
+	r.name(key, name, r.shown(key, name))
+}
+
+// known reports a name that nothing of a kind has. Where those were not understood themselves
+// that is error enough.
+func (r *report) known(key, name, kind string, known []string) {
+	if slices.Contains(known, name) || r.failed[kind+"s"] {
+		return
+	}
+	mend := fmt.Sprintf("known %ss: %s", kind, list(known))
+	if near := nearest(name, known); near != "" {
+		mend = fmt.Sprintf("did you mean %s?", near)
+	}
+	r.errorf(key, "there is no %s %s; %s", kind, r.shown(key, name), mend)
+}
+
+func (r *report) oneOf(key, value string, choices ...string) {
+	if !slices.Contains(choices, value) {
+		r.errorf(key, "%s is none of %s", r.shown(key, value), strings.Join(choices, ", "))
+	}
+}
+
+func (r *report) duration(key string, d, least, most time.Duration) {
+	bounded(r, key, d, least, most, formatDuration)
+}
+
+func (r *report) size(key string, s, least, most Size) {
+	bounded(r, key, s, least, most, Size.String)
+}
+
+func (r *report) number(key string, n, least, most float64) {
+	bounded(r, key, n, least, most, func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) })
+}
+
+func bounded[T cmp.Ordered](r *report, key string, v, least, most T, format func(T) string) {
+	if v < least || v > most {
+		r.errorf(key, "%s is out of bounds; write %s to %s", r.shown(key, format(v)), format(least), format(most))
+	}
+}
+
+func (r *report) address(key, listen string) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		r.errorf(key, "%s isn't host:port; write it as in 127.0.0.1:8080, or :8080 for all addresses", r.shown(key, listen))
+		return
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.ContainsAny(host, " /") {
+		r.errorf(key, "%s isn't host:port with a port of 0 to 65535", r.shown(key, listen))
+	}
+}
+
+// names are the keys of a map in one order, so that the same file gives the same messages.
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > 10 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), len(names)-10)
+	}
+	return strings.Join(names, ", ")
+}

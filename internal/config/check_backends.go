@@ -1,0 +1,169 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	day      = 24 * time.Hour
+	maxStay  = 30 * day // how long a job may stay in Redis, before it is finished and after
+	maxStale = 366 * day
+)
+
+func (b Backend) check(r *report, key string) {
+	checkURL(r, key+".url", b.URL)
+	if b.Drain.Rate == "" {
+		r.errorf(key+".drain.rate", "is required: what the backend can bear, such as 5/s, 6/m or unlimited")
+	} else if err := checkRate(b.Drain.Rate); err != nil {
+		r.errorf(key+".drain.rate", "%s %v", r.shown(key+".drain.rate", b.Drain.Rate), err)
+	}
+	r.number(key+".drain.burst", float64(b.Drain.Burst), 1, 10_000)
+	r.number(key+".drain.concurrency", float64(b.Drain.Concurrency), 1, 10_000)
+
+	r.number(key+".line.capacity", float64(b.Line.Capacity), 1, 10_000_000)
+	r.duration(key+".line.max_wait", b.Line.MaxWait, 100*time.Millisecond, maxStay)
+	if b.Line.ClientShare <= 0 || b.Line.ClientShare > 1 {
+		r.errorf(key+".line.client_share", "%s is out of bounds; write the part of the line that one client may hold, above 0 and at most 1",
+			r.shown(key+".line.client_share", b.Line.ClientShare))
+	}
+
+	r.duration(key+".timeout", b.Timeout, 10*time.Millisecond, day)
+	r.duration(key+".max_age", b.MaxAge, time.Second, maxStay)
+	b.Retry.check(r, key+".retry")
+	checkHeaders(r, key+".headers", b.Headers)
+}
+
+func (t Retry) check(r *report, key string) {
+	r.number(key+".attempts", float64(t.Attempts), 1, 100)
+	r.duration(key+".base", t.Base, time.Millisecond, day)
+	r.duration(key+".cap", t.Cap, time.Millisecond, day)
+	if t.Base > t.Cap {
+		r.errorf(key+".base", "is longer than %s.cap; no wait is longer than cap, so raise that or lower base", key)
+	}
+	for n, status := range t.On {
+		at := fmt.Sprintf("%s.on[%d]", key, n)
+		switch {
+		case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+			r.errorf(at, "%s is not retried but waited for: it closes the backend's gate and uses up no attempt; leave it out", r.shown(at, status))
+		case status < 400 || status > 599:
+			r.errorf(at, "%s is no status of a failure; write one of 400 to 599", r.shown(at, status))
+		case slices.Contains(t.On[:n], status):
+			r.errorf(at, "%s stands in the list twice", r.shown(at, status))
+		}
+	}
+}
+
+func checkURL(r *report, key, text string) {
+	const form = "http://host:port or https://host/path"
+	if text == "" {
+		r.errorf(key, "is required: %s", form)
+		return
+	}
+	// The URL isn't shown: a user in it may be a secret.
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		r.errorf(key, "isn't a URL of a service; write %s", form)
+	case u.User != nil:
+		r.errorf(key, "holds a user; send credentials in headers, such as Authorization: Basic ${NAME}")
+	case strings.ContainsAny(text, "?#"):
+		r.errorf(key, "holds a query or a fragment; write %s", form)
+	}
+}
+
+// headerName is RFC 9110's token.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
+
+// reserved are the fields that the service sets itself for each call, or that belong to the
+// connection and would break it.
+var reserved = []string{"Idempotency-Key", "Traceparent", "Tracestate", "Host", "Content-Length", "Transfer-Encoding", "Connection",
+	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect"}
+
+func checkHeaders(r *report, key string, headers map[string]Secret) {
+	spelling := map[string]string{}
+	for _, name := range names(headers) {
+		at := join(key, name)
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !headerName.MatchString(name):
+			r.errorf(at, "%s isn't a header name", brief(name))
+		case slices.Contains(reserved, canonical) || strings.HasPrefix(canonical, "Forebay-"):
+			r.errorf(at, "is set by the service itself; leave it out")
+		case spelling[canonical] != "":
+			r.errorf(at, "is the same header as %s; header names are the same in any case", spelling[canonical])
+		case strings.ContainsFunc(string(headers[name]), isControl):
+			r.errorf(at, "has a line break or another control character in its value; does a variable end with one?")
+		case len(headers[name]) > 8<<10:
+			r.errorf(at, "is longer than 8KiB, which few servers accept")
+		}
+		spelling[canonical] = name
+	}
+}
+
+func (c *Config) checkOperation(r *report, key string, o Operation) {
+	if o.Backend == "" {
+		r.errorf(key+".backend", "is required; known backends: %s", list(names(c.Backends)))
+	} else {
+		r.known(key+".backend", o.Backend, "backend", names(c.Backends))
+	}
+	r.oneOf(key+".method", o.Method, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
+	checkPath(r, key+".path", o.Path)
+
+	if o.Tiers != nil && len(o.Tiers) == 0 {
+		r.errorf(key+".tiers", "is empty, so nobody could use it; list tiers, or leave it out to allow all")
+	}
+	for n, tier := range o.Tiers {
+		at := fmt.Sprintf("%s.tiers[%d]", key, n)
+		r.known(at, tier, "tier", names(c.Tiers))
+		if slices.Contains(o.Tiers[:n], tier) {
+			r.errorf(at, "%s stands in the list twice", r.shown(at, tier))
+		}
+	}
+	checkOverload(r, key, o)
+	r.duration(key+".keep_result", o.KeepResult, time.Second, maxStay)
+	r.size(key+".max_result", o.MaxResult, 1, 64<<20)
+}
+
+func checkPath(r *report, key, path string) {
+	_, err := url.ParseRequestURI(path)
+	switch {
+	case path == "":
+		r.errorf(key, "is required: where the backend is called, such as /render")
+	case path[0] != '/':
+		r.errorf(key, "%s must begin with /", r.shown(key, path))
+	case err != nil || strings.ContainsAny(path, " #"):
+		r.errorf(key, "%s isn't a path; write other characters as %%XX", r.shown(key, path))
+	case strings.Contains(path, "?"):
+		r.errorf(key, "%s holds a query; what the backend is to know belongs in the payload", r.shown(key, path))
+	}
+}
+
+func checkOverload(r *report, key string, o Operation) {
+	at := key + ".on_overload"
+	for n, step := range o.OnOverload {
+		item := fmt.Sprintf("%s[%d]", at, n)
+		r.oneOf(item, step, "stale", "reject")
+		if slices.Contains(o.OnOverload[:n], step) {
+			r.errorf(item, "%s stands in the list twice", r.shown(item, step))
+		}
+	}
+	if n := len(o.OnOverload); n == 0 || o.OnOverload[n-1] != "reject" {
+		r.errorf(at, "must end with reject, which is what is left when nothing else can be answered; write [stale, reject] or [reject]")
+	}
+
+	if o.Cache.StaleFor != 0 || r.given(key+".cache.stale_for") {
+		r.duration(key+".cache.stale_for", o.Cache.StaleFor, time.Second, maxStale)
+		if !slices.Contains(o.OnOverload, "stale") {
+			r.errorf(key+".cache.stale_for", "has no effect without stale in %s; write on_overload: [stale, reject], or leave it out", at)
+		}
+	}
+	r.oneOf(key+".cache.share", o.Cache.Share, "client", "tier", "all")
+}

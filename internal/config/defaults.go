@@ -1,0 +1,87 @@
+package config
+
+import "time"
+
+// Default returns every default that doesn't belong to a named thing. It has no backend, no
+// operation, no tier and nobody who may ask, so it isn't valid by itself.
+func Default() *Config {
+	return &Config{
+		HTTP: HTTP{
+			Listen:                 ":8080",
+			MaxBody:                1 << 20,
+			ClientIPHeader:         "X-Forwarded-For",
+			IPv6Prefix:             64,
+			LegacyRateLimitHeaders: "epoch",
+		},
+		Admin:    Admin{Listen: "127.0.0.1:8081"},
+		Shutdown: 30 * time.Second,
+	}
+}
+
+// setDefaults is called on each element of a map or list before its keys are read.
+func (t *Tier) setDefaults() { t.Weight = 1 }
+
+func (l *Limit) setDefaults() { l.Per = "client" }
+
+func (b *Backend) setDefaults() {
+	*b = Backend{
+		Drain:   Drain{Burst: 1, Concurrency: 10},
+		Line:    Line{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
+		Timeout: 30 * time.Second,
+		Retry:   Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504}},
+		MaxAge:  24 * time.Hour,
+	}
+}
+
+func (o *Operation) setDefaults() {
+	*o = Operation{
+		Method:     "POST",
+		Cache:      Cache{Share: "client"},
+		OnOverload: []string{"stale", "reject"},
+		KeepResult: 24 * time.Hour,
+		MaxResult:  1 << 20,
+	}
+}
+
+// settle fills in the defaults that depend on other keys.
+func (c *Config) settle() {
+	if c.Redis.URL == "" {
+		c.Worker.Embedded = true
+	}
+	c.eachLimit(func(_ string, l *Limit) {
+		if l.Algorithm == TokenBucket && l.Burst == 0 {
+			l.Burst = l.Limit
+		}
+	})
+}
+
+// Demo returns what runs without a config file: embedded Redis and worker, anonymous callers, an
+// operation that may be answered from stock (report) and one that may not (thumbnail), each on its
+// own backend. The backends, reports and thumbnails, have no URL yet. The limit is wide enough to
+// fill both lines first and narrow enough to be met within a minute of trying. Check completes it.
+func Demo() *Config {
+	c := Default()
+	c.Worker.Embedded = true
+	c.Identity.Anonymous = "free"
+	c.Tiers = map[string]Tier{"free": {
+		Weight: 1,
+		Limits: []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: time.Minute}},
+	}}
+
+	var reports, thumbnails Backend
+	reports.setDefaults()
+	reports.Drain.Rate, reports.Line.Capacity = "2/s", 20
+	thumbnails.setDefaults()
+	thumbnails.Drain.Rate, thumbnails.Line.Capacity = "1/s", 5
+	c.Backends = map[string]Backend{"reports": reports, "thumbnails": thumbnails}
+
+	var report, thumbnail Operation
+	report.setDefaults()
+	report.Backend, report.Path = "reports", "/report"
+	report.Cache = Cache{StaleFor: time.Hour, Share: "all"}
+	thumbnail.setDefaults()
+	thumbnail.Backend, thumbnail.Path = "thumbnails", "/thumbnail"
+	thumbnail.OnOverload = []string{"reject"}
+	c.Operations = map[string]Operation{"report": report, "thumbnail": thumbnail}
+	return c
+}

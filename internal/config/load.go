@@ -1,0 +1,132 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds a config file. The longest that its own bounds leave sense in, with 10,000 clients,
+// is about as long.
+const maxFile = 2 << 20
+
+// Load reads the file at path. lookup finds environment variables, as os.LookupEnv does. A config that
+// comes without an error is complete and free of contradictions. An error about the contents is an
+// Errors; neither it nor a warning shows a value that came from lookup or belongs to a secret key.
+//
+// rules are further conditions for each limit, of whoever will keep it; they see it complete. What they say
+// against one is reported at its place in the file.
+func Load(path string, lookup func(string) (string, bool), rules ...func(Limit) error) (*Config, []Warning, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("config: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", Size(maxFile))}}
+	}
+	return read(path, text, lookup, rules)
+}
+
+func read(file string, text []byte, lookup func(string) (string, bool), rules []func(Limit) error) (*Config, []Warning, error) {
+	tree, problem := parseYAML(text)
+	if problem != nil {
+		problem.File = file
+		return nil, nil, Errors{*problem}
+	}
+	return build(file, tree, lookup, rules)
+}
+
+func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rules []func(Limit) error) (*Config, []Warning, error) {
+	r := newReport(file)
+	c := Default()
+	if tree != nil {
+		d := decoder{report: r, lookup: lookup}
+		d.value(tree, reflect.ValueOf(c).Elem(), "", 1, 0)
+	}
+	return c.verdict(r, rules)
+}
+
+// Check holds a config that was made or changed in code against the rules that Load applies, and
+// fills in the defaults that depend on other keys.
+func (c *Config) Check(rules ...func(Limit) error) ([]Warning, error) {
+	_, warnings, err := c.verdict(newReport(""), rules)
+	return warnings, err
+}
+
+func (c *Config) verdict(r *report, rules []func(Limit) error) (*Config, []Warning, error) {
+	c.check(r)
+	c.settle()
+	c.eachLimit(func(key string, l *Limit) { keepRules(r, key, *l, rules) })
+	if len(r.errors) > 0 {
+		return nil, nil, Errors(sorted(r.errors))
+	}
+	c.warn(r)
+	return c, sorted(r.warnings), nil
+}
+
+var yamlLine = regexp.MustCompile(`^line ([0-9]+): `)
+
+// parserError is what the YAML library says of lines that it counts from 0.
+var parserError = regexp.MustCompile(`^did not find expected (?:<|node|'-'|key|',')`)
+
+// parseYAML returns the root of a file's one document; nil where there is nothing in it.
+func parseYAML(text []byte) (*yaml.Node, *Problem) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, another yaml.Node
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err == nil {
+		switch err = decoder.Decode(&another); {
+		case errors.Is(err, io.EOF):
+			return document.Content[0], nil
+		case err == nil:
+			return nil, &Problem{Line: another.Line, Text: "a second document begins; keep one config in one file"}
+		}
+	}
+	problem := Problem{Text: "isn't YAML: " + err.Error()}
+	detail := bytes.TrimPrefix([]byte(err.Error()), []byte("yaml: "))
+	if m := yamlLine.FindSubmatch(detail); m != nil {
+		problem.Line, _ = strconv.Atoi(string(m[1]))
+		detail = detail[len(m[0]):]
+		if parserError.Match(detail) {
+			problem.Line++
+		}
+		problem.Text = "isn't YAML: " + string(detail)
+	}
+	problem.Text += hint(text, problem)
+	return nil, &problem
+}
+
+var flowVariable = regexp.MustCompile(`[\[{].*\$\{`)
+
+// hint is the mend for the common causes of broken YAML.
+func hint(text []byte, p Problem) string {
+	lines := bytes.Split(text, []byte("\n"))
+	if p.Line < 1 || p.Line > len(lines) {
+		return ""
+	}
+	switch line := lines[p.Line-1]; {
+	case bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")):
+		return "; indent with spaces, not tabs"
+	case flowVariable.Match(line):
+		return `; inside [ ] and { } write "${NAME}" in quotes`
+	case strings.HasSuffix(p.Text, "expected key") || strings.HasSuffix(p.Text, "'-' indicator"):
+		return "; check the indentation from here on"
+	}
+	return ""
+}

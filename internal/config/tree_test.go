@@ -1,0 +1,347 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// leaf is one scalar of a YAML file.
+type leaf struct {
+	path string // as errors have it
+	key  string // with <name> and [] for names and places in lists
+	node *yaml.Node
+	kind reflect.Type // in Config
+}
+
+// leaves finds every scalar of a tree that is a valid config, and its type.
+func leaves(n *yaml.Node, t reflect.Type, path, key string) []leaf {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	var all []leaf
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		return []leaf{{path, key, n, t}}
+	case t.Kind() == reflect.Slice:
+		for i, item := range n.Content {
+			all = append(all, leaves(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), key+"[]")...)
+		}
+		if len(n.Content) == 0 {
+			all = append(all, leaf{path, key + "[]", n, t})
+		}
+	case t.Kind() == reflect.Map:
+		for i := 0; i < len(n.Content); i += 2 {
+			all = append(all, leaves(n.Content[i+1], t.Elem(), join(path, n.Content[i].Value), key+".<name>")...)
+		}
+	default:
+		for i := 0; i < len(n.Content); i += 2 {
+			f, _ := t.FieldByNameFunc(func(name string) bool {
+				f, _ := t.FieldByName(name)
+				return f.Tag.Get("key") == n.Content[i].Value
+			})
+			below := strings.TrimPrefix(key+"."+n.Content[i].Value, ".")
+			all = append(all, leaves(n.Content[i+1], f.Type, join(path, n.Content[i].Value), below)...)
+		}
+	}
+	return all
+}
+
+// tree parses a file for a test to change, and finds its scalars.
+func tree(t *testing.T, file string) (*yaml.Node, []leaf) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, problem := parseYAML(text)
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	return root, leaves(root, reflect.TypeFor[Config](), "", "")
+}
+
+// buildWith is the verdict on a tree whose scalar n says text instead.
+func buildWith(root, n *yaml.Node, text, variable, value string) ([]Warning, error) {
+	was := *n
+	defer func() { *n = was }()
+	*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Tag: "!!str", Value: text, Line: was.Line}
+	_, warnings, err := build("f", root, func(name string) (string, bool) {
+		if name == variable {
+			return value, true
+		}
+		return env(name)
+	}, nil)
+	return warnings, err
+}
+
+// schema lists every key that Config knows, in the form of leaf.key.
+func schema(t reflect.Type, key string) []string {
+	switch {
+	case t.Kind() == reflect.Slice:
+		return schema(t.Elem(), key+"[]")
+	case t.Kind() == reflect.Map:
+		return schema(t.Elem(), key+".<name>")
+	case t.Kind() != reflect.Struct || strings.HasSuffix(key, "trusted_proxies[]"):
+		return []string{key}
+	}
+	var all []string
+	for _, f := range reflect.VisibleFields(t) {
+		all = append(all, schema(f.Type, strings.TrimPrefix(key+"."+f.Tag.Get("key"), "."))...)
+	}
+	return all
+}
+
+func TestEveryKeyIsNamedAndEveryMapAndListHasABound(t *testing.T) {
+	t.Parallel()
+	var walk func(reflect.Type)
+	walk = func(s reflect.Type) {
+		for _, f := range reflect.VisibleFields(s) {
+			below := f.Type
+			if below.Kind() == reflect.Map || below.Kind() == reflect.Slice {
+				if most(f) < 1 {
+					t.Errorf("%v.%s has no bound", s, f.Name)
+				}
+				below = below.Elem()
+			}
+			if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(f.Tag.Get("key")) {
+				t.Errorf("%v.%s has no key", s, f.Name)
+			}
+			if below.Kind() == reflect.Struct && below.PkgPath() == s.PkgPath() {
+				walk(below)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config]())
+}
+
+func TestListsLongerThanTheirBoundAreRefused(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(minimal, "path: /render", "path: /render, limits: ["+strings.Repeat("{}, ", 21)+"]", 1)
+	if _, _, err := load(text); err == nil || !strings.Contains(err.Error(), "operations.report.limits: has 21 entries; at most 20 are allowed") {
+		t.Errorf("got %v", err)
+	}
+	text = strings.Replace(minimal, "5/s}", "5/s}, headers: {"+strings.Repeat("X: x, ", 51)+"}", 1)
+	if _, _, err := load(text); err == nil || !strings.Contains(err.Error(), "backends.reports.headers: has 51 entries; at most 50 are allowed") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// C120: no duration is ever read from a bare number, whichever key it is and wherever it comes from.
+func TestEveryDurationNeedsAUnit(t *testing.T) {
+	t.Parallel()
+	root, all := tree(t, "testdata/working_full.yaml")
+	durations := map[string]bool{}
+	for _, l := range all {
+		if l.kind != reflect.TypeFor[time.Duration]() {
+			continue
+		}
+		durations[l.key] = true
+		for _, bad := range []string{"30", "0", "10", "1.5", "-5s", "+5s", "", " ", "5 s", "1e3s", "five", "5S", "1d12", "infs", "0x5s", "5s "} {
+			for _, text := range []string{bad, "${BAD}"} {
+				if _, err := buildWith(root, l.node, text, "BAD", bad); err == nil || !strings.Contains(err.Error(), l.path+": ") {
+					t.Errorf("%s: %q as %q: got %v", l.path, bad, text, err)
+				}
+			}
+		}
+	}
+	want := []string{}
+	for _, key := range schema(reflect.TypeFor[Config](), "") {
+		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasSuffix(key, "shutdown") ||
+			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") || strings.HasSuffix(key, "retry.base") ||
+			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") {
+			want = append(want, key)
+		}
+	}
+	if got := slices.Sorted(maps.Keys(durations)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("tried %v, want %v", got, want)
+	}
+}
+
+// A value from the environment is the text of one value, and no message shows it.
+func TestNoMessageShowsAValueOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	root, all := tree(t, "testdata/working_full.yaml")
+	for _, l := range all {
+		if l.node.Kind != yaml.ScalarNode {
+			continue
+		}
+		for _, canary := range []string{"4242424242424", "-424242", "canary", "http://canary@canary/?canary#canary", "x\ncanary: {", "424242s",
+			"canary/s", "::ffff:42.42.42.42/104", "42.42.42.42/8", "${CANARY}canary"} {
+			warnings, err := buildWith(root, l.node, "${CANARY}", "CANARY", canary)
+			said := lines(warnings)
+			if err != nil {
+				said += err.Error()
+			}
+			said = strings.ReplaceAll(said, "${CANARY}", "")
+			if strings.Contains(said, "canary") || strings.Contains(said, "4242") || strings.Contains(said, "42.42") {
+				t.Errorf("%s: with %q the messages are:\n%s", l.path, canary, said)
+			}
+		}
+	}
+}
+
+// C121: no key is dropped silently, wherever it stands.
+func TestAnUnknownKeyIsRefusedEverywhere(t *testing.T) {
+	t.Parallel()
+	var holders func(n *yaml.Node, t reflect.Type) []*yaml.Node
+	holders = func(n *yaml.Node, t reflect.Type) (all []*yaml.Node) {
+		if n.Kind == yaml.AliasNode {
+			return nil
+		}
+		switch t.Kind() {
+		case reflect.Slice:
+			for _, item := range n.Content {
+				all = append(all, holders(item, t.Elem())...)
+			}
+		case reflect.Map:
+			for i := 0; i < len(n.Content); i += 2 {
+				all = append(all, holders(n.Content[i+1], t.Elem())...)
+			}
+		case reflect.Struct:
+			if n.Kind == yaml.MappingNode {
+				all = append(all, n)
+			}
+			for _, f := range reflect.VisibleFields(t) {
+				for i := 0; i+1 < len(n.Content); i += 2 {
+					if n.Content[i].Value == f.Tag.Get("key") {
+						all = append(all, holders(n.Content[i+1], f.Type)...)
+					}
+				}
+			}
+		}
+		return all
+	}
+	root, _ := tree(t, "testdata/working_full.yaml")
+	places := holders(root, reflect.TypeFor[Config]())
+	if len(places) < 20 {
+		t.Fatalf("only %d places were found", len(places))
+	}
+	for _, at := range places {
+		was := at.Content
+		at.Content = append(slices.Clone(was), &yaml.Node{Kind: yaml.ScalarNode, Value: "Limit"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
+		_, _, err := build("f", root, env, nil)
+		at.Content = was
+		if err == nil || !strings.Contains(err.Error(), "Limit: unknown key; ") {
+			t.Errorf("beside %s: got %v", at.Content[0].Value, err)
+		}
+	}
+}
+
+func sampleEnv(name string) (string, bool) {
+	return "0123456789abcdef", name == "FOREBAY_ADMIN_TOKEN" || name == "REPORTS_TOKEN"
+}
+
+const sample = "../../deploy/forebay.example.yaml"
+
+func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
+	t.Parallel()
+	c, warnings, err := Load(sample, sampleEnv)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%s\n%v", lines(warnings), err)
+	}
+	if c.Admin.Token != "0123456789abcdef" || c.Backends["reports"].Headers["Authorization"] != "Bearer 0123456789abcdef" {
+		t.Error("the sample's secrets don't come from the environment")
+	}
+}
+
+func TestTheSampleShowsEveryKey(t *testing.T) {
+	t.Parallel()
+	_, all := tree(t, sample)
+	shown := map[string]bool{}
+	for _, l := range all {
+		shown[l.key] = true
+	}
+	for _, key := range schema(reflect.TypeFor[Config](), "") {
+		if !shown[key] {
+			t.Errorf("%s is missing", key)
+		}
+		delete(shown, key)
+	}
+	if len(shown) > 0 {
+		t.Errorf("no keys of the config: %v", shown)
+	}
+}
+
+// Where the sample shows a key that has a default, it shows the default: dropping the key from
+// the sample changes nothing.
+func TestTheSampleShowsTheDefaults(t *testing.T) {
+	t.Parallel()
+	withDefault := []string{
+		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
+		"admin.listen", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight", "tiers.free.limits[0].per",
+		"backends.reports.drain.burst", "backends.reports.drain.concurrency",
+		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry", "backends.reports.max_age",
+		"operations.monthly-report.method", "operations.monthly-report.cache.share", "operations.monthly-report.on_overload",
+		"operations.monthly-report.keep_result", "operations.monthly-report.max_result", "operations.monthly-report.limits[0].per",
+	}
+	whole, _, err := Load(sample, sampleEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range withDefault {
+		root, _ := tree(t, sample)
+		if !drop(root, path) {
+			t.Errorf("%s is not in the sample", path)
+			continue
+		}
+		without, _, err := build("f", root, sampleEnv, nil)
+		if err != nil {
+			t.Errorf("without %s: %v", path, err)
+		} else if whole.Describe() != without.Describe() {
+			t.Errorf("%s is not the default", path)
+		}
+	}
+	// The list above is complete: every other key is required, names something or switches it on.
+	root, all := tree(t, sample)
+	for _, path := range withDefault {
+		drop(root, path)
+	}
+	rest := map[string]bool{}
+	for _, l := range leaves(root, reflect.TypeFor[Config](), "", "") {
+		rest[l.key] = true
+	}
+	for _, l := range all {
+		switch l.key {
+		case "admin.token", "redis.url", "identity.anonymous", "identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]",
+			"tiers.<name>.limits[].name", "tiers.<name>.limits[].algorithm", "tiers.<name>.limits[].limit", "tiers.<name>.limits[].window", "tiers.<name>.limits[].burst",
+			"limits[].name", "limits[].per", "limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst",
+			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
+			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
+			"operations.<name>.limits[].name", "operations.<name>.limits[].algorithm", "operations.<name>.limits[].limit",
+			"operations.<name>.limits[].window", "operations.<name>.limits[].burst":
+		default:
+			if rest[l.key] {
+				t.Errorf("%s has a default or hasn't: the test doesn't know", l.path)
+			}
+		}
+	}
+}
+
+// drop takes a key out of a tree.
+func drop(n *yaml.Node, path string) bool {
+	name, rest, deeper := strings.Cut(path, ".")
+	name, index, inList := strings.Cut(name, "[0]")
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value != name {
+			continue
+		}
+		if !deeper {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			return true
+		}
+		if inList && index == "" {
+			return drop(n.Content[i+1].Content[0], rest)
+		}
+		return drop(n.Content[i+1], rest)
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+// Package degrade says what to answer instead of new work.
+//
+// A request that admission refused walks the list of steps that its operation's config gives (on_overload): stale, the last good
+// answer to the same request, or reject. Whether a stale answer may be served is a pure decision on the config (Policy),
+// the caller's wish (Wish) and the answer's age. It is permitted by config alone, and shared between clients only where
+// the config says so.
+package degrade
+
+import (
+	"context"
+	"time"
+
+	"forebay/internal/cache"
+)
+
+// Step is one thing to try, in the order of an operation's on_overload.
+type Step string
+
+const (
+	Stale  Step = "stale"  // the last good answer, where one may be served
+	Reject Step = "reject" // refuse; what follows in the list is not tried
+)
+
+// Who shares an operation's stored answers.
+const (
+	ShareClient = "client" // nobody: each client sees its own
+	ShareTier   = "tier"   // the clients of one tier
+	ShareAll    = "all"    // everybody
+)
+
+// Policy is what an operation's config permits. The zero value permits nothing.
+type Policy struct {
+	Steps    []Step
+	StaleFor time.Duration // how old an answer may be
+	Share    string        // ShareClient, ShareTier or ShareAll; anything else counts as ShareClient, the narrowest
+}
+
+// Scope is the part of a stored answer's key that keeps those apart who don't share it. Different callers who don't share never
+// have the same scope.
+func (p Policy) Scope(client, tier string) string {
+	switch p.Share {
+	case ShareAll:
+		return ""
+	case ShareTier:
+		return "tier:" + tier
+	}
+	return "client:" + client
+}
+
+// Allows reports whether an answer of some age may be served at all. Where it is false there is nothing to look up.
+func (p Policy) Allows(w Wish) bool {
+	for _, step := range p.Steps {
+		switch step {
+		case Stale:
+			return !w.NoCache && p.StaleFor > 0
+		case Reject:
+			return false
+		}
+	}
+	return false
+}
+
+// Serves reports whether an answer of the given age may be served: no older than StaleFor, nor than the caller's max-stale.
+func (p Policy) Serves(age time.Duration, w Wish) bool {
+	if w.HasMaxStale && age > w.MaxStale {
+		return false
+	}
+	return p.Allows(w) && age <= p.StaleFor
+}
+
+// Answers finds a stored answer by its key; *cache.Cache is one. It reports false where there is none.
+type Answers interface {
+	Get(ctx context.Context, key string) (cache.Answer, bool, error)
+}
+
+// Degrader finds what to answer instead. Safe for concurrent use when its Answers is.
+type Degrader struct{ answers Answers }
+
+// New returns a Degrader that takes stale answers from answers.
+func New(answers Answers) *Degrader { return &Degrader{answers: answers} }
+
+// Stale returns the last good answer to the same request, where there is one that the policy and the caller's wish let be
+// served, and whether there is. On an error, which is the store's, there is none.
+func (d *Degrader) Stale(ctx context.Context, p Policy, operation, client, tier string, payload []byte, w Wish) (cache.Answer, bool, error) {
+	if !p.Allows(w) {
+		return cache.Answer{}, false, nil
+	}
+	a, ok, err := d.answers.Get(ctx, cache.Key(operation, p.Scope(client, tier), payload))
+	if err != nil || !ok || !p.Serves(a.Age, w) {
+		return cache.Answer{}, false, err
+	}
+	return a, true, nil
+}

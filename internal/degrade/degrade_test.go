@@ -1,0 +1,194 @@
+package degrade_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+	"forebay/internal/redistest"
+)
+
+func TestTheStepsAreTakenInOrder(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		steps []degrade.Step
+		want  bool
+	}{
+		{"stale, then reject", []degrade.Step{degrade.Stale, degrade.Reject}, true},
+		{"stale alone", []degrade.Step{degrade.Stale}, true},
+		{"reject alone", []degrade.Step{degrade.Reject}, false},
+		{"stale comes too late", []degrade.Step{degrade.Reject, degrade.Stale}, false},
+		{"none", nil, false},
+		{"a word of a later version", []degrade.Step{"other", degrade.Stale}, true},
+	} {
+		p := degrade.Policy{Steps: c.steps, StaleFor: time.Hour}
+		if got := p.Allows(degrade.Wish{}); got != c.want {
+			t.Errorf("%s: allows %v, want %v", c.name, got, c.want)
+		}
+		if got := p.Serves(time.Minute, degrade.Wish{}); got != c.want {
+			t.Errorf("%s: serves %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Case C114: within max-stale it is served, one second beyond it is not.
+func TestAnAnswerIsServedWithinItsBoundsAndNotBeyond(t *testing.T) {
+	t.Parallel()
+	hour := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	never := degrade.Policy{Steps: []degrade.Step{degrade.Stale}}
+	max := func(d time.Duration) degrade.Wish { return degrade.Wish{MaxStale: d, HasMaxStale: true} }
+	for _, c := range []struct {
+		name   string
+		policy degrade.Policy
+		age    time.Duration
+		wish   degrade.Wish
+		want   bool
+	}{
+		{"fresh", hour, 0, degrade.Wish{}, true},
+		{"at stale_for", hour, time.Hour, degrade.Wish{}, true},
+		{"a second beyond stale_for", hour, time.Hour + time.Second, degrade.Wish{}, false},
+		{"a millisecond beyond", hour, time.Hour + time.Millisecond, degrade.Wish{}, false},
+		{"at max-stale", hour, time.Minute, max(time.Minute), true},
+		{"a second beyond max-stale", hour, time.Minute + time.Second, max(time.Minute), false},
+		{"max-stale=0", hour, time.Millisecond, max(0), false},
+		{"max-stale doesn't widen stale_for", hour, time.Hour + time.Second, max(24 * time.Hour), false},
+		{"no-cache", hour, 0, degrade.Wish{NoCache: true}, false},
+		{"no-cache beats max-stale", hour, 0, degrade.Wish{NoCache: true, MaxStale: time.Hour, HasMaxStale: true}, false},
+		{"no stale_for", never, 0, degrade.Wish{}, false},
+		{"the zero policy", degrade.Policy{}, 0, degrade.Wish{}, false},
+	} {
+		if got := c.policy.Serves(c.age, c.wish); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Case C47, and C110 at the level of keys.
+func TestCallersWhoDontShareHaveDifferentScopes(t *testing.T) {
+	t.Parallel()
+	scope := func(share, client, tier string) string { return degrade.Policy{Share: share}.Scope(client, tier) }
+	seen := map[string]string{}
+	for who, s := range map[string]string{
+		"all":                      scope(degrade.ShareAll, "acme", "pro"),
+		"tier pro":                 scope(degrade.ShareTier, "acme", "pro"),
+		"tier free":                scope(degrade.ShareTier, "acme", "free"),
+		"client acme":              scope(degrade.ShareClient, "acme", "pro"),
+		"client pro":               scope(degrade.ShareClient, "pro", "pro"),
+		"an address":               scope(degrade.ShareClient, "ip:192.0.2.1", "free"),
+		"an address of other form": scope(degrade.ShareClient, "ip:2001:db8::/64", "free"),
+	} {
+		if other, ok := seen[s]; ok {
+			t.Errorf("%s and %s share %q", who, other, s)
+		}
+		seen[s] = who
+	}
+	for _, share := range []string{"", "everyone"} {
+		if got := scope(share, "acme", "pro"); got != scope(degrade.ShareClient, "acme", "pro") {
+			t.Errorf("share %q has scope %q, want the client's own", share, got)
+		}
+	}
+	if scope(degrade.ShareAll, "a", "x") != scope(degrade.ShareAll, "b", "y") || scope(degrade.ShareTier, "a", "x") != scope(degrade.ShareTier, "b", "x") {
+		t.Error("who shares has different scopes")
+	}
+}
+
+type caller struct{ client, tier string }
+
+func TestWhoSharesSeesTheAnswerAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	acme, bolt, core := caller{"acme", "pro"}, caller{"bolt", "pro"}, caller{"core", "free"}
+	for share, want := range map[string]map[caller]bool{
+		degrade.ShareClient: {acme: true, bolt: false, core: false}, // case C110
+		"":                  {acme: true, bolt: false, core: false},
+		degrade.ShareTier:   {acme: true, bolt: true, core: false},
+		degrade.ShareAll:    {acme: true, bolt: true, core: true},
+	} {
+		t.Run("share "+share, func(t *testing.T) {
+			t.Parallel()
+			answers := cache.New(redistest.Client(t))
+			operation := redistest.Name(t, "op")
+			p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+			key := cache.Key(operation, p.Scope(acme.client, acme.tier), []byte(`{"month":11,"year":2026}`))
+			err := answers.Put(t.Context(), key, cache.Answer{Status: 200, Body: []byte("acme's"), Age: 10 * time.Minute}, p.StaleFor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := degrade.New(answers)
+			for who, sees := range want {
+				a, ok, err := d.Stale(t.Context(), p, operation, who.client, who.tier, []byte(`{"year":2026, "month":11}`), degrade.Wish{})
+				if err != nil || ok != sees || sees && (string(a.Body) != "acme's" || a.Age < 10*time.Minute) || !sees && a.Body != nil {
+					t.Errorf("%s: %v %q %v %v, want %v", who.client, ok, a.Body, a.Age, err, sees)
+				}
+			}
+			for name, other := range map[string]struct {
+				operation, payload string
+				wish               degrade.Wish
+			}{
+				"another operation":        {operation + "x", `{"month":11,"year":2026}`, degrade.Wish{}},
+				"another payload":          {operation, `{"month":11,"year":2026.0}`, degrade.Wish{}},
+				"no-cache":                 {operation, `{"month":11,"year":2026}`, degrade.Wish{NoCache: true}},
+				"too old for who asks":     {operation, `{"month":11,"year":2026}`, degrade.Wish{MaxStale: 599 * time.Second, HasMaxStale: true}},
+				"payload that is not JSON": {operation, `{"month":11,"year":2026`, degrade.Wish{}},
+			} {
+				a, ok, err := d.Stale(t.Context(), p, other.operation, acme.client, acme.tier, []byte(other.payload), other.wish)
+				if ok || err != nil || a.Body != nil {
+					t.Errorf("%s: %v %q %v", name, ok, a.Body, err)
+				}
+			}
+		})
+	}
+}
+
+// Case C112: the backend answered well, then badly; what is served is its last good answer.
+func TestTheLastGoodAnswerIsServedAfterABadOne(t *testing.T) {
+	t.Parallel()
+	answers := cache.New(redistest.Client(t))
+	operation := redistest.Name(t, "op")
+	p := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour, Share: degrade.ShareAll}
+	key := cache.Key(operation, p.Scope("", ""), nil)
+	for _, a := range []cache.Answer{{Status: 200, Body: []byte("good")}, {Status: 500, Body: []byte("<html>")}, {Status: 404}, {Status: 302}} {
+		if err := answers.Put(t.Context(), key, a, p.StaleFor); err != nil && !errors.Is(err, cache.ErrNotGood) {
+			t.Fatal(err)
+		}
+	}
+	a, ok, err := degrade.New(answers).Stale(t.Context(), p, operation, "acme", "pro", nil, degrade.Wish{})
+	if err != nil || !ok || a.Status != 200 || string(a.Body) != "good" {
+		t.Errorf("%+v, %v, %v", a, ok, err)
+	}
+}
+
+// answersFunc counts as a store.
+type answersFunc func() (cache.Answer, bool, error)
+
+func (f answersFunc) Get(context.Context, string) (cache.Answer, bool, error) { return f() }
+
+func TestAFailingStoreYieldsAnErrorAndNoAnswer(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("store lost")
+	d := degrade.New(answersFunc(func() (cache.Answer, bool, error) { return cache.Answer{Status: 200}, true, lost }))
+	p := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	if a, ok, err := d.Stale(t.Context(), p, "op", "acme", "pro", nil, degrade.Wish{}); ok || !errors.Is(err, lost) || a.Status != 0 {
+		t.Errorf("%+v, %v, %v", a, ok, err)
+	}
+}
+
+func TestNothingIsLookedUpThatMayNotBeServed(t *testing.T) {
+	t.Parallel()
+	d := degrade.New(answersFunc(func() (cache.Answer, bool, error) {
+		t.Error("looked up")
+		return cache.Answer{}, false, nil
+	}))
+	stale := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	for _, c := range []struct {
+		policy degrade.Policy
+		wish   degrade.Wish
+	}{{stale, degrade.Wish{NoCache: true}}, {degrade.Policy{Steps: []degrade.Step{degrade.Reject}, StaleFor: time.Hour}, degrade.Wish{}}, {}} {
+		if _, ok, err := d.Stale(t.Context(), c.policy, "op", "acme", "pro", nil, c.wish); ok || err != nil {
+			t.Errorf("%+v: %v, %v", c, ok, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package degrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/internal/degrade"
+)
+
+func TestCacheControlSaysWhatTheCallerWishes(t *testing.T) {
+	t.Parallel()
+	none := degrade.Wish{}
+	refuse := degrade.Wish{NoCache: true}
+	within := func(seconds int64) degrade.Wish {
+		return degrade.Wish{MaxStale: time.Duration(seconds) * time.Second, HasMaxStale: true}
+	}
+	for _, c := range []struct {
+		lines string // separated by |
+		want  degrade.Wish
+	}{
+		{``, none},
+		{`no-cache`, refuse},
+		{`No-Cache`, refuse},
+		{"\t no-store ", refuse},
+		{`max-age=0,no-cache`, refuse},
+		{`foo="a, b", no-cache`, refuse},
+		{`max-age=0|no-cache`, refuse},
+		{`no-cache="Set-Cookie"`, refuse},
+		{`,,no-cache,,`, refuse},
+		{`max-stale=60`, within(60)},
+		{`MAX-STALE=60`, within(60)},
+		{`max-stale="60"`, within(60)},
+		{`max-stale = 60`, within(60)},
+		{`max-stale=0`, within(0)},
+		{`max-stale=60, max-stale=30|max-stale=90`, within(30)},
+		{`max-stale=60, no-cache`, degrade.Wish{NoCache: true, MaxStale: time.Minute, HasMaxStale: true}},
+		{`max-stale=99999999999999999999999`, within(1 << 31)},
+		{`max-stale`, none}, // any age will do
+		{`max-stale, max-stale=5`, within(5)},
+
+		{`max-stale=`, none}, {`max-stale=-1`, none}, {`max-stale=1.5`, none}, {`max-stale=x`, none}, {`max-stale="`, none},
+		{`max-stale=1 2`, none}, {`max-stale=0x10`, none}, {`max-stale=٣`, none},
+		{`foo="a,no-cache,b"`, none}, {`foo="a\",no-cache,b"`, none}, {`foo="no-cache`, none},
+		{`no-cachet`, none}, {`x-no-cache`, none}, {`no cache`, none}, {`=`, none}, {`"`, none}, {`\`, none}, {`"\`, none}, {"\x00", none},
+	} {
+		if got := degrade.ParseCacheControl(strings.Split(c.lines, "|")); got != c.want {
+			t.Errorf("%q: %+v, want %+v", c.lines, got, c.want)
+		}
+	}
+	if got := degrade.ParseCacheControl(nil); got != none {
+		t.Errorf("without the field: %+v", got)
+	}
+}
+
+func FuzzParseCacheControl(f *testing.F) {
+	for _, line := range []string{`no-cache`, `max-stale=60, foo="a,b\"", no-store`, `"`, `=,=`} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		w := degrade.ParseCacheControl([]string{line})
+		if w.MaxStale < 0 || w.MaxStale > 1<<31*time.Second || !w.HasMaxStale && w.MaxStale != 0 {
+			t.Errorf("%q: %+v", line, w)
+		}
+		// More lines only ever narrow.
+		more := degrade.ParseCacheControl([]string{line, "max-stale=7"})
+		if more.NoCache != w.NoCache || !more.HasMaxStale || more.MaxStale > 7*time.Second {
+			t.Errorf("%q with max-stale=7: %+v", line, more)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"forebay/api"
+	"forebay/internal/leaky"
+)
+
+// operator has h called for operators alone: those with the token where there is one, and never a browser that a page of
+// another site has made ask.
+func (s *Server) operator(h handler) handler {
+	sites := http.NewCrossOriginProtection()
+	return func(c *call) error {
+		c.w.Header()["Cache-Control"] = noStore
+		if err := sites.Check(c.r); err != nil {
+			return crossSite()
+		}
+		if s.AdminToken == "" {
+			// The listener is the loopback's. A site whose name points there is told by the Host that its page asks for.
+			if !loopbackHost(c.r.Host) {
+				return crossSite()
+			}
+			return h(c)
+		}
+		if !s.authorized(c.r.Header) {
+			c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay-admin"`)
+			return problem(http.StatusUnauthorized, api.CodeInvalidCredentials, "The admin token is required: send it as Authorization: Bearer <token>.")
+		}
+		return h(c)
+	}
+}
+
+func crossSite() *api.Problem {
+	return problem(http.StatusForbidden, api.CodeCrossSite, "The admin API can't be used from pages of other sites, or under a name that it doesn't have.")
+}
+
+// loopbackHost reports whether a Host field is an address or localhost: no name that somebody else's DNS could give.
+func loopbackHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err = netip.ParseAddr(host)
+	return err == nil
+}
+
+// authorized compares digests, so that the time it takes tells nothing of the token, its length included.
+func (s *Server) authorized(h http.Header) bool {
+	scheme, given, _ := strings.Cut(h.Get("Authorization"), " ")
+	want, got := sha256.Sum256([]byte(s.AdminToken)), sha256.Sum256([]byte(strings.TrimSpace(given)))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// listBackends answers GET /admin/v1/backends.
+func (s *Server) listBackends(c *call) error {
+	answer := api.Backends{Backends: []api.Backend{}}
+	for _, name := range slices.Sorted(maps.Keys(s.Lines)) {
+		st, err := s.Lines[name].Status(c.ctx)
+		if err != nil {
+			return storeError{err}
+		}
+		answer.Backends = append(answer.Backends, backendView(name, st))
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// getBackend answers GET /admin/v1/backends/{name}.
+func (s *Server) getBackend(c *call) error {
+	name, line, err := s.backend(c)
+	if err != nil {
+		return err
+	}
+	st, err := line.Status(c.ctx)
+	if err != nil {
+		return storeError{err}
+	}
+	return c.json(http.StatusOK, backendView(name, st))
+}
+
+func (s *Server) backend(c *call) (string, Line, error) {
+	name := mux.Vars(c.r)["name"]
+	line := s.Lines[name]
+	if line == nil {
+		return "", nil, problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+brief(name)+".")
+	}
+	return name, line, nil
+}
+
+func backendView(name string, st leaky.Status) api.Backend {
+	o, b := st.Override, st.Books
+	v := api.Backend{
+		Name:        name,
+		Rate:        api.Setting[string]{Configured: st.Configured.Rate.String(), Effective: st.Rate.String()},
+		Burst:       api.Setting[int]{Configured: st.Configured.Burst, Override: o.Burst, Effective: st.Burst},
+		Concurrency: api.Setting[int]{Configured: st.Configured.Concurrency, Override: o.Concurrency, Effective: st.Concurrency},
+		Capacity:    api.Setting[int]{Configured: st.Configured.Capacity, Override: o.Capacity, Effective: st.Capacity},
+		Paused:      st.Paused, TunedBy: st.By, TunedAt: when(st.At),
+		WaitingOn: st.WaitingOn, GateUntil: when(st.GateUntil),
+		Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
+		OldestWaitSeconds: st.OldestWait.Seconds(), CallSeconds: st.CallTime.Seconds(),
+		Outcomes: api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed, Canceled: b.Canceled,
+			Expired: b.Expired, Started: b.Started, Throttled: b.Throttled},
+	}
+	if o.Rate != nil {
+		text := o.Rate.String()
+		v.Rate.Override = &text
+	}
+	return v
+}
+
+// serveMetrics answers GET /metrics.
+func (s *Server) serveMetrics() handler {
+	h := promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{ErrorLog: promErrors{s}})
+	return func(c *call) error {
+		recorder := &statusRecorder{ResponseWriter: c.w, status: &c.status}
+		h.ServeHTTP(recorder, c.r)
+		return nil
+	}
+}
+
+// statusRecorder notes the status of an answer that isn't written by call.
+type statusRecorder struct {
+	http.ResponseWriter
+	status *int
+}
+
+func (w *statusRecorder) WriteHeader(status int) {
+	*w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusRecorder) Write(b []byte) (int, error) {
+	if *w.status == 0 {
+		*w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+type promErrors struct{ s *Server }
+
+func (p promErrors) Println(v ...any) {
+	for _, one := range v {
+		if err, ok := one.(error); ok && !errors.Is(err, http.ErrAbortHandler) {
+			p.s.Log.Warn("metrics", "error", err)
+		}
+	}
+}

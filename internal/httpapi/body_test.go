@@ -1,0 +1,187 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// Case C96: what is refused queues nothing.
+func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	op := `"operation":"` + w.plain + `"`
+	for name, c := range map[string]struct {
+		body   string
+		status int
+		code   string
+		says   string // in detail, or in the pointers of the fields
+	}{
+		"blank":                {"  \n", 400, api.CodeInvalidRequest, "empty"},
+		"not JSON":             {`{"operation"`, 400, api.CodeInvalidRequest, "byte 12"},
+		"an array":             {`[1]`, 400, api.CodeInvalidRequest, "object"},
+		"a string":             {`"x"`, 400, api.CodeInvalidRequest, "object"},
+		"invalid UTF-8":        {`{` + op + `,"payload":"` + "\xff\xfe" + `"}`, 400, api.CodeInvalidRequest, "UTF-8"},
+		"a raw NUL":            {`{` + op + `,"payload":"` + "\x00" + `"}`, 400, api.CodeInvalidRequest, "byte"},
+		"a byte order mark":    {"\ufeff{" + op + `,"payload":1}`, 400, api.CodeInvalidRequest, "JSON"},
+		"trailing garbage":     {`{` + op + `,"payload":1} x`, 400, api.CodeInvalidRequest, "after top-level value"},
+		"two values":           {`{` + op + `,"payload":1}{}`, 400, api.CodeInvalidRequest, "after top-level value"},
+		"a field twice":        {`{` + op + `,"payload":1,"payload":2}`, 400, api.CodeInvalidRequest, `"payload" is given twice`},
+		"twice by escape":      {`{` + op + `,"payload":1,"p\u0061yload":2}`, 400, api.CodeInvalidRequest, `"payload" is given twice`},
+		"nested 10,000 deep":   {`{` + op + `,"payload":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, 400, api.CodeInvalidRequest, "JSON"},
+		"nested 128 deep":      {`{` + op + `,"payload":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + `}`, 400, api.CodeInvalidRequest, "deeper than 128"},
+		"too many fields":      {`{` + op + manyFields(40) + `}`, 400, api.CodeInvalidRequest, "more than 32 fields"},
+		"another case":         {`{"Operation":"` + w.plain + `","payload":1}`, 422, api.CodeInvalidFields, "#/Operation #/operation"},
+		"an unknown field":     {`{` + op + `,"payload":1,"callback_url":"http://x"}`, 422, api.CodeInvalidFields, "#/callback_url"},
+		"a name to be escaped": {`{` + op + `,"payload":1,"a/~ b":1}`, 422, api.CodeInvalidFields, "#/a~1~0%20b"},
+		"no operation":         {`{"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
+		"operation a number":   {`{"operation":1,"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
+		"no payload":           {`{` + op + `}`, 422, api.CodeInvalidFields, "#/payload"},
+		"all wrong":            {`{"operation":[],"priority":"urgent","start_within":30}`, 422, api.CodeInvalidFields, "#/operation #/priority #/start_within #/payload"},
+		"empty priority":       {`{` + op + `,"payload":1,"priority":""}`, 422, api.CodeInvalidFields, "#/priority"},
+		"no unit":              {`{` + op + `,"payload":1,"start_within":"90"}`, 422, api.CodeInvalidFields, "#/start_within"},
+		"negative":             {`{` + op + `,"payload":1,"start_within":"-5s"}`, 422, api.CodeInvalidFields, "#/start_within"},
+		"empty duration":       {`{` + op + `,"payload":1,"start_within":""}`, 422, api.CodeInvalidFields, "#/start_within"},
+		"under a millisecond":  {`{` + op + `,"payload":1,"start_within":"1ns"}`, 422, api.CodeInvalidFields, "#/start_within"},
+		"too large":            {`{` + op + `,"payload":"` + strings.Repeat("x", 64<<10) + `"}`, 413, api.CodeTooLarge, "65536"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := w.call("POST", w.url+"/v1/jobs", c.body, key(keyA))
+			p := w.problem(a, c.status, c.code)
+			said := p.Detail
+			if c.status == 422 {
+				var pointers []string
+				for _, e := range p.Errors {
+					pointers = append(pointers, e.Pointer)
+				}
+				said = strings.Join(pointers, " ")
+			}
+			if !strings.Contains(said, c.says) {
+				t.Errorf("says %q, want %q", said, c.says)
+			}
+			if want := `rejected;reason="` + c.code + `"`; a.Header.Get("Forebay-Decision") != want {
+				t.Errorf("Forebay-Decision: %s, want %s", a.Header.Get("Forebay-Decision"), want)
+			}
+		})
+	}
+	if w.count() != 0 {
+		t.Errorf("%d jobs were queued", w.count())
+	}
+}
+
+func manyFields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(`,"f` + strings.Repeat("x", i) + `":1`)
+	}
+	return b.String()
+}
+
+func TestABodyMustSayThatItIsJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	body := `{"operation":"` + w.plain + `","payload":1}`
+	for given, status := range map[string]int{
+		"application/json": 202, "Application/JSON; charset=UTF-8": 202, "application/json;v=1": 202,
+		"text/plain": 415, "application/x-www-form-urlencoded": 415, "application/jsonx": 415, "application/problem+json": 415, "": 415, ";": 415,
+	} {
+		w.want(w.call("POST", w.url+"/v1/jobs", body, key(keyA), field("Content-Type", given)), status)
+	}
+	w.problem(w.call("POST", w.url+"/v1/jobs", body, key(keyA), field("Content-Encoding", "gzip")), 415, api.CodeMediaType)
+}
+
+// Cases C96 and C97: what is accepted reaches the backend byte for byte, and the result the client.
+func TestPayloadsAndResultsAreNeverChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for name, text := range map[string]string{
+		"large integers":   `{"id":616581622363398142,"n":[9007199254740993,1e400,1.10,-0,1E+2]}`,
+		"key order":        `{"z":1,"a":2,"z":3}`,
+		"lone surrogates":  `"\ud800 \udfff"`,
+		"an escaped NUL":   `"\u0000"`,
+		"white space":      "{\n\t\"a\" :  [ 1 , 2 ]\r\n }",
+		"text":             `"}],{\"\\ü€𝄞<>&"`,
+		"null":             `null`,
+		"nested 127 deep":  strings.Repeat("[", 127) + strings.Repeat("]", 127),
+		"a string's brace": `{"a":"{\"b\":[}"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := w.job(w.want(w.submit(w.plain, " "+text+"\n", key(keyA)), http.StatusAccepted))
+			var got leaky.Started
+			ticket := w.startWith(job.ID, &got)
+			if string(got.Job.Payload) != text {
+				t.Errorf("the backend gets %q, the client sent %q", got.Job.Payload, text)
+			}
+			w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Body: []byte(text),
+				Result: jobs.Meta{Status: 200, ContentType: "application/json", Size: int64(len(text))}})
+			if a := w.want(w.get("/v1/jobs/"+job.ID+"/result", key(keyA)), 200); string(a.body) != text {
+				t.Errorf("the client gets %q, the backend sent %q", a.body, text)
+			}
+		})
+	}
+}
+
+// Case C48.
+func TestWhatClientsChooseHasABound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, n := range []int{1, 255, 256, 10_000, 15_000} {
+		k := strings.Repeat("k", n)
+		a := w.submit(w.plain, `1`, key(keyA), idempotent(k))
+		if n <= 255 {
+			w.want(a, http.StatusAccepted)
+		} else {
+			w.problem(a, http.StatusBadRequest, api.CodeInvalidIdempotencyKey)
+		}
+		if a := w.submit(w.plain, `1`, key(k)); n > 512 {
+			w.problem(a, http.StatusBadRequest, api.CodeInvalidCredentials)
+		} else {
+			w.problem(a, http.StatusUnauthorized, api.CodeInvalidCredentials)
+		}
+		if n > 64 {
+			p := w.problem(w.submit(k, `1`, key(keyA)), http.StatusNotFound, api.CodeUnknownOperation)
+			if len(p.Detail) > 120 {
+				t.Errorf("the answer repeats %d bytes of an operation's name", len(p.Detail))
+			}
+		}
+	}
+	keys, err := w.rdb.Keys(context.Background(), "fb:{"+w.backend+"}*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if len(k) > 128 {
+			t.Errorf("a key of %d bytes", len(k))
+		}
+	}
+	if strings.Contains(w.log.String(), strings.Repeat("k", 20)) {
+		t.Error("a key is in the log")
+	}
+}
+
+// Case C48: what is over the bound of all headers never reaches a handler.
+func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	front := NewHTTPServer(w.server.Public(), w.server.Log)
+	url := listen(t, front)
+	r, err := http.NewRequest("POST", url+"/v1/jobs", bytes.NewReader([]byte(`{}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-API-Key", strings.Repeat("k", 1<<20))
+	a, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return // the connection was closed while the header was still being sent
+	}
+	a.Body.Close()
+	if a.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%s, want 431", a.Status)
+	}
+}

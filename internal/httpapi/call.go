@@ -1,0 +1,269 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/identity"
+)
+
+// call is one request on its way to its answer. One goroutine has it, but for what peek begins.
+type call struct {
+	s         *Server
+	w         http.ResponseWriter
+	r         *http.Request
+	ctx       context.Context // for the store: ends after storeTime, not with the connection
+	cancel    context.CancelFunc
+	began     time.Time
+	route     string
+	requestID string
+
+	client identity.Client // ID "": not identified
+	plan   *plan           // the limits that the answer's fields speak of; nil: none
+
+	verdict *admission.Verdict      // what the limits said, once known
+	peeked  chan *admission.Verdict // what peek will know; nil: it wasn't asked
+	noStore bool                    // the store has failed this call: don't ask it for the fields too
+
+	admission bool // the answer is a decision on a job:
+	decision  string
+	reason    string
+	operation string // "": not known
+	jobID     string
+
+	held   time.Duration // how long the answer was held back for a client that prefers to wait
+	status int           // 0: nothing written yet
+}
+
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, rt route) *call {
+	c := &call{s: s, w: w, r: r, began: time.Now(), route: rt.path, admission: rt.admission, requestID: requestID(r.Header)}
+	c.renew()
+	w.Header()[api.HeaderRequestID] = []string{c.requestID}
+	return c
+}
+
+// renew gives the call its time for the store, again after an answer was held back.
+func (c *call) renew() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(c.r.Context()), storeTime)
+}
+
+// end closes the books on a call: a panic becomes a 500, and what was answered is counted and logged.
+func (c *call) end() {
+	if v := recover(); v != nil {
+		c.s.Log.Error("panic", "route", c.route, "request_id", c.requestID, "panic", v, "stack", string(debug.Stack()))
+		if c.status == 0 {
+			c.fail(internalError())
+		}
+	}
+	c.cancel()
+	c.s.metrics.answered(c)
+	if c.decision != "" {
+		c.logDecision()
+	}
+}
+
+// logDecision writes one line a decision. A caller's address is personal, and whatever else a client sent may be secret: neither is logged.
+func (c *call) logDecision() {
+	client := c.client.Name
+	if client == "" {
+		client = "anonymous"
+		if c.client.ID == "" {
+			client = "unknown"
+		}
+	}
+	c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, c.decision,
+		slog.String("reason", c.reason), slog.String("operation", c.operation), slog.String("job_id", c.jobID),
+		slog.String("client", client), slog.String("request_id", c.requestID), slog.Int("status", c.status),
+		slog.Duration("took", time.Since(c.began)))
+}
+
+// identified has h called for identified callers alone, while what their limits hold is being read for the answer's fields.
+func (s *Server) identified(h handler) handler {
+	return func(c *call) error {
+		client, err := s.Identity.Identify(c.r)
+		if err != nil {
+			return c.unidentified(client, err)
+		}
+		c.identify(client, "")
+		c.w.Header()["Cache-Control"] = noStore
+		if !s.Store.Healthy() {
+			return storeError{errUnhealthy}
+		}
+		c.peek()
+		return h(c)
+	}
+}
+
+// identify notes who asks, and for which operation ("": none yet).
+func (c *call) identify(client identity.Client, operation string) {
+	c.client = client
+	c.plan = c.s.plans[planKey{client.Tier, operation}]
+}
+
+// unidentified is the answer to a caller who isn't who it should be. Such calls spend the address's limits, so that keys can't be
+// guessed at leisure, and nobody else's.
+func (c *call) unidentified(client identity.Client, reason error) error {
+	if len(c.s.addresses.rules) > 0 && client.Address != "" && c.s.Store.Healthy() {
+		v, err := c.s.Limiter.Decide(c.ctx, admission.Request{
+			Rules: c.s.addresses.rules, Subject: admission.Subject{Address: client.Address}, Cost: 1})
+		if err == nil && !v.Allowed {
+			return overLimit(v)
+		}
+	}
+	switch {
+	case errors.Is(reason, identity.ErrTwoKeys), errors.Is(reason, identity.ErrKeyTooLong), errors.Is(reason, identity.ErrNoAddress):
+		return problem(http.StatusBadRequest, api.CodeInvalidCredentials, sentence(reason))
+	case errors.Is(reason, identity.ErrNoKey), errors.Is(reason, identity.ErrUnknownScheme):
+		// RFC 6750, section 3.1: who presented no key learns of no error.
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
+	default:
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="invalid_token"`)
+	}
+	return problem(http.StatusUnauthorized, api.CodeInvalidCredentials, sentence(reason))
+}
+
+// peek begins to read what the caller's limits hold.
+func (c *call) peek() {
+	if c.plan == nil || len(c.plan.rules) == 0 {
+		return
+	}
+	c.peeked = make(chan *admission.Verdict, 1)
+	request := admission.Request{Rules: c.plan.rules, Cost: 1,
+		Subject: admission.Subject{Client: c.client.ID, Address: c.client.Address, Operation: c.operation}}
+	ctx, peeked, limiter := c.ctx, c.peeked, c.s.Limiter
+	go func() {
+		v, err := limiter.Peek(ctx, request)
+		if err != nil {
+			peeked <- nil // an answer without the fields is better than none
+			return
+		}
+		peeked <- &v
+	}()
+}
+
+// standings is what the caller's limits hold: after the decision, or as peeked; nil where nobody knows.
+func (c *call) standings() *admission.Verdict {
+	if c.verdict == nil && !c.noStore && c.client.ID != "" {
+		if c.peeked == nil && c.s.Store.Healthy() {
+			c.peek()
+		}
+		if c.peeked != nil {
+			c.verdict = <-c.peeked
+		}
+		c.peeked, c.noStore = nil, true
+	}
+	return c.verdict
+}
+
+var noStore = []string{"no-store"}
+
+// head writes the status and the fields that all answers have.
+func (c *call) head(status int) {
+	h := c.w.Header()
+	if v := c.standings(); v != nil {
+		c.plan.write(h, v, c.s.Legacy, time.Now())
+	}
+	if c.decision != "" {
+		h[api.HeaderDecision] = []string{decisionField(c.decision, c.reason)}
+	}
+	c.status = status
+	c.w.WriteHeader(status)
+}
+
+func decisionField(decision, reason string) string {
+	if decision == api.Accepted {
+		return decision
+	}
+	return decision + `;reason="` + reason + `"`
+}
+
+// json answers with a body of this API's own.
+func (c *call) json(status int, body any) error {
+	return c.write(status, "application/json", body)
+}
+
+func (c *call) write(status int, contentType string, body any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	c.bytes(status, contentType, append(text, '\n'))
+	return nil
+}
+
+// bytes answers with body as it is. A HEAD gets the fields alone.
+func (c *call) bytes(status int, contentType string, body []byte) {
+	h := c.w.Header()
+	h["Content-Type"] = nil // without one net/http would guess from the bytes
+	if contentType != "" {
+		h["Content-Type"] = []string{contentType}
+	}
+	if status != http.StatusNoContent {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	c.head(status)
+	if c.r.Method != http.MethodHead {
+		c.w.Write(body) // an error is the client's going away
+	}
+}
+
+// fail is where every error becomes an answer.
+func (c *call) fail(err error) {
+	p := c.problemOf(err)
+	answer := *p
+	answer.RequestID = c.requestID
+	if c.admission {
+		c.decision, c.reason = api.Rejected, p.Reason
+		if c.reason == "" {
+			c.reason = p.Code
+		}
+	}
+	h := c.w.Header()
+	h["Cache-Control"] = noStore
+	if p.RetryAfter > 0 {
+		h["Retry-After"] = []string{strconv.Itoa(p.RetryAfter)}
+	}
+	if err := c.write(p.Status, "application/problem+json", &answer); err != nil {
+		panic(err) // a Problem can always be encoded
+	}
+}
+
+func (c *call) problemOf(err error) *api.Problem {
+	var p *api.Problem
+	var store storeError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &store):
+		c.noStore = true
+		c.s.storeLog.do(func() {
+			c.s.Log.Warn("the store fails", "route", c.route, "request_id", c.requestID, "error", store.err)
+		})
+		return storeUnavailable()
+	}
+	c.s.Log.Error("internal error", "route", c.route, "request_id", c.requestID, "error", err)
+	return internalError()
+}
+
+// sometimes does at most one thing a second: during an outage every request has the same to say.
+type sometimes struct{ last atomic.Int64 }
+
+func (s *sometimes) do(f func()) {
+	now, last := time.Now().Unix(), s.last.Load()
+	if now != last && s.last.CompareAndSwap(last, now) {
+		f()
+	}
+}

@@ -1,0 +1,89 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+)
+
+// remember stores a last good answer, as the worker does.
+func (w *world) remember(operation, scope, payload string, a cache.Answer) {
+	w.Helper()
+	if err := w.cache.Put(context.Background(), cache.Key(operation, scope, []byte(payload)), a, time.Hour); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestAnOverloadedOperationAnswersWithItsLastGoodResult(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Capacity = 1 })
+	w.want(w.submit(w.plain, `0`, key(keyB)), http.StatusAccepted)
+	w.remember(w.shared, "", `{"a":1,"b":2}`, cache.Answer{Status: 201, ContentType: "image/png", Body: []byte("\x89PNG\xff"), Age: 1012 * time.Second})
+
+	a := w.want(w.submit(w.shared, `{ "b":2, "a":1 }`, key(keyA)), 200)
+	if string(a.body) != "\x89PNG\xff" {
+		t.Errorf("body %q", a.body)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "image/png", "Age": "1012", "Cache-Status": "forebay; hit; ttl=-1012; detail=degraded", "Cache-Control": "no-store",
+		"Forebay-Decision": `degraded;reason="line_full"`, "X-Content-Type-Options": "nosniff", "Retry-After": "", "Location": "",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	// The request's own wish goes before.
+	for _, wish := range []string{"no-cache", "no-store", "max-stale=1000"} {
+		w.problem(w.submit(w.shared, `{"a":1,"b":2}`, key(keyA), field("Cache-Control", wish)), http.StatusTooManyRequests, api.CodeLineFull)
+	}
+	w.want(w.submit(w.shared, `{"a":1,"b":2}`, key(keyA), field("Cache-Control", "max-stale=2000")), 200)
+	// Another payload, and an operation without stale answers.
+	w.problem(w.submit(w.shared, `{"a":1,"b":2.0}`, key(keyA)), http.StatusTooManyRequests, api.CodeLineFull)
+	w.problem(w.submit(w.plain, `{"a":1,"b":2}`, key(keyA)), http.StatusTooManyRequests, api.CodeLineFull)
+}
+
+func TestALimitLeadsToTheStaleAnswerToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.report = append(s.report, perClient("one", 1, time.Hour)) })
+	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)
+	w.remember(w.report, degrade.Policy{}.Scope(w.clientA(), "pro"), `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("A's")})
+	a := w.want(w.submit(w.report, `1`, key(keyA)), 200)
+	if string(a.body) != "A's" || a.Header.Get("Forebay-Decision") != `degraded;reason="one"` || a.Header.Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("%q %v", a.body, a.Header)
+	}
+}
+
+// Case C110.
+func TestAStaleAnswerIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Capacity = 1 })
+	w.want(w.submit(w.plain, `0`, key(keyB)), http.StatusAccepted)
+	w.remember(w.report, degrade.Policy{}.Scope(w.clientA(), "pro"), `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("A's")})
+
+	w.want(w.submit(w.report, `1`, key(keyA)), 200)
+	w.problem(w.submit(w.report, `1`, key(keyB)), http.StatusTooManyRequests, api.CodeLineFull)
+	w.problem(w.submit(w.report, `1`, from("192.0.2.9")), http.StatusTooManyRequests, api.CodeLineFull)
+	w.problem(w.submit(w.report, `1`, key("unknown")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.problem(w.submit(w.shared, `1`, key("unknown")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+}
+
+// clientA is the name of keyA's client.
+func (w *world) clientA() string {
+	w.Helper()
+	r, err := http.NewRequest("GET", w.url, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.RemoteAddr = "127.0.0.1:1"
+	r.Header.Set("X-API-Key", keyA)
+	c, err := w.config.Identity.Identify(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c.ID
+}

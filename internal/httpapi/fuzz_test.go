@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// What members reads is what encoding/json reads, where that reads it at all: the same names, and values byte for byte.
+func FuzzMembers(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, ` { } `, `{"a":1}`, `{"operation":"x","payload":{"a":[1,{"b":"}\""}]},"priority":null}`, `{"\u0061":"\\"}`, `[1]`, `1`, `"x"`, `null`,
+		`{"a":1}{}`, `{"a":1,"a":2}`, `{"a":[[[[]]]]}`, `{"a": -1.5e+3 , "b" :true}`, "{\"a\":\"\xff\"}", `{"":{}}`, `{"a":"\ud800"}`, "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := members(body)
+		if err != nil {
+			return
+		}
+		if !utf8.Valid(body) || !json.Valid(body) {
+			t.Fatalf("%q was read", body)
+		}
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal(body, &want); err != nil {
+			t.Fatalf("%q was read, but %v", body, err)
+		}
+		have := map[string]json.RawMessage{}
+		for _, m := range got {
+			have[m.name] = m.value
+		}
+		if len(have) != len(got) || len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(have, want) {
+			t.Fatalf("%q: %v, want %v", body, got, want)
+		}
+	})
+}
+
+func FuzzSubmission(f *testing.F) {
+	for _, seed := range []string{`{"operation":"a","payload":1}`, `{"operation":"a","payload":{"x":"\ud800"},"priority":"low","start_within":"90s"}`,
+		`{"operation":"a","payload":null,"start_within":null}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		sub, err := parseSubmission(body)
+		if err != nil {
+			return
+		}
+		if !bytes.Contains(body, sub.payload) || !json.Valid(sub.payload) || sub.priority.Weight() == 0 || sub.startWithin < 0 ||
+			sub.startWithin > 0 && sub.startWithin < time.Millisecond {
+			t.Fatalf("%q: %+v", body, sub)
+		}
+	})
+}
+
+// Every key that is read has its bounds, and one quoted spelling that is the same key.
+func FuzzIdempotencyKey(f *testing.F) {
+	for _, seed := range []string{`a`, `"a"`, `"a\"b"`, `"`, ``, `8e03978e-40d5`, `a b`, `"a b"`, `"a";x`, strings.Repeat("x", 256)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		key, ok := parseIdempotencyKey(line)
+		if !ok {
+			return
+		}
+		if key == "" || len(key) > maxIdempotencyKey || !visible(key) {
+			t.Fatalf("%q: %q", line, key)
+		}
+		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+		if again, ok := parseIdempotencyKey(quoted); !ok || again != key {
+			t.Fatalf("%q: %q, but %q: %q, %v", line, key, quoted, again, ok)
+		}
+	})
+}
+
+func FuzzPrefer(f *testing.F) {
+	for _, seed := range []string{`wait=10`, `respond-async, wait=10`, `wait="5"; a=b`, `a="\",wait=1", wait=2`, `wait=99999999999999999999`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		wait := preferredWait([]string{line})
+		if wait < 0 || wait > maxWait || wait%time.Second != 0 {
+			t.Fatalf("%q: %v", line, wait)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+)
+
+// requestID returns the id that a request came with, where it is one (1 to 64 letters, digits and _.-), else a new one.
+func requestID(h http.Header) string {
+	given := h.Get("X-Request-Id")
+	if given == "" || len(given) > 64 {
+		return rand.Text()
+	}
+	for i := range len(given) {
+		b := given[i]
+		if (b < 'a' || b > 'z') && (b < 'A' || b > 'Z') && (b < '0' || b > '9') && b != '_' && b != '.' && b != '-' {
+			return rand.Text()
+		}
+	}
+	return given
+}
+
+// traceparent returns a request's W3C trace context, to be handed on to the backend; "" where there is none or it is malformed.
+func traceparent(h http.Header) string {
+	lines := h["Traceparent"]
+	if len(lines) != 1 {
+		return ""
+	}
+	// 00-<32 hex>-<16 hex>-<2 hex>; ids of zeroes alone are invalid.
+	const zeroTrace, zeroParent = "00000000000000000000000000000000", "0000000000000000"
+	given := lines[0]
+	if len(given) != 55 || given[:3] != "00-" || given[35] != '-' || given[52] != '-' {
+		return ""
+	}
+	trace, parent, flags := given[3:35], given[36:52], given[53:]
+	if strings.Trim(trace+parent+flags, "0123456789abcdef") != "" || trace == zeroTrace || parent == zeroParent {
+		return ""
+	}
+	return given
+}
+
+// matches reports whether an If-None-Match field names the tag (RFC 9110, section 13.1.2: weak comparison).
+func matches(lines []string, tag string) bool {
+	want := strings.TrimPrefix(tag, "W/")
+	for _, line := range lines {
+		for line != "" {
+			var item string
+			item, line = cutListItem(line)
+			item = strings.Trim(item, " \t")
+			if item == "*" || strings.TrimPrefix(item, "W/") == want {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+// Case C49: for both algorithms, on 200, 202 and 429, in both dialects.
+func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
+	t.Parallel()
+	limits := map[string]admission.Limit{
+		"bucket":     {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
+		"bucket-one": {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Minute},
+		"counter":    perClient("l", 2, time.Minute),
+	}
+	for name, limit := range limits {
+		for _, legacy := range []LegacyHeaders{"", Epoch, Delta, Off} {
+			t.Run(name+" "+string(legacy), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, func(s *setup) { s.pro, s.legacy = []admission.Limit{limit}, legacy })
+				seen := map[int]bool{}
+				for range 3 {
+					a := w.submit(w.plain, `1`, key(keyA))
+					seen[a.StatusCode] = true
+					checkFields(t, a, limit, legacy)
+				}
+				a := w.want(w.get("/v1/rate-limits", key(keyA)), 200)
+				checkFields(t, a, limit, legacy)
+				if !seen[202] || !seen[429] {
+					t.Errorf("statuses %v, want both 202 and 429", seen)
+				}
+			})
+		}
+	}
+}
+
+var rateLimitItem = regexp.MustCompile(`^"l";r=([0-9]+);t=([0-9]+)$`)
+
+func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHeaders) {
+	t.Helper()
+	number := func(name string) int64 {
+		t.Helper()
+		n, err := strconv.ParseInt(a.Header.Get(name), 10, 64)
+		if err != nil || n < 0 {
+			t.Errorf("%s: %q, want a whole number", name, a.Header.Get(name))
+		}
+		return n
+	}
+	window := int64(limit.Window / time.Second)
+	if got, want := a.Header.Get("RateLimit-Policy"), fmt.Sprintf(`"l";q=%d;w=%d`, limit.Amount, window); got != want {
+		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
+	}
+	item := rateLimitItem.FindStringSubmatch(a.Header.Get("RateLimit"))
+	if item == nil {
+		t.Fatalf("RateLimit: %q", a.Header.Get("RateLimit"))
+	}
+	r, _ := strconv.ParseInt(item[1], 10, 64)
+	within, _ := strconv.ParseInt(item[2], 10, 64)
+	// The draft, section 6: what is advertised is never a burst over the policy.
+	if within > window || r > 0 && limit.Algorithm == admission.TokenBucket && r*window > within*limit.Amount {
+		t.Errorf("RateLimit %s over the policy of %d in %d s", a.Header.Get("RateLimit"), limit.Amount, window)
+	}
+	if legacy == Off {
+		for name := range a.Header {
+			if strings.HasPrefix(name, "X-Ratelimit") {
+				t.Errorf("%s is there", name)
+			}
+		}
+		return
+	}
+	if got := number("X-RateLimit-Remaining"); got != r {
+		t.Errorf("X-RateLimit-Remaining: %d beside r=%d", got, r)
+	}
+	if got := number("X-RateLimit-Limit"); got != limit.Capacity() {
+		t.Errorf("X-RateLimit-Limit: %d, want %d", got, limit.Capacity())
+	}
+	reset := number("X-RateLimit-Reset")
+	if legacy != Delta {
+		reset -= time.Now().Unix()
+	}
+	if reset < -1 || reset > window+1 {
+		t.Errorf("reset in %d s, with a window of %d", reset, window)
+	}
+	if a.StatusCode == http.StatusTooManyRequests {
+		if wait := number("Retry-After"); wait < 1 || reset-wait > 1 || wait-reset > 1 {
+			t.Errorf("Retry-After %d and reset in %d s", wait, reset)
+		}
+	}
+}
+
+func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)} })
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	for _, a := range []answer{
+		w.submit(w.plain, `1`, key(keyA), idempotent("k")),
+		w.submit(w.plain, `1`, key(keyA), idempotent("k")),
+		w.call("POST", w.url+"/v1/jobs", `{`, key(keyA)),
+		w.call("POST", w.url+"/v1/jobs", `{}`, key(keyA)),
+		w.call("POST", w.url+"/v1/jobs", `{}`, key(keyA), field("Content-Type", "text/plain")),
+		w.submit("none", `1`, key(keyA)),
+		w.submit(w.plain, `1`, key(keyA), idempotent("a b")),
+		w.get("/v1/jobs/"+id, key(keyA)),
+		w.get("/v1/jobs/"+id, key(keyA), field("If-None-Match", "*")),
+		w.get("/v1/jobs/x", key(keyA)),
+		w.get("/v1/jobs/"+id+"/result", key(keyA)),
+		w.get("/v1/rate-limits", key(keyA)),
+		w.call("HEAD", w.url+"/v1/jobs/"+id, "", key(keyA)),
+		w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)),
+	} {
+		if got := a.Header.Get("RateLimit"); !strings.HasPrefix(got, `"per-minute";r=5`) {
+			t.Errorf("%s %s → %d: RateLimit: %q", a.Request.Method, a.Request.URL.Path, a.StatusCode, got)
+		}
+	}
+	for _, a := range []answer{w.get("/livez"), w.get("/readyz"), w.get("/openapi.yaml"), w.get("/nowhere", key(keyA)), w.get("/v1/rate-limits", key("nope"))} {
+		if a.Header.Get("RateLimit") != "" || a.Header.Get("RateLimit-Policy") != "" {
+			t.Errorf("%s → %d has RateLimit fields: nobody asked whose", a.Request.URL.Path, a.StatusCode)
+		}
+	}
+}
+
+func TestRateLimitsListsWhatHoldsForTheCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
+		s.report = []admission.Limit{{Name: "report-rate", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 10, Window: 90 * time.Minute, Burst: 3}}
+		s.global = []admission.Limit{{Name: "each", Algorithm: admission.TokenBucket, Per: admission.PerClientOperation, Amount: 5, Window: time.Hour}}
+	})
+	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)
+	for range 2 { // asking spends nothing
+		var got api.RateLimits
+		strictly(t, "rate-limits", w.want(w.get("/v1/rate-limits", key(keyA)), 200).body, &got)
+		held := map[string]api.Limit{}
+		for _, l := range got.Limits {
+			if l.Reset < time.Now().Unix()-1 || !l.Enforced {
+				t.Errorf("limit = %+v", l)
+			}
+			held[l.Name+" "+l.Operation] = l
+		}
+		if len(held) != 6 {
+			t.Errorf("%d limits, want per-minute, report-rate and each of four operations: %v", len(held), held)
+		}
+		if l := held["per-minute "]; l.Remaining != 59 || l.Limit != 60 || l.Scope != "client" || l.Window != "1m" || l.Algorithm != "sliding-window-counter" {
+			t.Errorf("limit = %+v", l)
+		}
+		if l := held["report-rate "+w.report]; l.Remaining != 2 || l.Limit != 10 || l.Burst != 3 || l.Window != "1h30m" {
+			t.Errorf("limit = %+v", l)
+		}
+		if l := held["each "+w.report]; l.Remaining != 4 || l.Scope != "client+operation" {
+			t.Errorf("limit = %+v", l)
+		}
+		if l := held["each "+w.plain]; l.Remaining != 5 {
+			t.Errorf("limit = %+v", l)
+		}
+	}
+}
+
+func TestPoliciesAreStatedInWholeSeconds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		amount int64
+		window time.Duration
+		want   string
+	}{
+		{60, time.Minute, `"l";q=60;w=60`},
+		{5, 500 * time.Millisecond, `"l";q=10;w=1`},
+		{3, 1500 * time.Millisecond, `"l";q=4;w=2`},
+		{1, time.Millisecond, `"l";q=1000;w=1`},
+		{1_000_000_000, 366 * 24 * time.Hour, `"l";q=1000000000;w=31622400`},
+		{7, 24 * time.Hour, `"l";q=7;w=86400`},
+	} {
+		if got := policyItem(admission.Limit{Name: "l", Amount: c.amount, Window: c.window}); got != c.want {
+			t.Errorf("%d in %v: %s, want %s", c.amount, c.window, got, c.want)
+		}
+	}
+}
+
+func TestWindowsReadAsInTheConfig(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{time.Minute: "1m", time.Hour: "1h", 24 * time.Hour: "24h", 90 * time.Second: "1m30s", 90 * time.Minute: "1h30m",
+		10 * time.Second: "10s", 500 * time.Millisecond: "500ms", time.Hour + 10*time.Second: "1h0m10s", 20 * time.Minute: "20m"} {
+		if got := windowText(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestARequestIDIsTakenOverOrMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, good := range []string{"a", "req_1.2-Z", strings.Repeat("x", 64)} {
+		if got := w.get("/livez", field("X-Request-Id", good)).Header.Get("X-Request-Id"); got != good {
+			t.Errorf("%q became %q", good, got)
+		}
+	}
+	seen := map[string]bool{}
+	for _, bad := range []string{"", "a b", `"><script>`, "ü", strings.Repeat("x", 65)} {
+		got := w.get("/livez", field("X-Request-Id", bad)).Header.Get("X-Request-Id")
+		if got == bad || len(got) < 20 || seen[got] {
+			t.Errorf("%q became %q", bad, got)
+		}
+		seen[got] = true
+	}
+}
+
+func TestTraceContextIsHandedOnWhereItIsWellFormed(t *testing.T) {
+	t.Parallel()
+	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for given, want := range map[string]string{
+		good: good, "": "",
+		"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01":   "",
+		"01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01":   "",
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01":   "",
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01":   "",
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x": "",
+		"00-0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331-01":   "",
+	} {
+		if got := traceparent(http.Header{"Traceparent": {given}}); got != want {
+			t.Errorf("%q: %q", given, got)
+		}
+	}
+	if got := traceparent(http.Header{"Traceparent": {good, good}}); got != "" {
+		t.Errorf("two: %q", got)
+	}
+}
+
+func TestPreferredWaits(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]time.Duration{
+		"wait=10": 10 * time.Second, "respond-async, wait=10": 10 * time.Second, "WAIT = 10 ;x=1": 10 * time.Second, `wait="5"`: 5 * time.Second,
+		"wait=30": maxWait, "wait=31": maxWait, "wait=99999999999999999999999999": maxWait,
+		"wait=3, wait=9": 3 * time.Second, `foo="a, wait=9", wait=3`: 3 * time.Second,
+		"": 0, "wait": 0, "wait=": 0, "wait=0": 0, "wait=-1": 0, "wait=1.5": 0, "wait=1s": 0, "waiting=9": 0, "x;wait=9": 0, `"wait=9`: 0,
+	} {
+		if got := preferredWait([]string{given}); got != want {
+			t.Errorf("%q: %v, want %v", given, got, want)
+		}
+	}
+	if got := preferredWait([]string{"respond-async", "wait=2"}); got != 2*time.Second {
+		t.Errorf("two lines: %v", got)
+	}
+}

@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"net/http"
+	"strings"
+
+	"forebay/api"
+)
+
+// maxIdempotencyKey bounds a key in characters; a UUID has 36.
+const maxIdempotencyKey = 255
+
+// idempotencyKey returns a request's Idempotency-Key; "" where it has none. The key comes as a quoted string (the
+// IETF's draft: RFC 9651, section 3.3.3) or bare, as most clients send it: both spellings are the same key.
+func idempotencyKey(h http.Header) (string, error) {
+	lines := h[api.HeaderIdempotencyKey]
+	switch len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		if key, ok := parseIdempotencyKey(lines[0]); ok {
+			return key, nil
+		}
+	}
+	return "", problem(http.StatusBadRequest, api.CodeInvalidIdempotencyKey,
+		"Send one Idempotency-Key of 1 to 255 characters: letters, digits and _.:~- bare, or any visible ASCII and spaces in double quotes.")
+}
+
+func parseIdempotencyKey(line string) (string, bool) {
+	line = strings.Trim(line, " \t")
+	if !strings.HasPrefix(line, `"`) {
+		for i := range len(line) {
+			if !bareKeyByte(line[i]) {
+				return "", false
+			}
+		}
+		return line, line != "" && len(line) <= maxIdempotencyKey
+	}
+	var key strings.Builder
+	for i := 1; i < len(line); i++ {
+		b := line[i]
+		switch {
+		case b == '"':
+			return key.String(), i == len(line)-1 && key.Len() > 0 && key.Len() <= maxIdempotencyKey
+		case b == '\\':
+			if i++; i == len(line) || line[i] != '"' && line[i] != '\\' {
+				return "", false
+			}
+			b = line[i]
+		case b < ' ' || b > '~':
+			return "", false
+		}
+		key.WriteByte(b)
+	}
+	return "", false
+}
+
+func bareKeyByte(b byte) bool {
+	switch {
+	case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9':
+		return true
+	}
+	return strings.IndexByte("_.:~-", b) >= 0
+}
+
+// fingerprint tells apart the requests that come with one Idempotency-Key: the operation and the body as it was sent.
+// The same JSON with other white space is another request. Half of a SHA-256 is plenty, as it is only ever
+// compared within one client's one key, and every job keeps it in Redis.
+func fingerprint(operation string, body []byte) string {
+	sum := sha256.New()
+	var length [8]byte
+	binary.BigEndian.PutUint64(length[:], uint64(len(operation)))
+	sum.Write(length[:])
+	sum.Write([]byte(operation))
+	sum.Write(body)
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:sha256.Size/2])
+}

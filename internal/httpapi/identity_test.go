@@ -1,0 +1,93 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+// Case C43.
+func TestCallersWithoutAKeyAreToldApartByAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.free = []admission.Limit{perClient("two", 2, time.Hour)} })
+	a, b := from("192.0.2.1"), from("192.0.2.2")
+	w.want(w.submit(w.plain, `1`, a), http.StatusAccepted)
+	w.want(w.submit(w.plain, `1`, a), http.StatusAccepted)
+	for range 5 {
+		w.problem(w.submit(w.plain, `1`, a), http.StatusTooManyRequests, api.CodeRateLimit)
+	}
+	w.want(w.submit(w.plain, `1`, b), http.StatusAccepted)
+	// An empty key is a wrong one, and nobody's.
+	for _, blank := range [][2]string{field("X-API-Key", ""), field("X-API-Key", "   "), field("Authorization", "Bearer"), field("Authorization", "Bearer   ")} {
+		w.problem(w.submit(w.plain, `1`, b, blank), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	}
+	w.want(w.submit(w.plain, `1`, b), http.StatusAccepted)
+}
+
+func TestWhoIsNotKnownIsChallenged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.noAnon = true })
+	const bare, invalid = `Bearer realm="forebay"`, `Bearer realm="forebay", error="invalid_token"`
+	for name, c := range map[string]struct {
+		fields    [][2]string
+		status    int
+		challenge string
+	}{
+		"no key":         {nil, 401, bare},
+		"another scheme": {[][2]string{field("Authorization", "Basic YTpi")}, 401, bare},
+		"unknown key":    {[][2]string{key("nope")}, 401, invalid},
+		"two keys":       {[][2]string{key(keyA), field("X-API-Key", keyB)}, 400, ""},
+		"one key twice":  {[][2]string{key(keyA), field("X-API-Key", keyA)}, 202, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := w.want(w.submit(w.plain, `1`, c.fields...), c.status)
+			if got := a.Header.Get("WWW-Authenticate"); got != c.challenge {
+				t.Errorf("WWW-Authenticate: %q, want %q", got, c.challenge)
+			}
+			if c.status != 202 {
+				w.want(w.get("/v1/rate-limits", c.fields...), c.status)
+			}
+		})
+	}
+	if strings.Contains(w.log.String(), "nope") || strings.Contains(w.log.String(), keyA) {
+		t.Error("a key is in the log")
+	}
+}
+
+func TestAForbiddenOperationSaysThatTheKeyIsNotEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.want(w.submit(w.inner, `1`, from("192.0.2.3")), http.StatusForbidden)
+	if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="forebay", error="insufficient_scope"` {
+		t.Errorf("WWW-Authenticate: %s", got)
+	}
+}
+
+func TestFailedAuthenticationSpendsTheAddressAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{perClient("mine", 100, time.Hour)}
+		s.global = []admission.Limit{
+			{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 3, Window: time.Hour},
+			{Name: "everyone", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 100, Window: time.Hour},
+		}
+	})
+	thief := from("192.0.2.66")
+	for range 3 {
+		w.problem(w.submit(w.plain, `1`, key("guess"), thief), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	}
+	a := w.submit(w.plain, `1`, key("guess"), thief)
+	if p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit); p.Reason != "address" || a.Header.Get("RateLimit") != "" {
+		t.Errorf("%s %v", a.body, a.Header)
+	}
+	w.problem(w.get("/v1/rate-limits", key("guess"), thief), http.StatusTooManyRequests, api.CodeRateLimit)
+	// From elsewhere nothing of it is felt.
+	a = w.want(w.submit(w.plain, `1`, key(keyA), from("192.0.2.67")), http.StatusAccepted)
+	if got := a.Header.Get("RateLimit"); !strings.Contains(got, `"mine";r=99;`) || !strings.Contains(got, `"everyone";r=99;`) || !strings.Contains(got, `"address";r=2;`) {
+		t.Errorf("RateLimit: %s", got)
+	}
+}

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// onBackoff is what a job waits on between two attempts.
+const onBackoff = "backoff"
+
+// jobView is a job as its client sees it.
+func jobView(look leaky.Look, now time.Time) *api.Job {
+	st := look.Standing
+	self := "/v1/jobs/" + look.Job.ID
+	v := &api.Job{
+		ID: look.Job.ID, StatusURL: self, Operation: look.Job.Operation,
+		Status: st.State.Public(), Done: st.State.Final(), Attempts: st.Attempts,
+		CreatedAt: api.Time{Time: look.Job.CreatedAt}, StartedAt: when(st.StartedAt),
+		Links: api.Links{Self: self, Result: self + "/result", Cancel: self},
+	}
+	if v.Done {
+		v.FinishedAt, v.ExpiresAt, v.Links.Cancel = when(st.FinishedAt), when(st.ExpiresAt), ""
+	}
+	switch st.State {
+	case jobs.Waiting, jobs.Delayed, jobs.Released:
+		v.Queue = queueView(look, now)
+	case jobs.Failed, jobs.Expired:
+		v.Error = failureProblem(st.Failure)
+	case jobs.Canceled:
+		v.Links.Result = ""
+	}
+	return v
+}
+
+func queueView(look leaky.Look, now time.Time) *api.Queue {
+	q := &api.Queue{Position: look.Position, WaitingOn: look.WaitingOn}
+	switch look.Standing.State {
+	case jobs.Delayed:
+		q.WaitingOn, q.NextAttemptAt = onBackoff, when(look.Standing.NextAt)
+	case jobs.Released:
+		q.WaitingOn = leaky.OnRate // it has its slot, a moment ahead
+	}
+	if q.WaitingOn != leaky.OnPaused {
+		eta := math.Round(untilStart(look, now).Seconds()*10) / 10
+		q.ETASeconds = &eta
+	}
+	return q
+}
+
+// untilStart is how long a queued job is predicted to wait.
+func untilStart(look leaky.Look, now time.Time) time.Duration {
+	if look.Standing.State == jobs.Delayed {
+		return max(look.Standing.NextAt.Sub(now), 0)
+	}
+	return max(look.Wait, 0)
+}
+
+func when(t time.Time) *api.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &api.Time{Time: t}
+}
+
+// Bounds of what a client is told to wait before it asks for a job's status again, in seconds. Predictions of over half a minute change
+// on the way.
+const (
+	minPoll = 1
+	maxPoll = 30
+)
+
+// pollAfter is when asking for an unfinished job is worth it, in seconds.
+func pollAfter(look leaky.Look, now time.Time) int {
+	if look.Standing.State == jobs.Running {
+		return minPoll
+	}
+	if look.WaitingOn == leaky.OnPaused {
+		return maxPoll
+	}
+	return min(wholeSeconds(untilStart(look, now)), maxPoll)
+}
+
+// tag is a job's ETag. It names all that makes two answers different but the clock: the standing's version, which every move
+// changes, and the place in the line. It is weak, as eta_seconds goes down by itself.
+func tag(look leaky.Look) string {
+	return fmt.Sprintf(`W/"%d-%s-%d-%s"`, look.Standing.Version, look.Standing.State, look.Position, look.WaitingOn)
+}

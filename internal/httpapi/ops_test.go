@@ -1,0 +1,360 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/cache"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// Case C124.
+func TestWithRedisGoneEveryAnswerComesAtOnce(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	w := newWorld(t, func(s *setup) {
+		s.rdb = redis.Client(t)
+		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+	})
+	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
+	redis.Kill()
+	w.store.down.Store(true)
+	for range 100 {
+		began := time.Now()
+		a := w.submit(w.plain, `1`, key(keyA), idempotent("k"))
+		w.problem(a, http.StatusServiceUnavailable, api.CodeStore)
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Fatalf("answered after %v", took)
+		}
+		if a.Header.Get("Retry-After") == "" || a.Header.Get("Forebay-Decision") != `rejected;reason="store_unavailable"` {
+			t.Fatalf("%v", a.Header)
+		}
+	}
+	for _, path := range []string{"/v1/jobs/" + id, "/v1/jobs/" + id + "/result", "/v1/rate-limits", "/readyz"} {
+		w.problem(w.get(path, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+	}
+	w.problem(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+	// What needs no store is answered as ever.
+	w.problem(w.call("POST", w.url+"/v1/jobs", `{`, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.problem(w.submit(w.plain, `1`, key("nope")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.want(w.get("/livez"), 200)
+	if n := strings.Count(w.log.String(), "the store fails"); n < 1 || n > 10 {
+		t.Errorf("%d warnings for some hundred failures", n)
+	}
+
+	redis.Restart()
+	w.store.down.Store(false)
+	w.eventually("the same job again", func() bool {
+		a := w.submit(w.plain, `1`, key(keyA), idempotent("k"))
+		return a.StatusCode == http.StatusAccepted && w.job(a).ID == id
+	})
+}
+
+func TestWithRedisHungEveryAnswerComesWithinASecond(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	w := newWorld(t, func(s *setup) {
+		s.rdb = redis.Client(t)
+		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+	})
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	redis.Stop()
+	defer redis.Cont()
+	for name, ask := range map[string]func() (answer, error){
+		"POST": func() (answer, error) {
+			return w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.shared+`","payload":1}`, key(keyA))
+		},
+		"replay": func() (answer, error) {
+			return w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k"))
+		},
+		"status": func() (answer, error) { return w.try("GET", w.url+"/v1/jobs/"+id, "", key(keyA)) },
+		"limits": func() (answer, error) { return w.try("GET", w.url+"/v1/rate-limits", "", key(keyA)) },
+	} {
+		began := time.Now()
+		a, err := ask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A quarter of a second on top, for a test machine that is busy.
+		if took := time.Since(began); took > storeTime+staleTime+250*time.Millisecond {
+			t.Errorf("%s: answered after %v", name, took)
+		}
+		w.problem(a, http.StatusServiceUnavailable, api.CodeStore)
+	}
+}
+
+// What can be read is served when nothing can be written, as with a Redis that is full.
+func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.limiter = func(l Limiter) Limiter { return brokenLimiter{l} }
+		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+	})
+	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("known")})
+	a := w.want(w.submit(w.shared, `1`, key(keyA)), 200)
+	if string(a.body) != "known" || a.Header.Get("Forebay-Decision") != `degraded;reason="store_unavailable"` {
+		t.Errorf("%q %v", a.body, a.Header)
+	}
+	w.problem(w.submit(w.shared, `2`, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+}
+
+type brokenLimiter struct{ Limiter }
+
+func (brokenLimiter) Decide(context.Context, admission.Request) (admission.Verdict, error) {
+	return admission.Verdict{}, fmt.Errorf("OOM command not allowed")
+}
+
+func TestAPanicIsAnAnswerWithoutDetail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return panickyLine{l} } })
+	a := w.submit(w.plain, `1`, key(keyA))
+	w.problem(a, http.StatusInternalServerError, api.CodeInternal)
+	if strings.Contains(string(a.body), "boom") || !strings.Contains(w.log.String(), "boom") {
+		t.Errorf("%s\n%s", a.body, w.log)
+	}
+	if a.Header.Get("Forebay-Decision") != `rejected;reason="internal_error"` {
+		t.Errorf("%v", a.Header)
+	}
+	w.want(w.get("/livez"), 200)
+}
+
+type panickyLine struct{ Line }
+
+func (panickyLine) Offer(context.Context, leaky.Offer) (leaky.Place, error) { panic("boom") }
+
+// Case C127.
+func TestNoClientCanMintASeries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("three", 3, time.Hour)} })
+	noise := func(n int) {
+		methods := []string{"GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "FOO", "BAR"}
+		for i := range n {
+			r, err := http.NewRequest(methods[i%len(methods)], w.url+"/"+[]string{"x", "v1/jobs/", "v1/jobs/a/result/", "v1/"}[i/len(methods)%4]+fmt.Sprint(rand.Int64()), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-API-Key", keyA)
+			a, err := w.client.Transport.(contract).next.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Body.Close()
+			w.submit(fmt.Sprint("op", rand.Int64()), `1`, key(keyA), idempotent(fmt.Sprint(rand.Int64())))
+			w.submit(w.plain, `1`, key(keyA), field("X-Request-Id", fmt.Sprint(rand.Int64())))
+		}
+	}
+	noise(72)
+	before := w.series()
+	noise(1000)
+	if after := w.series(); after != before {
+		t.Errorf("%d series before, %d after", before, after)
+	}
+}
+
+// series is how many the metrics page has.
+func (w *world) series() (n int) {
+	w.Helper()
+	for line := range strings.Lines(string(w.metrics())) {
+		if !strings.HasPrefix(line, "#") {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) metrics() []byte {
+	w.Helper()
+	return w.want(w.call("GET", w.admin+"/metrics", ""), 200).body
+}
+
+func TestMetricsTellOfDecisionsAndOfTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.line.Capacity = 2
+		s.pro = []admission.Limit{perClient("three", 3, time.Hour)}
+	})
+	series := func(name, labels, value string) string { return "forebay_" + name + "{" + labels + "} " + value + "\n" }
+	fresh := string(w.metrics())
+	for _, want := range []string{
+		series("admission_decisions_total", `decision="accepted",operation="`+w.plain+`",reason="new"`, "0"),
+		series("admission_decisions_total", `decision="rejected",operation="`+w.plain+`",reason="three"`, "0"),
+		series("admission_decisions_total", `decision="degraded",operation="`+w.report+`",reason="line_full"`, "0"),
+		series("line_depth", `backend="`+w.backend+`"`, "0"),
+		"forebay_store_up 1\n",
+	} {
+		if !strings.Contains(fresh, want) {
+			t.Errorf("a fresh process lacks %s", want)
+		}
+	}
+	w.pause()
+	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
+	w.submit(w.plain, `1`, key(keyA), idempotent("k"))
+	w.want(w.submit(w.plain, `1`, key(keyA)), 202)
+	w.want(w.submit(w.plain, `1`, key(keyA)), 429)
+	w.submit("none", `1`, key(keyA))
+	w.get("/v1/jobs/"+id, key(keyA))
+	got := string(w.metrics())
+	for _, want := range []string{
+		series("admission_decisions_total", `decision="accepted",operation="`+w.plain+`",reason="new"`, "2"),
+		series("admission_decisions_total", `decision="accepted",operation="`+w.plain+`",reason="replayed"`, "1"),
+		series("admission_decisions_total", `decision="rejected",operation="`+w.plain+`",reason="line_full"`, "1"),
+		series("admission_decisions_total", `decision="rejected",operation="unknown",reason="unknown_operation"`, "1"),
+		series("http_requests_total", `code="202",method="POST",route="/v1/jobs"`, "3"),
+		series("http_requests_total", `code="200",method="GET",route="/v1/jobs/{id}"`, "1"),
+		series("line_depth", `backend="`+w.backend+`"`, "2"),
+		series("line_capacity", `backend="`+w.backend+`"`, "2"),
+		series("backend_paused", `backend="`+w.backend+`"`, "1"),
+		series("drain_rate", `backend="`+w.backend+`",kind="configured"`, "10"),
+		series("drain_rate", `backend="`+w.backend+`",kind="effective"`, "10"),
+		series("jobs_accepted_total", `backend="`+w.backend+`"`, "2"),
+		series("jobs_finished_total", `backend="`+w.backend+`",outcome="succeeded"`, "0"),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	for _, secret := range []string{w.clientA(), id, keyA} {
+		if strings.Contains(got, secret) {
+			t.Errorf("%s is a label", secret)
+		}
+	}
+}
+
+// Case C130.
+func TestProbesAndPollsCountAgainstNoLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.global = []admission.Limit{{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 2, Window: time.Hour}}
+	})
+	caller := from("192.0.2.5")
+	id := w.job(w.want(w.submit(w.plain, `1`, caller), http.StatusAccepted)).ID
+	for range 100 {
+		for _, path := range []string{"/livez", "/readyz", "/v1/jobs/" + id, "/v1/rate-limits"} {
+			w.want(w.get(path, caller), 200)
+		}
+		w.want(w.call("GET", w.admin+"/metrics", "", caller), 200)
+	}
+	w.want(w.submit(w.plain, `2`, caller), http.StatusAccepted)
+	w.problem(w.submit(w.plain, `3`, caller), http.StatusTooManyRequests, api.CodeRateLimit)
+}
+
+// Case C134.
+func TestNoPathIsRedirectedAndWrongMethodsAreTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	for call, want := range map[string]int{
+		"POST /v1/jobs/": 404, "POST //v1/jobs": 404, "POST /v1//jobs": 404, "POST /v1/jobs/../jobs": 404, "POST /v1/./jobs": 404, "POST /": 404,
+		"GET /v1/jobs/" + id + "/": 404, "GET /v1/jobs/" + id + "%2F": 404, "GET /v1/jobs/..%2F..%2Flivez": 404, "GET /v1/jobs%2F" + id: 200,
+		"HEAD /v1/jobs/" + id: 200, "HEAD /livez": 200, "GET /healthz": 404,
+		"GET /v1/jobs": 405, "PUT /v1/jobs": 405, "OPTIONS /v1/jobs": 405, "HEAD /v1/jobs": 405, "FOO /v1/jobs": 405,
+		"POST /v1/jobs/" + id: 405, "PATCH /v1/jobs/" + id: 405, "POST /v1/rate-limits": 405, "DELETE /livez": 405, "POST /v1/jobs/" + id + "/result": 405,
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		a := w.call(method, w.url+path, "", key(keyA))
+		if a.StatusCode != want {
+			t.Errorf("%s: %s, want %d", call, a.Status, want)
+		}
+		if allow := a.Header.Get("Allow"); (allow != "") != (want == 405) {
+			t.Errorf("%s: Allow: %q", call, allow)
+		}
+	}
+	for path, want := range map[string]string{"/v1/jobs": "POST", "/v1/jobs/" + id: "DELETE, GET, HEAD", "/livez": "GET, HEAD"} {
+		if got := w.call("PUT", w.url+path, "").Header.Get("Allow"); got != want {
+			t.Errorf("%s: Allow: %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestReadinessSaysWhatToMend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Capacity = 1 })
+	w.submit(w.plain, `1`, key(keyA))
+	w.want(w.submit(w.plain, `1`, key(keyA)), 429)
+	var got api.Health
+	strictly(t, "readyz", w.want(w.get("/readyz"), 200).body, &got) // a full line stays ready
+	if got.Status != "ready" || got.Store != "redis" || got.Warnings != nil {
+		t.Errorf("ready = %+v", got)
+	}
+	w.store.embedded, w.store.warnings = true, []string{"Nothing is kept."}
+	strictly(t, "readyz", w.want(w.call("GET", w.admin+"/readyz", ""), 200).body, &got)
+	if got.Store != "embedded" || len(got.Warnings) != 1 {
+		t.Errorf("ready = %+v", got)
+	}
+	w.want(w.call("GET", w.admin+"/livez", ""), 200)
+}
+
+func TestTheContractIsServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.want(w.get("/openapi.yaml"), 200)
+	if string(a.body) != string(api.OpenAPI) || a.Header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("%d bytes of %s", len(a.body), a.Header.Get("Content-Type"))
+	}
+}
+
+func TestEveryDecisionIsOneLineOfLogWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `"top secret payload"`, key(keyA), idempotent("secret-key"), field("X-Request-Id", "req-1"))).ID
+	w.submit(w.plain, `"top secret payload"`, from("192.0.2.44"), field("X-Request-Id", "req-2"))
+	w.submit("none", `1`, key(keyA), field("X-Request-Id", "req-3"))
+	log := w.log.String()
+	for request, want := range map[string]string{
+		"req-1": "msg=accepted reason=new operation=" + w.plain + " job_id=" + id + " client=" + w.clientA() + " request_id=req-1",
+		"req-2": "client=anonymous",
+		"req-3": "msg=rejected reason=unknown_operation",
+	} {
+		found := 0
+		for line := range strings.Lines(log) {
+			if strings.Contains(line, "request_id="+request) && strings.Contains(line, want) {
+				found++
+			}
+		}
+		if found != 1 {
+			t.Errorf("%d lines with %s and %q in\n%s", found, request, want, log)
+		}
+	}
+	for _, secret := range []string{"secret", keyA, "192.0.2.44"} {
+		if strings.Contains(log, secret) {
+			t.Errorf("%q is in the log", secret)
+		}
+	}
+}
+
+func TestASlowSenderIsCutOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	s := NewHTTPServer(w.server.Public(), w.server.Log)
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.WriteTimeout <= maxWait+2*storeTime {
+		t.Errorf("a bound is missing: %+v", s)
+	}
+	s.ReadTimeout = 100 * time.Millisecond
+	url := listen(t, s)
+	body, slow := io.Pipe()
+	defer slow.Close()
+	r, err := http.NewRequest("POST", url+"/v1/jobs", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-API-Key", keyA)
+	go slow.Write([]byte(`{"operation":`))
+	a, err := w.client.Do(r)
+	if err != nil {
+		return // cut off without a word
+	}
+	defer a.Body.Close()
+	if a.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s", a.Status)
+	}
+}

@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// result answers GET /v1/jobs/{id}/result: with the backend's own answer, or with why there is none.
+func (s *Server) result(c *call) error {
+	line, look, err := s.ownJob(c)
+	if err != nil {
+		return err
+	}
+	st := look.Standing
+	switch st.State {
+	case jobs.Succeeded:
+		body, err := line.Result(c.ctx, look.Job.ID)
+		if errors.Is(err, leaky.ErrNoResult) {
+			return resultGone()
+		}
+		if err != nil {
+			return storeError{err}
+		}
+		c.w.Header()["X-Content-Type-Options"] = noSniff
+		c.bytes(st.Result.Status, st.Result.ContentType, body)
+		return nil
+	case jobs.Failed, jobs.Expired:
+		return failedResult(c.ctx, line, look)
+	case jobs.Canceled:
+		return problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
+	}
+	p := problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
+	p.RetryAfter = pollAfter(look, time.Now())
+	return p
+}
+
+func resultGone() *api.Problem {
+	return problem(http.StatusGone, api.CodeResultGone, "The job succeeded, and its result has been removed since.")
+}
+
+// failedResult is a failed job's problem, with what the backend had answered.
+func failedResult(ctx context.Context, line Line, look leaky.Look) error {
+	p := failureProblem(look.Standing.Failure)
+	meta := look.Standing.Result
+	if meta.Status == 0 {
+		return p
+	}
+	p.BackendAnswer = &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType}
+	body, err := line.Result(ctx, look.Job.ID)
+	switch {
+	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
+	case err != nil:
+		return storeError{err}
+	case utf8.Valid(body):
+		p.BackendAnswer.Body = string(body)
+	default:
+		p.BackendAnswer.BodyBase64 = body
+	}
+	return p
+}

@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"forebay/api"
+)
+
+// handler answers a call, or returns the error that is to be its answer.
+type handler func(*call) error
+
+// route is one path and a handler for each of its methods. GET answers HEAD too.
+type route struct {
+	path      string // a template: what the route is called in metrics
+	admission bool   // its answers are decisions on a job
+	handlers  map[string]handler
+}
+
+// router matches paths exactly as they are. No path is cleaned or redirected: a 301 would turn a POST into a GET.
+func (s *Server) router(routes ...route) http.Handler {
+	m := mux.NewRouter().SkipClean(true)
+	for _, rt := range routes {
+		m.Handle(rt.path, s.serve(rt))
+	}
+	m.NotFoundHandler = s.serve(route{path: unmatched})
+	return m
+}
+
+// unmatched is the route of all paths that aren't there.
+const unmatched = "unmatched"
+
+// serve answers the calls of one route.
+func (s *Server) serve(rt route) http.Handler {
+	allow := strings.Join(slices.Sorted(maps.Keys(rt.handlers)), ", ")
+	if rt.handlers["GET"] != nil {
+		rt.handlers["HEAD"] = rt.handlers["GET"]
+		allow = strings.Join(slices.Sorted(maps.Keys(rt.handlers)), ", ")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := s.begin(w, r, rt)
+		defer c.end()
+		h := rt.handlers[r.Method]
+		switch {
+		case rt.path == unmatched:
+			c.fail(problem(http.StatusNotFound, api.CodeUnknownPath, "There is nothing at this path."))
+		case h == nil:
+			w.Header().Set("Allow", allow)
+			c.admission = false // nobody asked for a job
+			c.fail(problem(http.StatusMethodNotAllowed, api.CodeMethod, "Allowed: "+allow+"."))
+		default:
+			if err := h(c); err != nil {
+				c.fail(err)
+			}
+		}
+	})
+}

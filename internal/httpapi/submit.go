@@ -1,0 +1,307 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/degrade"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// submission is a POST /v1/jobs as read.
+type submission struct {
+	operation   string
+	payload     []byte // byte for byte
+	priority    jobs.Priority
+	startWithin time.Duration // 0: no such wish
+	body        []byte        // the whole request, for its fingerprint
+}
+
+// submit answers POST /v1/jobs. Its steps are the design's, in its order.
+func (s *Server) submit(c *call) error {
+	sub, malformed := s.readSubmission(c)
+	client, unknown := s.Identity.Identify(c.r)
+	if unknown == nil {
+		c.identify(client, "")
+	}
+	switch {
+	case malformed != nil:
+		return malformed
+	case unknown != nil:
+		return c.unidentified(client, unknown)
+	}
+	o, err := s.operationFor(c, sub.operation)
+	if err != nil {
+		return err
+	}
+	key, err := idempotencyKey(c.r.Header)
+	if err != nil {
+		return err
+	}
+	if s.isDraining() {
+		return shuttingDown()
+	}
+	a := &attempt{call: c, submission: sub, o: o, line: s.Lines[o.Backend]}
+	if !s.Store.Healthy() {
+		return a.overloaded(a.storeFailed(errUnhealthy))
+	}
+	if key != "" {
+		a.id, a.fingerprint = jobs.DeriveID(o.Backend, client.ID, o.Name, key), fingerprint(o.Name, sub.body)
+		look, err := a.line.Look(c.ctx, a.id)
+		switch {
+		case err == nil:
+			return a.replay(look)
+		case !errors.Is(err, leaky.ErrUnknownJob):
+			return a.overloaded(a.storeFailed(err))
+		}
+	} else {
+		a.id = jobs.NewID(o.Backend)
+	}
+	return a.admit()
+}
+
+func (s *Server) readSubmission(c *call) (submission, error) {
+	body, err := readBody(c.w, c.r, s.MaxBody)
+	if err != nil {
+		return submission{}, err
+	}
+	return parseSubmission(body)
+}
+
+// parseSubmission reads the body of a POST /v1/jobs.
+func parseSubmission(body []byte) (submission, error) {
+	fields, err := members(body)
+	if err != nil {
+		return submission{}, err
+	}
+	sub := submission{priority: jobs.Normal, body: body}
+	var wrong fieldErrors
+	named := false
+	for _, m := range fields {
+		switch m.name {
+		case "operation":
+			sub.operation, named = wrong.text(m), true
+		case "payload":
+			sub.payload = m.value
+		case "priority":
+			if word := wrong.optionalText(m); word != "" || string(m.value) == `""` {
+				sub.priority = jobs.Priority(word)
+			}
+			if sub.priority.Weight() == 0 {
+				wrong.add(m.name, `Must be "high", "normal" or "low".`)
+			}
+		case "start_within":
+			sub.startWithin = wrong.duration(m)
+		default:
+			wrong.unknown(m)
+		}
+	}
+	if !named {
+		wrong.add("operation", "Is required.")
+	}
+	if sub.payload == nil {
+		wrong.add("payload", "Is required; null, where the operation needs none.")
+	}
+	return sub, wrong.err()
+}
+
+// operationFor returns the operation that the caller asks for and may have, and notes it.
+func (s *Server) operationFor(c *call, name string) (*Operation, error) {
+	o, known := s.operations[name]
+	if !known {
+		p := problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
+		p.Operations = s.allowed(c.client.Tier)
+		return nil, p
+	}
+	c.operation = o.Name
+	if !o.may(c.client.Tier) {
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
+		p := problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
+		p.Operations = s.allowed(c.client.Tier)
+		return nil, p
+	}
+	c.identify(c.client, o.Name)
+	return o, nil
+}
+
+// attempt is one try at admitting a job.
+type attempt struct {
+	*call
+	submission
+	o           *Operation
+	line        Line
+	id          string
+	fingerprint string
+}
+
+// admit takes the job through the limits and into the line.
+func (a *attempt) admit() error {
+	giveBack, err := a.spend()
+	if err != nil {
+		return a.overloaded(err)
+	}
+	job := jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
+		CreatedAt: time.Now(), Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint}
+	place, err := a.line.Offer(a.ctx, leaky.Offer{Job: job, Weight: a.plan.weight * a.priority.Weight(),
+		StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep})
+	if err != nil {
+		// The job may have been accepted: its limits stay spent.
+		return a.overloaded(a.storeFailed(err))
+	}
+	switch place.Outcome {
+	case leaky.Accepted:
+		return a.accepted(job, place)
+	case leaky.Exists: // a twin of this request was faster
+		giveBack()
+		look, err := a.line.Look(a.ctx, a.id)
+		if err != nil {
+			return a.overloaded(a.storeFailed(err))
+		}
+		return a.replay(look)
+	}
+	giveBack()
+	return a.overloaded(lineRefused(a.o.Name, place))
+}
+
+// spend has the request's limits decide. It returns the way to give back what they took, for when the job gets no place.
+func (a *attempt) spend() (giveBack func(), err error) {
+	if len(a.plan.rules) == 0 {
+		return func() {}, nil
+	}
+	v, err := a.s.Limiter.Decide(a.ctx, admission.Request{Rules: a.plan.rules, Cost: a.o.Cost,
+		Subject: admission.Subject{Client: a.client.ID, Address: a.client.Address, Operation: a.o.Name}})
+	if err != nil {
+		return nil, a.storeFailed(err)
+	}
+	a.verdict = &v
+	if !v.Allowed {
+		return nil, overLimit(v)
+	}
+	return func() {
+		if err := a.s.Limiter.Refund(a.ctx, v); err != nil {
+			a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", err) })
+			return
+		}
+		refunded(a.verdict, a.o.Cost)
+	}, nil
+}
+
+// Reasons of an accepted decision, for logs and metrics; Forebay-Decision needs none.
+const (
+	reasonNew      = "new"
+	reasonReplayed = "replayed" // the Idempotency-Key's job was there before
+)
+
+// accepted answers for a job that has its place.
+func (a *attempt) accepted(job jobs.Job, place leaky.Place) error {
+	look := leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, Position: place.Position, Wait: place.Wait, WaitingOn: place.WaitingOn}
+	return a.answer(look, reasonNew)
+}
+
+// replay answers for a job that this Idempotency-Key made before.
+func (a *attempt) replay(look leaky.Look) error {
+	if look.Job.Fingerprint != a.fingerprint || look.Job.Client != a.client.ID {
+		return problem(http.StatusUnprocessableEntity, api.CodeKeyReuse,
+			"This Idempotency-Key came with another request before. Requests are the same when their bodies are, byte for byte.")
+	}
+	a.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
+	return a.answer(look, reasonReplayed)
+}
+
+// answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers.
+func (a *attempt) answer(look leaky.Look, reason string) error {
+	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
+	look, err := a.s.await(a.call, a.line, look)
+	if err != nil {
+		// It's accepted, whatever became of the wait: answer with what was known before.
+		a.noStore = true
+	}
+	view := jobView(look, time.Now())
+	h := a.w.Header()
+	h["Cache-Control"] = noStore
+	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
+	if view.Done {
+		return a.json(http.StatusOK, view)
+	}
+	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	return a.json(http.StatusAccepted, view)
+}
+
+// overloaded is the way of a request that got no job: the last good answer where the operation's config and the request allow one,
+// else the refusal itself.
+func (a *attempt) overloaded(refusal error) error {
+	var p *api.Problem
+	if !errors.As(refusal, &p) || p.Status != http.StatusTooManyRequests && p.Code != api.CodeStore {
+		return refusal // no overload: this request can't ever be admitted
+	}
+	ctx := a.ctx
+	if p.Code == api.CodeStore {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(a.r.Context()), staleTime)
+		defer cancel()
+	}
+	wish := degrade.ParseCacheControl(a.r.Header["Cache-Control"])
+	stale, found, err := a.s.Degrader.Stale(ctx, a.o.Overload, a.o.Name, a.client.ID, a.client.Tier, a.payload, wish)
+	if err != nil {
+		a.s.storeLog.do(func() { a.s.Log.Warn("no stale answer", "request_id", a.requestID, "error", err) })
+	}
+	if !found {
+		return refusal
+	}
+	a.decision, a.reason = api.Degraded, p.Reason
+	if a.reason == "" {
+		a.reason = p.Code
+	}
+	age := int64(stale.Age / time.Second)
+	h := a.w.Header()
+	h["Age"] = []string{strconv.FormatInt(age, 10)}
+	h[api.HeaderCacheStatus] = []string{fmt.Sprintf("forebay; hit; ttl=%d; detail=degraded", -age)}
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
+	a.bytes(http.StatusOK, stale.ContentType, stale.Body)
+	return nil
+}
+
+// lineRefused is the answer to a job that got no place.
+func lineRefused(operation string, place leaky.Place) *api.Problem {
+	p := &api.Problem{Type: api.TypeReducedCapacity, Title: "Temporary Reduced Capacity", Status: http.StatusTooManyRequests,
+		Reason: string(place.Outcome), ViolatedPolicies: []string{"line"}}
+	switch place.Outcome {
+	case leaky.LineFull:
+		p.Code, p.Detail = api.CodeLineFull, "The line for "+operation+" is full."
+	case leaky.ClientShare:
+		p.Type, p.Title = api.TypeQuotaExceeded, "Quota Exceeded"
+		p.Code, p.Detail = api.CodeClientShare, "You hold your share of the line for "+operation+"."
+	default:
+		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
+	}
+	// A prediction, not a promise; and those who were refused together shouldn't all be back at one moment.
+	jitter := time.Duration(rand.Float64() * 0.1 * float64(place.RetryAfter))
+	p.RetryAfter = wholeSeconds(place.RetryAfter + jitter)
+	return p
+}
+
+var errUnhealthy = errors.New("the store isn't healthy")
+
+// storeFailed notes that the store failed, and is the answer for when there is nothing better.
+func (c *call) storeFailed(err error) error {
+	return c.problemOf(storeError{err})
+}
+
+func storeUnavailable() *api.Problem {
+	p := problem(http.StatusServiceUnavailable, api.CodeStore, "The service can't reach its store. Try again.")
+	p.RetryAfter = 1 + rand.IntN(3) // it's looked for four times a second; those who were refused together come back apart
+	return p
+}
+
+func internalError() *api.Problem {
+	return problem(http.StatusInternalServerError, api.CodeInternal, "Something went wrong inside the service. It has been logged under this request_id.")
+}

@@ -1,0 +1,254 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/leaky"
+)
+
+func TestAnAcceptedJobIsAnsweredWith202(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)} })
+	a := w.want(w.submit(w.report, `{"month":"2026-11"}`, key(keyA)), http.StatusAccepted)
+	job := w.job(a)
+	if !strings.HasPrefix(job.ID, w.backend+"-") || a.Header.Get("Location") != "/v1/jobs/"+job.ID || a.Header.Get("Content-Location") != job.StatusURL {
+		t.Errorf("job %s at %s", job.ID, a.Header.Get("Location"))
+	}
+	if job.Status != api.Queued || job.Done || job.Queue == nil || job.Queue.Position != 1 || job.Operation != w.report {
+		t.Errorf("job = %s", a.body)
+	}
+	for name, want := range map[string]string{
+		"Forebay-Decision": "accepted", "Retry-After": "1", "Cache-Control": "no-store", "RateLimit-Policy": `"per-minute";q=60;w=60`,
+		"X-RateLimit-Limit": "60", "X-RateLimit-Remaining": "59",
+	} {
+		if got := a.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if !strings.HasPrefix(a.Header.Get("RateLimit"), `"per-minute";r=59;t=`) {
+		t.Errorf("RateLimit: %q", a.Header.Get("RateLimit"))
+	}
+}
+
+func TestALimitRefusesWithItsNameAndSpendsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
+		s.global = []admission.Limit{{Name: "two", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 2, Window: time.Minute}}
+	})
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.want(w.submit(w.plain, `2`, key(keyA)), http.StatusAccepted)
+	for range 3 {
+		a := w.submit(w.plain, `3`, key(keyA))
+		p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+		if p.Type != api.TypeQuotaExceeded || p.Title != "Quota Exceeded" || p.Detail != "Limit two allows 2 requests per minute." || p.Reason != "two" ||
+			len(p.ViolatedPolicies) != 1 || p.ViolatedPolicies[0] != "two" {
+			t.Errorf("problem = %s", a.body)
+		}
+		if got := a.Header.Get("Forebay-Decision"); got != `rejected;reason="two"` {
+			t.Errorf("Forebay-Decision: %s", got)
+		}
+		if got := a.Header.Get("Retry-After"); got != fmt.Sprint(p.RetryAfter) || p.RetryAfter < 28 || p.RetryAfter > 30 {
+			t.Errorf("Retry-After: %s, in the body %d; a token comes every 30 s", got, p.RetryAfter)
+		}
+		// The other limit was not charged for what this one refused.
+		if got := a.Header.Get("RateLimit"); !strings.HasPrefix(got, `"per-minute";r=58;`) {
+			t.Errorf("RateLimit: %s", got)
+		}
+	}
+}
+
+// Case C36.
+func TestAnOperationHasOneBucketHoweverItsPathIsSpelled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.report = []admission.Limit{{Name: "three", Algorithm: admission.TokenBucket, Per: admission.PerOperation, Amount: 3, Window: time.Hour}}
+	})
+	body := `{"operation":"` + w.report + `","payload":1}`
+	for _, path := range []string{"/v1/jobs?id=1", "/v1/%6Aobs?id=2", "/v1/jobs?"} {
+		w.want(w.call("POST", w.url+path, body, key(keyA)), http.StatusAccepted)
+	}
+	for _, path := range []string{"/v1/jobs?id=4", "/v1/job%73"} {
+		w.problem(w.call("POST", w.url+path, body, key(keyB)), http.StatusTooManyRequests, api.CodeRateLimit)
+	}
+	for _, path := range []string{"/v1/jobs/", "/v1//jobs", "/v1/jobs/1"} {
+		if a := w.call("POST", w.url+path, body, key(keyA)); a.StatusCode != http.StatusNotFound && a.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("POST %s: %s", path, a.Status)
+		}
+	}
+	p := w.problem(w.submit("no-such-"+w.report, `1`, key(keyA)), http.StatusNotFound, api.CodeUnknownOperation)
+	if strings.Join(p.Operations, " ") != strings.Join(w.server.allowed("pro"), " ") || len(p.Operations) != 4 {
+		t.Errorf("operations = %v", p.Operations)
+	}
+}
+
+func TestAnOperationOfOtherTiersIsForbiddenAndNotListed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	p := w.problem(w.submit(w.inner, `1`, from("192.0.2.1")), http.StatusForbidden, api.CodeNotAllowed)
+	if len(p.Operations) != 3 || strings.Contains(strings.Join(p.Operations, " "), w.inner) {
+		t.Errorf("operations = %v", p.Operations)
+	}
+	w.want(w.submit(w.inner, `1`, key(keyA)), http.StatusAccepted)
+}
+
+func TestARequestThatCanNeverFitIsNotToldToWait(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.cost = 6
+		s.pro = []admission.Limit{perClient("five", 5, time.Minute)}
+	})
+	a := w.submit(w.report, `1`, key(keyA))
+	w.problem(a, http.StatusUnprocessableEntity, api.CodeCostTooHigh)
+	if a.Header.Get("Retry-After") != "" {
+		t.Errorf("Retry-After: %s", a.Header.Get("Retry-After"))
+	}
+}
+
+// Case C90, with one half of the clients on another process.
+func TestTheLineTakesExactlyItsCapacity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.line.Capacity = 10
+		s.pro = []admission.Limit{perClient("per-minute", 100, time.Minute)}
+	})
+	w.pause()
+	_, second, _ := w.serve()
+	var all sync.WaitGroup
+	answers := make([]answer, 50)
+	for i := range answers {
+		all.Go(func() {
+			url := []string{w.url, second}[i%2]
+			var err error
+			if answers[i], err = w.try("POST", url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":`+fmt.Sprint(i)+`}`, key(keyA)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	accepted := 0
+	for _, a := range answers {
+		if a.StatusCode == http.StatusAccepted {
+			accepted++
+			continue
+		}
+		p := w.problem(a, http.StatusTooManyRequests, api.CodeLineFull)
+		if p.Type != api.TypeReducedCapacity || p.Reason != "line_full" || p.RetryAfter < 1 || a.Header.Get("Forebay-Decision") != `rejected;reason="line_full"` {
+			t.Errorf("problem = %s", a.body)
+		}
+	}
+	if accepted != 10 {
+		t.Errorf("%d accepted, want 10", accepted)
+	}
+	// The line's refusals cost nothing.
+	if got := w.get("/v1/rate-limits", key(keyA)).Header.Get("X-RateLimit-Remaining"); got != "90" {
+		t.Errorf("remaining %s, want 90", got)
+	}
+}
+
+func TestTheRefundOfARefusedJobShowsInItsAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.line.Capacity = 1
+		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
+	})
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	a := w.submit(w.plain, `2`, key(keyA))
+	w.problem(a, http.StatusTooManyRequests, api.CodeLineFull)
+	if got := a.Header.Get("X-RateLimit-Remaining"); got != "59" {
+		t.Errorf("remaining %s, want 59", got)
+	}
+}
+
+func TestOneClientHoldsNoMoreThanItsShareOfTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Capacity, s.line.ClientShare = 4, 0.5 })
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.want(w.submit(w.plain, `2`, key(keyA)), http.StatusAccepted)
+	a := w.submit(w.plain, `3`, key(keyA))
+	p := w.problem(a, http.StatusTooManyRequests, api.CodeClientShare)
+	if p.Reason != "client_share" || p.Type != api.TypeQuotaExceeded || a.Header.Get("Forebay-Decision") != `rejected;reason="client_share"` {
+		t.Errorf("problem = %s", a.body)
+	}
+	w.want(w.submit(w.plain, `3`, key(keyB)), http.StatusAccepted)
+}
+
+func TestAJobThatWouldWaitTooLongIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Rate = mustRate(t, "1/m") })
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.want(w.submit(w.plain, `2`, key(keyA)), http.StatusAccepted)
+	body := `{"operation":"` + w.plain + `","payload":3,"start_within":"30s"}`
+	a := w.call("POST", w.url+"/v1/jobs", body, key(keyA))
+	p := w.problem(a, http.StatusTooManyRequests, api.CodeWaitTooLong)
+	if p.Reason != "wait_too_long" || p.RetryAfter < 30 || p.RetryAfter > 100 {
+		t.Errorf("problem = %s", a.body)
+	}
+	w.want(w.submit(w.plain, `3`, key(keyA)), http.StatusAccepted)
+}
+
+func TestPriorityGoesBeforeInTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.pause()
+	for range 5 {
+		w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	}
+	a := w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1,"priority":"high"}`, key(keyA))
+	job := w.job(w.want(a, http.StatusAccepted))
+	if job.Queue.Position != 1 || job.Queue.ETASeconds != nil || job.Queue.WaitingOn != leaky.OnPaused {
+		t.Errorf("queue = %s", a.body)
+	}
+}
+
+func TestStartWithinOverMaxAgeIsNoLimitOfItsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1,"start_within":"9000h"}`, key(keyA))
+	w.want(a, http.StatusAccepted)
+}
+
+// Case C93, over two processes.
+func TestAJobIsThereAsSoonAsItIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	_, second, _ := w.serve()
+	const n = 300
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := worker; i < n; i += 8 {
+				a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":`+fmt.Sprint(i)+`}`, key(keyA))
+				if err != nil || a.StatusCode != http.StatusAccepted {
+					t.Errorf("submit: %v %v", err, a.Response)
+					return
+				}
+				for _, url := range []string{w.url, second} {
+					if look, err := w.try("GET", url+a.Header.Get("Location"), "", key(keyA)); err != nil || look.StatusCode != http.StatusOK {
+						t.Errorf("status after 202: %v %v", err, look.Response)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if w.count() != n {
+		t.Errorf("%d jobs on record, want %d", w.count(), n)
+	}
+}
+
+func mustRate(t *testing.T, text string) leaky.Rate {
+	t.Helper()
+	r, err := leaky.ParseRate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

@@ -1,0 +1,381 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+	"forebay/internal/identity"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// world is a whole front path over real Redis: one backend, its line, two keyed clients of tier pro, and anonymous ones of tier free, told apart by
+// X-Forwarded-For. A test drains the line by hand.
+type world struct {
+	*testing.T
+	rdb     redis.UniversalClient
+	config  Config
+	server  *Server
+	url     string // of the public listener
+	admin   string // of the admin listener
+	client  *http.Client
+	line    *leaky.Line
+	finals  *leaky.Listener
+	cache   *cache.Cache
+	store   *storeState
+	log     *lockedBuffer
+	backend string
+	// Operations of tier free and pro: report has stale answers for its client, shared for all, plain has none; inner is pro's alone.
+	report, shared, plain, inner string
+}
+
+// Keys of the two clients.
+const (
+	keyA = "fb_test_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1"
+	keyB = "fb_test_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2"
+)
+
+// setup is what a test may change of its world.
+type setup struct {
+	rdb     redis.UniversalClient
+	line    leaky.Settings
+	pro     []admission.Limit
+	free    []admission.Limit
+	global  []admission.Limit
+	report  []admission.Limit // of operation report
+	cost    int64
+	legacy  LegacyHeaders
+	token   string
+	limiter func(Limiter) Limiter
+	wrap    func(Line) Line
+	noAnon  bool
+}
+
+func newWorld(t *testing.T, adjust func(*setup)) *world {
+	t.Helper()
+	w := &world{T: t, store: &storeState{}, log: &lockedBuffer{}, backend: redistest.Name(t, "b"),
+		report: redistest.Name(t, "report"), shared: redistest.Name(t, "shared"), plain: redistest.Name(t, "plain"), inner: redistest.Name(t, "inner")}
+	rate, err := leaky.ParseRate("10/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	su := setup{cost: 1, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
+		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}}
+	if adjust != nil {
+		adjust(&su)
+	}
+	if w.rdb = su.rdb; w.rdb == nil {
+		w.rdb = redistest.Client(t)
+	}
+	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
+	t.Cleanup(func() { w.finals.Close() })
+
+	operation := func(name, share string, limits []admission.Limit, tiers ...string) Operation {
+		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.rules("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}
+		if share != "" {
+			o.Overload = degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+		}
+		return o
+	}
+	anonymous := "free"
+	if su.noAnon {
+		anonymous = ""
+	}
+	w.config = Config{
+		Identity: identity.New(identity.Config{Anonymous: anonymous,
+			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			Clients: []identity.Registered{
+				{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyA))}},
+				{Name: redistest.Name(t, "b"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyB))}},
+			}}),
+		Limiter:  admission.New(w.rdb, false),
+		Degrader: degrade.New(w.cache),
+		Store:    w.store,
+		Finals:   w.finals,
+		Lines:    map[string]Line{w.backend: w.line},
+		Tiers: map[string]Tier{
+			"free": {Weight: 1, Limits: w.rules("free", su.free)},
+			"pro":  {Weight: 2, Limits: w.rules("pro", su.pro)},
+		},
+		Operations: []Operation{
+			operation(w.report, degrade.ShareClient, su.report),
+			operation(w.shared, degrade.ShareAll, nil),
+			operation(w.plain, "", nil),
+			operation(w.inner, "", nil, "pro"),
+		},
+		Limits:     w.rules("global", su.global),
+		MaxBody:    64 << 10,
+		Legacy:     su.legacy,
+		AdminToken: su.token,
+	}
+	if su.limiter != nil {
+		w.config.Limiter = su.limiter(w.config.Limiter)
+	}
+	if su.wrap != nil {
+		w.config.Lines[w.backend] = su.wrap(w.line)
+	}
+	w.client = &http.Client{Transport: contract{t, &http.Transport{MaxIdleConnsPerHost: 64}}, Timeout: 40 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.server, w.url, w.admin = w.serve()
+	return w
+}
+
+// serve starts one process's listeners on the world's Redis: a replica of those there are.
+func (w *world) serve() (s *Server, public, admin string) {
+	w.Helper()
+	c := w.config
+	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, nil))
+	s = New(c)
+	front, back := httptest.NewServer(s.Public()), httptest.NewServer(s.Admin())
+	w.Cleanup(front.Close)
+	w.Cleanup(back.Close)
+	return s, front.URL, back.URL
+}
+
+// rules are a test's own: the owner is part of their keys in Redis.
+func (w *world) rules(owner string, limits []admission.Limit) []*admission.Rule {
+	w.Helper()
+	var rules []*admission.Rule
+	for _, l := range limits {
+		l.Owner = w.backend + ":" + owner
+		r, err := admission.Compile(l)
+		if err != nil {
+			w.Fatal(err)
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// answer is a whole answer.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// header is one of a request's fields; key is the caller's.
+func key(k string) [2]string             { return [2]string{"Authorization", "Bearer " + k} }
+func from(ip string) [2]string           { return [2]string{"X-Forwarded-For", ip} }
+func idempotent(k string) [2]string      { return [2]string{"Idempotency-Key", k} }
+func field(name, value string) [2]string { return [2]string{name, value} }
+
+// call makes one request; a body is sent as JSON.
+func (w *world) call(method, url, body string, fields ...[2]string) answer {
+	w.Helper()
+	a, err := w.try(method, url, body, fields...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return a
+}
+
+func (w *world) try(method, url, body string, fields ...[2]string) (answer, error) {
+	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, f := range fields {
+		if f[0] == "Host" {
+			r.Host = f[1]
+			continue
+		}
+		if r.Header.Get(f[0]) != "" && f[0] != "Idempotency-Key" {
+			r.Header.Del(f[0])
+		}
+		r.Header.Add(f[0], f[1])
+	}
+	res, err := w.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	return answer{res, text}, err
+}
+
+// submit posts a job with a payload.
+func (w *world) submit(operation, payload string, fields ...[2]string) answer {
+	w.Helper()
+	return w.call("POST", w.url+"/v1/jobs", `{"operation":"`+operation+`","payload":`+payload+`}`, fields...)
+}
+
+func (w *world) get(path string, fields ...[2]string) answer {
+	w.Helper()
+	return w.call("GET", w.url+path, "", fields...)
+}
+
+// want checks an answer's status.
+func (w *world) want(a answer, status int) answer {
+	w.Helper()
+	if a.StatusCode != status {
+		w.Fatalf("%s %s: %s, want %d\n%v\n%s", a.Request.Method, a.Request.URL, a.Status, status, a.Header, a.body)
+	}
+	return a
+}
+
+// problem checks an answer's status and code.
+func (w *world) problem(a answer, status int, code string) api.Problem {
+	w.Helper()
+	w.want(a, status)
+	var p api.Problem
+	if err := json.Unmarshal(a.body, &p); err != nil || p.Code != code {
+		w.Fatalf("%s %s: code %q, want %q\n%s", a.Request.Method, a.Request.URL, p.Code, code, a.body)
+	}
+	return p
+}
+
+func (w *world) job(a answer) api.Job {
+	w.Helper()
+	var j api.Job
+	if err := json.Unmarshal(a.body, &j); err != nil || j.ID == "" {
+		w.Fatalf("no job: %v\n%s", err, a.body)
+	}
+	return j
+}
+
+// start takes the job as a worker would, past all others that wait.
+func (w *world) start(id string) leaky.Ticket {
+	w.Helper()
+	return w.startWith(id, new(leaky.Started))
+}
+
+func (w *world) startWith(id string, started *leaky.Started) leaky.Ticket {
+	w.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for time.Now().Before(deadline) {
+		r, err := w.line.Release(context.Background())
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, ticket := range r.Tickets {
+			if ticket.ID != id {
+				continue
+			}
+			if *started, err = w.line.Start(context.Background(), ticket, "test"); err != nil || started.Verdict != leaky.Go {
+				w.Fatalf("start: %+v, %v", *started, err)
+			}
+			return ticket
+		}
+		time.Sleep(5 * time.Millisecond) // until the next slot
+	}
+	w.Fatalf("job %s was never released", id)
+	return leaky.Ticket{}
+}
+
+// settle ends an attempt.
+func (w *world) settle(s leaky.Settlement) {
+	w.Helper()
+	s.Owner = "test"
+	verdict, err := w.line.Settle(context.Background(), s)
+	if err != nil || verdict != leaky.Settled {
+		w.Fatalf("settle: %s, %v", verdict, err)
+	}
+}
+
+// succeed runs the job: the backend answers with these.
+func (w *world) succeed(id string, status int, contentType string, body []byte) {
+	w.Helper()
+	w.settle(leaky.Settlement{Ticket: w.start(id), To: jobs.Succeeded, Took: time.Millisecond,
+		Result: jobs.Meta{Status: status, ContentType: contentType, Size: int64(len(body))}, Body: body})
+}
+
+// pause stops the drain, so that predictions have no end and nothing moves.
+func (w *world) pause() {
+	w.Helper()
+	yes := true
+	if err := w.line.Tune(context.Background(), leaky.Override{Paused: &yes}, "test"); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// count is how many jobs the line has accepted ever.
+func (w *world) count() int64 {
+	w.Helper()
+	st, err := w.line.Status(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return st.Books.Accepted
+}
+
+// eventually waits until what must become true is.
+func (w *world) eventually(what string, is func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !is() {
+		if time.Now().After(deadline) {
+			w.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// listen serves on a free port until the test ends.
+func listen(t *testing.T, s *http.Server) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Serve(l)
+	t.Cleanup(func() { s.Close() })
+	return "http://" + l.Addr().String()
+}
+
+// storeState is a connection's health as a test sets it.
+type storeState struct {
+	down     atomic.Bool
+	embedded bool
+	warnings []string
+}
+
+func (s *storeState) Healthy() bool      { return !s.down.Load() }
+func (s *storeState) Embedded() bool     { return s.embedded }
+func (s *storeState) Warnings() []string { return s.warnings }
+
+// lockedBuffer takes logs.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// perClient is a limit of n per window.
+func perClient(name string, n int64, window time.Duration) admission.Limit {
+	return admission.Limit{Name: name, Algorithm: admission.SlidingWindowCounter, Per: admission.PerClient, Amount: n, Window: window}
+}

@@ -1,0 +1,141 @@
+package jobs_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"forebay/internal/jobs"
+)
+
+func TestAnIDNamesItsBackend(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"r", "reports", "a-b-c"} {
+		for _, id := range []string{jobs.NewID(backend), jobs.DeriveID(backend, "acme", "report", "key")} {
+			if got, ok := jobs.ParseID(id); got != backend || !ok {
+				t.Errorf("ParseID(%q) = %q, %v; want %q", id, got, ok, backend)
+			}
+		}
+	}
+}
+
+func TestFreshIDsSortByTime(t *testing.T) {
+	t.Parallel()
+	before := jobs.NewID("b")
+	for range 1000 {
+		next := jobs.NewID("b")
+		if next <= before {
+			t.Fatalf("%s after %s", next, before)
+		}
+		before = next
+	}
+}
+
+func TestWhatIsNoIDIsRefused(t *testing.T) {
+	t.Parallel()
+	good := jobs.NewID("b")
+	for _, bad := range []string{"", "b", "b-", good[1:], good + "x", strings.ToUpper(good), "b-{" + good[2:] + "}",
+		"b" + good[2:], "-" + good[2:], good[2:], strings.Replace(good, "-", "_", 1), good + "\n", strings.Repeat("x", 1<<20)} {
+		if backend, ok := jobs.ParseID(bad); ok {
+			t.Errorf("ParseID(%.60q) = %q, true", bad, backend)
+		}
+	}
+}
+
+// C47: no two triples of client, operation and key share an id, however their letters are dealt out.
+func TestDerivedIDsNeverMeet(t *testing.T) {
+	t.Parallel()
+	triple := func(t *rapid.T, name string) [3]string {
+		part := rapid.StringMatching(`[12:x]{0,3}`)
+		return [3]string{part.Draw(t, name), part.Draw(t, name), part.Draw(t, name)}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := triple(t, "a"), triple(t, "b")
+		same := jobs.DeriveID("r", a[0], a[1], a[2]) == jobs.DeriveID("r", b[0], b[1], b[2])
+		if same != (a == b) {
+			t.Fatalf("%q and %q: same id %v", a, b, same)
+		}
+	})
+}
+
+// stored is a record as the offer script writes it.
+func stored(t interface{ Fatal(...any) }, j jobs.Job, at jobs.Times) []byte {
+	rest, err := jobs.EncodeRecord(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("%d %d %d %d 0123456789abcdef ", at.Accepted.UnixMicro(), at.StartBy.UnixMicro(), at.EndBy.UnixMicro(), at.Keep.Milliseconds())
+	return append([]byte(head), rest...)
+}
+
+func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.UnixMicro(rapid.Int64Range(1, 1<<52).Draw(t, "now"))
+		j := jobs.Job{
+			ID: jobs.NewID("b"), Operation: "report", Client: rapid.StringMatching(`(ip:)?[a-z0-9:./-]{1,60}`).Draw(t, "client"), Tier: "free",
+			Priority:    rapid.SampledFrom([]jobs.Priority{jobs.High, jobs.Normal, jobs.Low}).Draw(t, "priority"),
+			Payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
+			Traceparent: rapid.SampledFrom([]string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}).Draw(t, "traceparent"),
+			Fingerprint: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(t, "fingerprint"),
+		}
+		at := jobs.Times{Accepted: now, StartBy: now.Add(time.Second), EndBy: now.Add(time.Hour), Keep: 90 * time.Minute}
+		record := stored(t, j, at)
+		got, times, err := jobs.DecodeRecord(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.CreatedAt = now
+		if !bytes.Equal(got.Payload, j.Payload) {
+			t.Fatalf("payload %q became %q", j.Payload, got.Payload)
+		}
+		got.Payload, j.Payload = nil, nil
+		if diff := cmp.Diff(j, got) + cmp.Diff(at, times); diff != "" {
+			t.Fatal(diff)
+		}
+		// The look script reads no more than 1 KiB of it.
+		if words := bytes.IndexByte(record, '\n'); words >= 1024 {
+			t.Fatalf("the words end at byte %d", words)
+		}
+	})
+}
+
+func TestWordsTooLongForARecordAreRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Client: strings.Repeat("c", 1000)}); err == nil {
+		t.Fatal("a client's name of 1,000 bytes was encoded")
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	now := time.UnixMicro(1796024095000000)
+	f.Add(stored(f, jobs.Job{ID: jobs.NewID("b"), Payload: []byte("{}")}, jobs.Times{Accepted: now, StartBy: now, EndBy: now}))
+	f.Add([]byte("1 2 3 4 ff {}\n"))
+	f.Add([]byte("1 2 3 4"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, _, err := jobs.DecodeRecord(data); err == nil && !bytes.Contains(data, []byte("\n")) {
+			t.Fatal("a record without an end to its words was read")
+		}
+	})
+}
+
+func TestClientsSeeSixStates(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[jobs.State]struct {
+		public string
+		final  bool
+	}{
+		jobs.Waiting: {"queued", false}, jobs.Delayed: {"queued", false}, jobs.Released: {"queued", false},
+		jobs.Running: {"running", false}, jobs.Succeeded: {"succeeded", true}, jobs.Failed: {"failed", true},
+		jobs.Canceled: {"canceled", true}, jobs.Expired: {"expired", true},
+	} {
+		if state.Public() != want.public || state.Final() != want.final {
+			t.Errorf("%s: public %q, final %v; want %q, %v", state, state.Public(), state.Final(), want.public, want.final)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package leaky
+
+import (
+	"time"
+
+	"forebay/internal/jobs"
+)
+
+// Outcome is what the line says to an offered job.
+type Outcome string
+
+const (
+	Accepted    Outcome = "accepted"
+	Exists      Outcome = "exists"        // a job of this id is on record: nothing was written
+	LineFull    Outcome = "line_full"     // Capacity jobs wait
+	ClientShare Outcome = "client_share"  // the client holds its share of the line
+	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
+)
+
+// What a waiting job waits on, as Reason of a release and WaitingOn of a prediction.
+const (
+	OnRate        = "rate"
+	OnConcurrency = "concurrency"
+	OnPaused      = "paused"
+	OnCooldown    = "cooldown" // the backend asked for rest: its gate is closed
+	OnIdle        = "idle"     // nothing waits
+)
+
+// Offer is a job that asks for a place in the line.
+type Offer struct {
+	Job         jobs.Job
+	Weight      float64       // tier weight × priority weight; > 0
+	StartWithin time.Duration // how long the job may wait for its first start; 0: as long as MaxAge
+	MaxAge      time.Duration // how long it may live before its final state; > 0
+	Keep        time.Duration // how long record and result outlive the final state; > 0
+}
+
+// Place is the line's answer.
+type Place struct {
+	Outcome    Outcome
+	Position   int64         // accepted: 1 is next
+	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
+	WaitingOn  string        // what the line waits on
+	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs
+}
+
+// Look is where one job stands, with its place where it waits.
+type Look struct {
+	Job       jobs.Job // without Payload
+	Standing  jobs.Standing
+	Position  int64         // waiting: 1 is next; else 0
+	Wait      time.Duration // waiting: predicted, as in Place
+	WaitingOn string        // waiting
+}
+
+// CancelOutcome is what Cancel found.
+type CancelOutcome string
+
+const (
+	Canceled     CancelOutcome = "canceled" // it is final now, or was canceled before
+	Aborting     CancelOutcome = "aborting" // its call is being aborted
+	AlreadyFinal CancelOutcome = "final"    // it ended otherwise: nothing changed
+)

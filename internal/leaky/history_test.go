@@ -1,0 +1,299 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// Whatever happens to a line, in whatever order: each script does and returns what the model says.
+func TestLuaAndOracleAgree(t *testing.T) {
+	t.Parallel()
+	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(rt *rapid.T) { runHistory(t, rt, rdb) })
+		})
+	}
+}
+
+// history is a line and its model under the same random calls.
+type history struct {
+	*rapid.T
+	line    *leaky.Line
+	model   *model
+	rdb     redis.UniversalClient
+	ids     []string
+	tickets []leaky.Ticket
+	serial  int
+}
+
+var rates = []string{"unlimited", "1500/s", "100/s", "7/s", "1/s", "0.2/s", "7/m", "1/h"}
+
+func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
+	s := leaky.Settings{
+		Backend:     redistest.Name(t, "h"),
+		Rate:        drawRate(rt),
+		Burst:       rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(rt, "burst"),
+		Concurrency: rapid.IntRange(1, 6).Draw(rt, "concurrency"),
+		Capacity:    rapid.IntRange(1, 30).Draw(rt, "capacity"),
+		MaxWait:     rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Minute, 24 * time.Hour}).Draw(rt, "max_wait"),
+		ClientShare: rapid.SampledFrom([]float64{1, 1, 0.5, 0.1}).Draw(rt, "share"),
+		Attempts:    rapid.IntRange(1, 3).Draw(rt, "attempts"),
+	}
+	h := &history{T: rt, model: newModel(s), rdb: rdb}
+	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.
+	h.model.now = float64(time.Now().Add(-60 * 24 * time.Hour).UnixMicro())
+	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) })
+	rt.Repeat(map[string]func(*rapid.T){
+		"offer":   func(*rapid.T) { h.offer() },
+		"release": func(*rapid.T) { h.release() },
+		"work":    func(*rapid.T) { h.work() },
+		"start":   func(*rapid.T) { h.start(h.ticket(), h.owner()) },
+		"settle":  func(*rapid.T) { h.settle(h.ticket(), h.owner()) },
+		"renew":   func(*rapid.T) { h.renew() },
+		"cancel":  func(*rapid.T) { h.cancel() },
+		"look":    func(*rapid.T) { h.look() },
+		"tune":    func(*rapid.T) { h.tune() },
+		"pass":    func(*rapid.T) { h.pass() },
+		"leap":    func(*rapid.T) { h.leap() },
+		"":        func(*rapid.T) { h.status() },
+	})
+	h.compareKeys()
+	for _, id := range h.ids {
+		h.lookAt(id)
+	}
+	redistest.CheckBooks(t, rdb, s.Backend)
+	if t.Failed() {
+		rt.FailNow()
+	}
+}
+
+func drawRate(rt *rapid.T) leaky.Rate {
+	r, err := leaky.ParseRate(rapid.SampledFrom(rates).Draw(rt, "rate"))
+	if err != nil {
+		rt.Fatal(err)
+	}
+	return r
+}
+
+// agree fails the history unless the line answered what the model says.
+func (h *history) agree(what string, got, want any, err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatalf("%s: %v", what, err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		h.Fatalf("%s:\nthe line says  %+v\nthe model says %+v", what, got, want)
+	}
+}
+
+func (h *history) owner() string { return rapid.SampledFrom([]string{"w1", "w2"}).Draw(h.T, "owner") }
+
+// ticket draws one of those granted, the newest first; none before the first grant.
+func (h *history) ticket() leaky.Ticket {
+	if len(h.tickets) == 0 {
+		h.Skip("no ticket yet")
+	}
+	return h.tickets[len(h.tickets)-1-rapid.IntRange(0, min(len(h.tickets), 8)-1).Draw(h.T, "ticket")]
+}
+
+func (h *history) id() string {
+	if len(h.ids) == 0 {
+		h.Skip("no job yet")
+	}
+	return rapid.SampledFrom(h.ids).Draw(h.T, "job")
+}
+
+func (h *history) offer() {
+	var batch []leaky.Offer
+	for range rapid.IntRange(1, 6).Draw(h.T, "jobs") {
+		batch = append(batch, h.draw())
+	}
+	got, err := h.line.OfferAll(context.Background(), batch)
+	h.agree(fmt.Sprintf("offer of %+v", batch), got, h.model.offer(batch), err)
+	for _, o := range batch {
+		if h.model.jobs[o.Job.ID] != nil && !slices.Contains(h.ids, o.Job.ID) {
+			h.ids = append(h.ids, o.Job.ID)
+		}
+	}
+}
+
+func (h *history) draw() leaky.Offer {
+	priority := rapid.SampledFrom([]jobs.Priority{jobs.Normal, jobs.High, jobs.Low}).Draw(h.T, "priority")
+	h.serial++
+	name := strconv.Itoa(h.serial)
+	if rapid.IntRange(0, 9).Draw(h.T, "known") == 0 {
+		name = strconv.Itoa(rapid.IntRange(1, h.serial).Draw(h.T, "again"))
+	}
+	return leaky.Offer{
+		Job: jobs.Job{ID: h.line.Settings().Backend + "-" + uuid.NewSHA1(uuid.Nil, []byte(name)).String(), Operation: "report",
+			Client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "client"), Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
+		Weight:      rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
+		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second, time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),
+		MaxAge:      rapid.SampledFrom([]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}).Draw(h.T, "max_age"),
+		Keep:        time.Hour,
+	}
+}
+
+func (h *history) release() []leaky.Ticket {
+	got, err := h.line.Release(context.Background())
+	want := h.model.release()
+	h.agree("release", got, want, err)
+	h.tickets = append(h.tickets, want.Tickets...)
+	return want.Tickets
+}
+
+// work is what a worker does when nothing goes wrong.
+func (h *history) work() {
+	for _, t := range h.release() {
+		h.start(t, "w1")
+		if rapid.Bool().Draw(h.T, "ends") {
+			h.settle(t, "w1")
+		}
+	}
+}
+
+func (h *history) start(t leaky.Ticket, owner string) {
+	got, err := h.line.Start(context.Background(), t, owner)
+	want := h.model.start(t, owner)
+	if want.Verdict == leaky.Go {
+		want.Job = h.model.jobs[t.ID].job
+		want.Job.Payload = []byte("\x00 1\n")
+	}
+	h.agree("start", got, want, err)
+}
+
+func (h *history) settle(t leaky.Ticket, owner string) {
+	s := leaky.Settlement{Ticket: t, Owner: owner,
+		To:    rapid.SampledFrom([]jobs.State{jobs.Succeeded, jobs.Delayed, jobs.Waiting, jobs.Failed, jobs.Canceled, jobs.Expired}).Draw(h.T, "to"),
+		Delay: rapid.SampledFrom([]time.Duration{0, 700 * time.Millisecond, time.Minute}).Draw(h.T, "delay"),
+		Took:  rapid.SampledFrom([]time.Duration{0, 3 * time.Millisecond, 2 * time.Second}).Draw(h.T, "took")}
+	if s.To != jobs.Succeeded {
+		s.Failure = jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."}
+	}
+	if s.To == jobs.Waiting {
+		s.Throttled = rapid.Bool().Draw(h.T, "throttled")
+		s.Gate = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second, 5 * time.Minute}).Draw(h.T, "gate")
+	}
+	if s.To.Final() {
+		s.Result, s.Body = jobs.Meta{Status: 200, ContentType: "text/plain"}, []byte("\r\n\x00")
+	}
+	got, err := h.line.Settle(context.Background(), s)
+	h.agree(fmt.Sprintf("settle %+v", s), got, h.model.settle(s), err)
+}
+
+func (h *history) renew() {
+	var tickets []leaky.Ticket
+	var want []leaky.Renewal
+	owner := h.owner()
+	for range rapid.IntRange(1, 3).Draw(h.T, "tickets") {
+		tickets = append(tickets, h.ticket())
+		want = append(want, h.model.renew(tickets[len(tickets)-1], owner))
+	}
+	got, err := h.line.Renew(context.Background(), owner, tickets)
+	h.agree("renew", got, want, err)
+}
+
+func (h *history) cancel() {
+	id := h.id()
+	got, err := h.line.Cancel(context.Background(), id)
+	h.agree("cancel", got, h.model.cancel(id), err)
+}
+
+func (h *history) look() { h.lookAt(h.id()) }
+
+func (h *history) lookAt(id string) {
+	got, err := h.line.Look(context.Background(), id)
+	h.agree("look", got, h.model.look(id), err)
+	unknown := jobs.NewID(h.line.Settings().Backend)
+	if _, err := h.line.Look(context.Background(), unknown); !errors.Is(err, leaky.ErrUnknownJob) {
+		h.Fatalf("look at a job that never was: %v", err)
+	}
+}
+
+func (h *history) tune() {
+	var o leaky.Override
+	number := func() *int { n := rapid.IntRange(1, 8).Draw(h.T, "n"); return &n }
+	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused"}).Draw(h.T, "field") {
+	case "reset":
+		h.model.tune(o, "me")
+		if err := h.line.ResetTuning(context.Background(), "me"); err != nil {
+			h.Fatal(err)
+		}
+		return
+	case "rate":
+		r := drawRate(h.T)
+		o.Rate = &r
+	case "burst":
+		o.Burst = number()
+	case "concurrency":
+		o.Concurrency = number()
+	case "capacity":
+		o.Capacity = number()
+	case "paused":
+		paused := rapid.Bool().Draw(h.T, "paused")
+		o.Paused = &paused
+	}
+	h.model.tune(o, "op")
+	if err := h.line.Tune(context.Background(), o, "op"); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *history) pass() {
+	h.model.now += usec(rapid.SampledFrom([]time.Duration{time.Microsecond, 5 * time.Millisecond, 12 * time.Millisecond,
+		130 * time.Millisecond, time.Second, 3 * time.Second}).Draw(h.T, "time"))
+}
+
+// leap is the clock's step: over leases and backoffs, or back.
+func (h *history) leap() {
+	h.model.now += usec(rapid.SampledFrom([]time.Duration{11 * time.Second, time.Hour, -time.Second, -time.Hour}).Draw(h.T, "step"))
+}
+
+func (h *history) status() {
+	got, err := h.line.Status(context.Background())
+	h.agree("status", got, h.model.status(), err)
+	h.compareKeys()
+}
+
+// compareKeys holds what the line keeps in Redis against the model.
+func (h *history) compareKeys() {
+	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
+	for name, want := range map[string]zset{"line": h.model.line, "delayed": h.model.delayed, "inflight": h.model.inflight,
+		"deadlines": h.model.deadlines, "flows": h.model.flows} {
+		members, err := h.rdb.ZRangeWithScores(ctx, prefix+name, 0, -1).Result()
+		got := zset{}
+		for _, m := range members {
+			got[m.Member.(string)] = m.Score
+		}
+		h.agree(name, got, want, err)
+	}
+	share, err := h.rdb.HGetAll(ctx, prefix+"share").Result()
+	want := map[string]string{}
+	for client, n := range h.model.share {
+		want[client] = strconv.FormatInt(n, 10)
+	}
+	h.agree("share", share, want, err)
+	pace, err := h.rdb.HMGet(ctx, prefix+"pace", "last", "at", "gate", "v", "call", "streak").Result()
+	got := make([]float64, len(pace))
+	for i, field := range pace {
+		if text, ok := field.(string); ok {
+			got[i], err = strconv.ParseFloat(text, 64)
+		}
+	}
+	h.agree("pace", got, []float64{h.model.last, h.model.at, h.model.gate, h.model.v, h.model.call, float64(h.model.streak)}, err)
+}

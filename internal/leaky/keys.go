@@ -1,0 +1,58 @@
+package leaky
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"forebay/internal/jobs"
+)
+
+// The keys of one backend's line. With those of package jobs they share the hash tag {backend}, so every
+// script here runs on Redis Cluster. The line owns them: they have no TTL, and each is bounded by the jobs
+// that wait or run.
+//
+//	fb:{b}:line       zset   job id → fair-queueing tag: the jobs that wait, next one first
+//	fb:{b}:delayed    zset   job id → µs when its backoff ends
+//	fb:{b}:inflight   zset   job id → µs when its lease ends: released or running
+//	fb:{b}:deadlines  zset   job id → µs: the waiting jobs that asked for start_within
+//	fb:{b}:flows      zset   client and priority → tag of its last job; gone once the line has passed it
+//	fb:{b}:share      hash   client → how many of its jobs wait or are delayed; no field at 0
+//	fb:{b}:pace       hash   last slot, gate, virtual time, call time, live overrides
+//	fb:{b}:books      hash   jobs ever accepted, succeeded, failed, canceled, expired; starts; calls throttled
+//
+// Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted) and
+// fb:{b}:final (a job id that has reached its final state).
+const (
+	keyLine = iota
+	keyDelayed
+	keyInflight
+	keyDeadlines
+	keyFlows
+	keyShare
+	keyPace
+	keyBooks
+)
+
+func keys(backend string) []string {
+	p := jobs.KeyPrefix(backend)
+	return []string{
+		keyLine:      p + "line",
+		keyDelayed:   p + "delayed",
+		keyInflight:  p + "inflight",
+		keyDeadlines: p + "deadlines",
+		keyFlows:     p + "flows",
+		keyShare:     p + "share",
+		keyPace:      p + "pace",
+		keyBooks:     p + "books",
+	}
+}
+
+func wakeChannel(backend string) string  { return jobs.KeyPrefix(backend) + "wake" }
+func abortChannel(backend string) string { return jobs.KeyPrefix(backend) + "abort" }
+func finalChannel(backend string) string { return jobs.KeyPrefix(backend) + "final" }
+
+// clientTag is a client's name in the line's keys: short, of one length, and nothing a client chose.
+func clientTag(client string) string {
+	sum := sha256.Sum256([]byte(client))
+	return hex.EncodeToString(sum[:8])
+}

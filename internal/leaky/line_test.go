@@ -1,0 +1,215 @@
+package leaky_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// bench is one line under test with a clock that the test moves.
+type bench struct {
+	*leaky.Line
+	t    *testing.T
+	rdb  redis.UniversalClient
+	now  time.Time
+	only string // the job of a test that has one
+}
+
+// newLine returns a line at 10/s, concurrency 10, capacity 100, changed by adjust; its books are checked at the end.
+func newLine(t *testing.T, adjust func(*leaky.Settings)) *bench {
+	t.Helper()
+	return newLineOn(t, redistest.Client(t), adjust)
+}
+
+func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
+	t.Helper()
+	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: rate(t, "10/s"), Burst: 1, Concurrency: 10, Capacity: 100,
+		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
+	if adjust != nil {
+		adjust(&s)
+	}
+	b := &bench{t: t, rdb: rdb, now: time.Now().Truncate(time.Microsecond)}
+	b.Line = leaky.New(rdb, s).At(func() int64 { return b.now.UnixMicro() })
+	t.Cleanup(func() { redistest.CheckBooks(t, rdb, s.Backend) })
+	return b
+}
+
+func rate(t *testing.T, text string) leaky.Rate {
+	t.Helper()
+	r, err := leaky.ParseRate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) pass(d time.Duration) { b.now = b.now.Add(d) }
+
+// job is an offer of a fresh job by client.
+func (b *bench) job(client string) leaky.Offer {
+	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(b.Settings().Backend), Operation: "report", Client: client, Tier: "free",
+		Priority: jobs.Normal, Payload: []byte(`{"n":1}`)}, Weight: 1, MaxAge: 24 * time.Hour, Keep: time.Hour}
+}
+
+func (b *bench) offer(o leaky.Offer) leaky.Place {
+	b.t.Helper()
+	place, err := b.Offer(context.Background(), o)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return place
+}
+
+// accept offers a fresh job of client and returns its id.
+func (b *bench) accept(client string) string {
+	b.t.Helper()
+	o := b.job(client)
+	if place := b.offer(o); place.Outcome != leaky.Accepted {
+		b.t.Fatalf("offer = %+v, want accepted", place)
+	}
+	return o.Job.ID
+}
+
+func (b *bench) release() leaky.Release {
+	b.t.Helper()
+	r, err := b.Release(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) start(ticket leaky.Ticket, owner string) leaky.Started {
+	b.t.Helper()
+	s, err := b.Start(context.Background(), ticket, owner)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// begin starts the ticket's job, which must be granted.
+func (b *bench) begin(ticket leaky.Ticket, owner string) leaky.Started {
+	b.t.Helper()
+	s := b.start(ticket, owner)
+	if s.Verdict != leaky.Go {
+		b.t.Fatalf("start of %s = %s, want go", ticket.ID, s.Verdict)
+	}
+	return s
+}
+
+func (b *bench) settle(s leaky.Settlement) leaky.SettleVerdict {
+	b.t.Helper()
+	v, err := b.Settle(context.Background(), s)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+// end settles the ticket's job, which must be ours.
+func (b *bench) end(ticket leaky.Ticket, owner string, to jobs.State) {
+	b.t.Helper()
+	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: owner, To: to}); v != leaky.Settled {
+		b.t.Fatalf("settle of %s = %s, want settled", ticket.ID, v)
+	}
+}
+
+func (b *bench) cancel(id string) leaky.CancelOutcome {
+	b.t.Helper()
+	outcome, err := b.Cancel(context.Background(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outcome
+}
+
+func (b *bench) tune(o leaky.Override) {
+	b.t.Helper()
+	if err := b.Tune(context.Background(), o, "operator"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) pause(paused bool) { b.t.Helper(); b.tune(leaky.Override{Paused: &paused}) }
+
+func (b *bench) status() leaky.Status {
+	b.t.Helper()
+	s, err := b.Status(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// fill offers n fresh jobs of client, all of which must be accepted, and returns their ids.
+func (b *bench) fill(client string, n int) []string {
+	b.t.Helper()
+	ids := make([]string, 0, n)
+	for len(ids) < n {
+		batch := make([]leaky.Offer, min(n-len(ids), 64))
+		for i := range batch {
+			batch[i] = b.job(client)
+			ids = append(ids, batch[i].Job.ID)
+		}
+		places, err := b.OfferAll(context.Background(), batch)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, p := range places {
+			if p.Outcome != leaky.Accepted {
+				b.t.Fatalf("offer = %+v, want accepted", p)
+			}
+		}
+	}
+	return ids
+}
+
+func (b *bench) look(id string) leaky.Look {
+	b.t.Helper()
+	look, err := b.Look(context.Background(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return look
+}
+
+func TestAnAcceptedJobRunsOnceAndKeepsItsResult(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	id := b.accept("acme")
+	if look := b.look(id); look.Standing.State != jobs.Waiting || look.Position != 1 || look.Job.Client != "acme" {
+		t.Fatalf("look = %+v", look)
+	}
+	r := b.release()
+	if len(r.Tickets) != 1 || r.Tickets[0].ID != id || r.Tickets[0].Due != b.now.UnixMicro() {
+		t.Fatalf("release = %+v", r)
+	}
+	started := b.start(r.Tickets[0], "me")
+	if started.Verdict != leaky.Go || started.Attempt != 1 || string(started.Job.Payload) != `{"n":1}` {
+		t.Fatalf("start = %+v", started)
+	}
+	if other := b.start(r.Tickets[0], "other"); other.Verdict != leaky.Gone {
+		t.Fatalf("a second worker's start = %+v", other)
+	}
+	done := leaky.Settlement{Ticket: r.Tickets[0], Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200, ContentType: "text/plain"}, Body: []byte("\xff\x00ok")}
+	if v := b.settle(done); v != leaky.Settled {
+		t.Fatalf("settle = %s", v)
+	}
+	if v := b.settle(done); v != leaky.Settled {
+		t.Fatalf("the same settlement again = %s", v)
+	}
+	look := b.look(id)
+	if look.Standing.State != jobs.Succeeded || look.Standing.Attempts != 1 || look.Standing.Result.Size != 4 {
+		t.Fatalf("look = %+v", look)
+	}
+	if body, err := b.Result(t.Context(), id); err != nil || string(body) != "\xff\x00ok" {
+		t.Fatalf("result = %q, %v", body, err)
+	}
+}

@@ -1,0 +1,110 @@
+package leaky
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// looked is a Look, or what was wrong with this job alone.
+type looked struct {
+	Look
+	err error
+}
+
+// Look tells where a job stands. Concurrent looks share a script call. ErrUnknownJob: no such job is on record.
+func (l *Line) Look(ctx context.Context, id string) (Look, error) {
+	found, err := l.looks.Do(ctx, id)
+	if err != nil {
+		return Look{}, err
+	}
+	return found.Look, found.err
+}
+
+// look is one shared call of the look script.
+func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	a, err := l.run(ctx, lookScript, args...)
+	if err != nil {
+		return nil, err
+	}
+	a.number() // now
+	waitingOn := a.text()
+	out := make([]looked, len(ids))
+	for i := range out {
+		out[i].Look, out[i].err = readLook(a.list(), waitingOn)
+		if out[i].err != nil && out[i].err != ErrUnknownJob {
+			out[i].err = fmt.Errorf("job %s: %w", ids[i], out[i].err)
+		}
+	}
+	return out, a.err
+}
+
+func readLook(a *answer, waitingOn string) (Look, error) {
+	record := a.text()
+	if record == "" {
+		return Look{}, ErrUnknownJob
+	}
+	job, _, err := jobs.DecodeRecord([]byte(record))
+	if err != nil {
+		return Look{}, err
+	}
+	job.Payload = nil
+	look := Look{Job: job, Position: a.number(), Wait: a.micros()}
+	if look.Position > 0 {
+		look.WaitingOn = waitingOn
+	}
+	fields := a.list()
+	look.Standing = standing(fields)
+	return look, firstError(a.err, fields.err)
+}
+
+func standing(a *answer) jobs.Standing {
+	s := jobs.Standing{State: jobs.State(a.text()), Attempts: int(a.number()), NextAt: a.when(), StartedAt: a.when(),
+		FinishedAt: a.when(), ExpiresAt: a.when(), Canceling: a.text() != "",
+		Failure: jobs.Failure{Code: a.text(), Detail: a.text()},
+		Result:  jobs.Meta{Status: int(a.number()), ContentType: a.text(), Size: a.number()},
+		Version: a.number()}
+	switch {
+	case s.State == "":
+		s.State = jobs.Waiting
+	case s.State.Final():
+		s.Canceling = false
+	}
+	if s.State != jobs.Delayed {
+		s.NextAt = jobs.Standing{}.NextAt
+	}
+	return s
+}
+
+// Result returns the bytes of a job's stored answer. ErrNoResult: there is none, or its time is over.
+func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
+	body, err := l.rdb.Get(ctx, jobs.ResultKey(l.settings.Backend, id)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, ErrNoResult
+	}
+	if err != nil {
+		return nil, fmt.Errorf("result of job %s: %w", id, err)
+	}
+	return body, nil
+}
+
+// Cancel ends a job that waits at once, and has the call of a running one aborted. ErrUnknownJob: no such job.
+func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
+	a, err := l.run(ctx, cancelScript, id)
+	if err != nil {
+		return "", err
+	}
+	outcome := CancelOutcome(a.text())
+	if outcome == "unknown" {
+		return "", ErrUnknownJob
+	}
+	return outcome, a.err
+}

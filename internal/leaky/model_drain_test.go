@@ -1,0 +1,342 @@
+package leaky_test
+
+import (
+	"math"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+const noWake = 3600e6 // µs
+
+// release is the model's Release.
+func (m *model) release() leaky.Release {
+	v := m.view()
+	r := leaky.Release{Now: int64(m.now)}
+	m.leases(&r)
+	for _, id := range m.delayed.within(upTo(m.now), leaky.MaxGrant) {
+		delete(m.delayed, id)
+		m.line[id] = m.jobs[id].tag
+		m.jobs[id].move(jobs.Waiting)
+	}
+	for _, id := range m.deadlines.within(upTo(m.now), leaky.MaxGrant) {
+		delete(m.deadlines, id)
+		if _, waits := m.line[id]; waits {
+			m.expire(id, &r)
+		}
+	}
+	wait := m.grant(v, &r)
+
+	passed := upTo(m.v)
+	if r.Reason == leaky.OnIdle {
+		passed = upTo(math.Inf(1))
+	}
+	for _, flow := range m.flows.within(passed, 200) {
+		delete(m.flows, flow)
+	}
+	switch {
+	case r.Reason == leaky.OnIdle && len(m.delayed) > 0:
+		wait = max(m.delayed[m.delayed.sorted()[0]]-m.now, 0)
+	case r.Reason == leaky.OnIdle, r.Reason == leaky.OnPaused, r.Reason == leaky.OnConcurrency:
+		wait = noWake
+	}
+	r.Wait = span(us(max(wait, 0)))
+	return r
+}
+
+// leases shortens those that are too long and brings back the jobs of those that have ended.
+func (m *model) leases(r *leaky.Release) {
+	furthest := m.now + usec(leaky.Horizon) + max(usec(leaky.Lease), usec(leaky.Grace))
+	for _, id := range m.inflight.within(func(end float64) bool { return end > furthest }, leaky.MaxGrant) {
+		m.inflight[id] = furthest
+	}
+	for _, id := range m.inflight.within(upTo(m.now), leaky.MaxGrant) {
+		delete(m.inflight, id)
+		j := m.jobs[id]
+		switch {
+		case j.st.Canceling:
+			m.finish(j, jobs.Canceled, jobs.Failure{})
+			r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Canceled})
+		case j.st.State == jobs.Running && j.st.Attempts >= m.s.Attempts:
+			m.finish(j, jobs.Failed, jobs.Failure{Code: jobs.CodeWorkerLost, Detail: "The workers that ran the job were lost."})
+			r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Failed, Code: jobs.CodeWorkerLost})
+		default:
+			m.requeue(j)
+			r.Returned++
+		}
+	}
+}
+
+func (m *model) expire(id string, r *leaky.Release) {
+	j := m.jobs[id]
+	delete(m.line, id)
+	delete(m.deadlines, id)
+	m.hold(j.job.Client, -1)
+	m.finish(j, jobs.Expired, jobs.Failure{Code: jobs.CodeDeadline, Detail: "The job could not start before its deadline."})
+	r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Expired, Code: jobs.CodeDeadline})
+}
+
+// grant gives out the slots of the horizon and says when to ask again.
+func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
+	free := int(v.concurrency) - len(m.inflight)
+	dropped := 0
+	for len(r.Tickets) < leaky.MaxGrant {
+		slot := v.nextSlot(m.now)
+		due := max(slot, m.now)
+		start := m.now
+		if free > 0 && !v.paused && m.now >= v.gate && due <= m.now+usec(leaky.Horizon) {
+			start = due
+		}
+		for len(m.line) > 0 && dropped < leaky.MaxGrant && m.jobs[m.line.sorted()[0]].tooLate(start) {
+			m.expire(m.line.sorted()[0], r)
+			dropped++
+		}
+		switch {
+		case dropped == leaky.MaxGrant:
+		case len(m.line) == 0:
+			r.Reason = leaky.OnIdle
+		case v.paused:
+			r.Reason = leaky.OnPaused
+		case m.now < v.gate:
+			r.Reason, wait = leaky.OnCooldown, v.gate-m.now
+		case free <= 0:
+			r.Reason = leaky.OnConcurrency
+		case due > m.now+usec(leaky.Horizon):
+			r.Reason, wait = leaky.OnRate, due-usec(leaky.Horizon)/2-m.now
+		default:
+			r.Tickets = append(r.Tickets, m.ticket(m.line.sorted()[0], slot, due))
+			v.last = slot
+			free--
+			continue
+		}
+		break
+	}
+	if len(r.Tickets) > 0 || v.setBack > 0 {
+		m.last, m.at, m.gate = v.last, m.now, v.gate
+	}
+	return wait
+}
+
+func (m *model) ticket(id string, slot, due float64) leaky.Ticket {
+	j := m.jobs[id]
+	j.tag = m.line[id]
+	delete(m.line, id)
+	delete(m.deadlines, id)
+	m.hold(j.job.Client, -1)
+	j.run++
+	j.move(jobs.Released)
+	j.due, j.slot = us(due), slot
+	m.inflight[id] = us(due + usec(leaky.Grace))
+	m.v = max(m.v, j.tag)
+	return leaky.Ticket{ID: id, Run: j.run, Due: int64(j.due)}
+}
+
+// start is the model's Start; it leaves Job to the caller.
+func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
+	j, v := m.jobs[t.ID], m.view()
+	mine := j.st.State == jobs.Running && j.owner == owner
+	if j.run != t.Run || !mine && j.st.State != jobs.Released {
+		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
+	}
+	if !mine {
+		if !m.slotFor(j, v) {
+			delete(m.inflight, t.ID)
+			m.requeue(j)
+			return leaky.Started{Verdict: leaky.Back, Now: int64(m.now)}
+		}
+		j.move(jobs.Running)
+		j.st.Attempts++
+		j.owner, j.st.StartedAt = owner, when(j.due)
+		m.inflight[t.ID] = us(max(m.now, j.due) + usec(leaky.Lease))
+		m.books["started"]++
+	}
+	return leaky.Started{Verdict: leaky.Go, Now: int64(m.now), Due: int64(j.due), Attempt: j.st.Attempts,
+		Waited: span(max(j.due-j.accepted, 0)), Ends: int64(j.end)}
+}
+
+// slotFor finds the slot in which a released job may start; false: it has to go back.
+func (m *model) slotFor(j *modelJob, v *view) bool {
+	if v.paused || m.now < v.gate || j.tooLate(m.now) {
+		return false
+	}
+	horizon := m.now + usec(leaky.Horizon)
+	tooFar := j.due > horizon
+	if !tooFar && m.now-j.slot <= (v.burst-1)*v.interval+usec(leaky.Late) {
+		return true
+	}
+	slot := m.now
+	if tooFar || v.last > j.slot {
+		slot = v.nextSlot(m.now)
+	}
+	if max(slot, m.now) > horizon {
+		return false
+	}
+	j.slot, j.due = slot, us(max(slot, m.now))
+	m.last, m.at, m.gate = slot, m.now, v.gate
+	return true
+}
+
+// renew is the model's Renew for one ticket.
+func (m *model) renew(t leaky.Ticket, owner string) leaky.Renewal {
+	j := m.jobs[t.ID]
+	if j.st.State != jobs.Running || j.run != t.Run || j.owner != owner {
+		return leaky.Lost
+	}
+	m.inflight[t.ID] = m.now + usec(leaky.Lease)
+	if j.st.Canceling {
+		return leaky.Stop
+	}
+	return leaky.Held
+}
+
+// settle is the model's Settle.
+func (m *model) settle(s leaky.Settlement) leaky.SettleVerdict {
+	j, v := m.jobs[s.ID], m.view()
+	me := leaky.Ticket{ID: s.Owner, Run: s.Run}
+	if j.settledBy == me {
+		return leaky.Settled
+	}
+	if j.st.State != jobs.Running || j.run != s.Run || j.owner != s.Owner {
+		return leaky.Forfeited
+	}
+	delete(m.inflight, s.ID)
+	j.settledBy, j.st.Failure = me, s.Failure
+	to := s.To
+	if j.st.Canceling && !to.Final() {
+		to = jobs.Canceled
+	}
+	switch to {
+	case jobs.Waiting:
+		j.st.Attempts--
+		m.requeue(j)
+	case jobs.Delayed:
+		j.move(jobs.Delayed)
+		next := min(m.now+usec(s.Delay), j.end)
+		j.st.NextAt, m.delayed[s.ID] = when(next), next
+		m.hold(j.job.Client, 1)
+	default:
+		if s.Result.Status != 0 {
+			j.st.Result = s.Result
+			j.st.Result.Size = int64(len(s.Body))
+		}
+		m.finish(j, to, s.Failure)
+	}
+	m.learn(s, to, v)
+	return leaky.Settled
+}
+
+// learn takes from an outcome what it says of the backend.
+func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) {
+	if took := usec(s.Took); took > 0 {
+		if m.call != 0 {
+			took = us(m.call + (took-m.call)/8)
+		}
+		m.call = took
+	}
+	switch {
+	case s.Throttled:
+		m.books["throttled"]++
+		rest := usec(s.Gate)
+		if rest == 0 && m.now >= v.gate {
+			m.streak++
+			rest = min(1e6*math.Pow(2, float64(m.streak-1)), 60e6)
+		}
+		m.gate, m.at, m.last = us(max(v.gate, m.now+rest)), m.now, v.last
+	case to == jobs.Succeeded:
+		m.streak = 0
+	}
+}
+
+// cancel is the model's Cancel.
+func (m *model) cancel(id string) leaky.CancelOutcome {
+	j := m.jobs[id]
+	switch j.st.State {
+	case jobs.Canceled:
+		return leaky.Canceled
+	case jobs.Succeeded, jobs.Failed, jobs.Expired:
+		return leaky.AlreadyFinal
+	case jobs.Running:
+		if !j.st.Canceling {
+			j.move(jobs.Running)
+			j.st.Canceling = true
+		}
+		return leaky.Aborting
+	case jobs.Released:
+		delete(m.inflight, id)
+	default:
+		delete(m.line, id)
+		delete(m.delayed, id)
+		delete(m.deadlines, id)
+		m.hold(j.job.Client, -1)
+	}
+	m.finish(j, jobs.Canceled, j.st.Failure)
+	return leaky.Canceled
+}
+
+// look is the model's Look.
+func (m *model) look(id string) leaky.Look {
+	j, v := m.jobs[id], m.view()
+	l := leaky.Look{Job: j.job, Standing: j.st}
+	if j.st.State == jobs.Waiting {
+		rank := 0
+		for i, waits := range m.line.sorted() {
+			if waits == id {
+				rank = i
+			}
+		}
+		l.Position, l.WaitingOn = int64(rank)+1, v.waitingOn(v.full())
+		if !v.paused {
+			l.Wait = span(v.waitFor(rank, v.full()))
+		}
+	}
+	return l
+}
+
+// tune is the model's Tune; an empty Override resets.
+func (m *model) tune(o leaky.Override, by string) {
+	if o == (leaky.Override{}) {
+		m.override = o
+	}
+	for _, f := range []struct{ to, from **int }{{&m.override.Burst, &o.Burst}, {&m.override.Concurrency, &o.Concurrency}, {&m.override.Capacity, &o.Capacity}} {
+		if *f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if o.Rate != nil {
+		m.override.Rate = o.Rate
+	}
+	if o.Paused != nil {
+		if m.override.Paused = o.Paused; !*o.Paused {
+			m.override.Paused = nil
+		}
+	}
+	m.by, m.tunedAt = by, int64(m.now)
+}
+
+// status is the model's Status.
+func (m *model) status() leaky.Status {
+	v := m.view()
+	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate, Burst: int(v.burst), Concurrency: int(v.concurrency),
+		Capacity: int(v.capacity), Paused: v.paused, Waiting: int64(len(m.line)), Delayed: int64(len(m.delayed)),
+		InFlight: int64(len(m.inflight)), WaitingOn: leaky.OnIdle, CallTime: span(m.call)}
+	if m.override.Rate != nil {
+		s.Rate = *m.override.Rate
+	}
+	if m.tunedAt != 0 {
+		s.At = time.UnixMicro(m.tunedAt)
+	}
+	if len(m.line) > 0 {
+		s.OldestWait = span(max(m.now-m.jobs[m.line.sorted()[0]].accepted, 0))
+		s.WaitingOn = v.waitingOn(v.full())
+	} else if v.paused {
+		s.WaitingOn = leaky.OnPaused
+	}
+	if v.gate > m.now {
+		s.GateUntil = when(v.gate)
+	}
+	b := m.books
+	s.Books = leaky.Books{Accepted: b["accepted"], Succeeded: b["succeeded"], Failed: b["failed"], Canceled: b["canceled"],
+		Expired: b["expired"], Started: b["started"], Throttled: b["throttled"]}
+	return s
+}

@@ -1,0 +1,266 @@
+package leaky_test
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// The model is the oracle: the line and its drain once more, in plain Go, without Redis. Times are µs.
+
+// model is one backend's line. Its methods say what the Line's must return and do at the time now.
+type model struct {
+	s   leaky.Settings
+	now float64
+
+	line, delayed, inflight, deadlines, flows zset
+	share                                     map[string]int64
+	jobs                                      map[string]*modelJob
+	books                                     map[string]int64
+
+	last, at, gate, v, call float64 // as stored
+	streak                  int
+	override                leaky.Override
+	by                      string
+	tunedAt                 int64
+}
+
+type modelJob struct {
+	job                     jobs.Job
+	accepted, start, end    float64
+	keep                    time.Duration
+	st                      jobs.Standing
+	run                     int64
+	owner                   string
+	settledBy               leaky.Ticket // ID is the owner
+	due, slot, tag, nextDue float64
+}
+
+func newModel(s leaky.Settings) *model {
+	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{},
+		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}}
+}
+
+// zset is a sorted set of Redis: members by score, equal ones by name.
+type zset map[string]float64
+
+func (z zset) sorted() []string {
+	return slices.SortedFunc(maps.Keys(z), func(a, b string) int {
+		return cmp.Or(cmp.Compare(z[a], z[b]), cmp.Compare(a, b))
+	})
+}
+
+// within is ZRANGEBYSCORE: the first limit members whose scores ok accepts.
+func (z zset) within(ok func(score float64) bool, limit int) []string {
+	var out []string
+	for _, m := range z.sorted() {
+		if ok(z[m]) && len(out) < limit {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (z zset) count(ok func(score float64) bool) int { return len(z.within(ok, math.MaxInt)) }
+
+func upTo(x float64) func(float64) bool  { return func(score float64) bool { return score <= x } }
+func below(x float64) func(float64) bool { return func(score float64) bool { return score < x } }
+
+// us is a time as the scripts write it down.
+func us(x float64) float64 { return math.RoundToEven(x) }
+
+func when(x float64) time.Time { return time.UnixMicro(int64(us(x))) }
+
+func span(x float64) time.Duration { return time.Duration(x) * time.Microsecond }
+
+func usec(d time.Duration) float64 { return float64(d.Microseconds()) }
+
+// view is what every script begins with: the settings in force and the pace, at one moment.
+type view struct {
+	*model
+	last, gate, setBack          float64
+	interval                     float64
+	burst, concurrency, capacity float64
+	paused                       bool
+}
+
+func (m *model) view() *view {
+	v := &view{model: m, setBack: max(m.at-m.now, 0)}
+	v.last, v.gate = m.last-v.setBack, m.gate-v.setBack
+	rate := m.s.Rate
+	if m.override.Rate != nil {
+		rate = *m.override.Rate
+	}
+	v.interval = math.Ceil(rate.Interval()*4) / 4
+	v.burst = float64(either(m.override.Burst, m.s.Burst))
+	v.concurrency = float64(either(m.override.Concurrency, m.s.Concurrency))
+	v.capacity = float64(either(m.override.Capacity, m.s.Capacity))
+	v.paused = m.override.Paused != nil
+	return v
+}
+
+func either(override *int, configured int) int {
+	if override != nil {
+		return *override
+	}
+	return configured
+}
+
+func (v *view) full() bool { return float64(len(v.inflight)) >= v.concurrency }
+
+func (v *view) nextSlot(t float64) float64 {
+	return max(v.last+v.interval, t-(v.burst-1)*v.interval)
+}
+
+func (v *view) waitFor(rank int, full bool) float64 {
+	open := max(v.now, v.gate)
+	slot := v.nextSlot(open) + float64(rank)*v.interval
+	ahead := float64(rank)
+	if full {
+		ahead++
+	}
+	return math.Ceil(max(open, slot, open+ahead*v.call/v.concurrency) - v.now)
+}
+
+func (v *view) waitingOn(full bool) string {
+	switch {
+	case v.paused:
+		return leaky.OnPaused
+	case v.now < v.gate:
+		return leaky.OnCooldown
+	case full, v.call/v.concurrency > v.interval:
+		return leaky.OnConcurrency
+	}
+	return leaky.OnRate
+}
+
+func (m *model) hold(client string, by int64) {
+	tag := leaky.ClientTag(client)
+	if m.share[tag] += by; m.share[tag] <= 0 {
+		delete(m.share, tag)
+	}
+}
+
+func (j *modelJob) move(to jobs.State) {
+	j.st.State = to
+	j.st.Version++
+	j.st.NextAt = time.Time{}
+}
+
+func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
+	j.move(to)
+	j.st.FinishedAt, j.st.ExpiresAt = when(m.now), when(m.now+usec(j.keep))
+	j.st.Failure, j.st.Canceling = f, false
+	m.books[string(to)]++
+}
+
+func (m *model) requeue(j *modelJob) {
+	j.move(jobs.Waiting)
+	m.line[j.job.ID] = j.tag
+	m.hold(j.job.Client, 1)
+}
+
+func (j *modelJob) tooLate(t float64) bool {
+	return j.end <= t || j.start <= t && j.st.Attempts == 0
+}
+
+func flowOf(j jobs.Job) string { return leaky.ClientTag(j.Client) + ":" + string(j.Priority) }
+
+// offer is one script call for all the offers.
+func (m *model) offer(offers []leaky.Offer) []leaky.Place {
+	v, places := m.view(), make([]leaky.Place, len(offers))
+	full := v.full()
+	on := v.waitingOn(full)
+	for i, o := range offers {
+		p, tag := v.place(o, full)
+		if m.jobs[o.Job.ID] != nil {
+			p = leaky.Place{Outcome: leaky.Exists}
+		}
+		if p.Outcome == leaky.Accepted {
+			m.accept(o, tag)
+		}
+		p.WaitingOn = on
+		places[i] = p
+	}
+	return places
+}
+
+func (m *model) accept(o leaky.Offer, tag float64) {
+	j := &modelJob{job: o.Job, accepted: m.now, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag}
+	j.job.Payload, j.job.CreatedAt, j.st.State = nil, when(m.now), jobs.Waiting
+	j.start = j.end
+	if o.StartWithin > 0 {
+		j.start = min(m.now+usec(o.StartWithin), j.end)
+	}
+	if j.start < j.end {
+		m.deadlines[o.Job.ID] = j.start
+	}
+	m.jobs[o.Job.ID], m.line[o.Job.ID], m.flows[flowOf(o.Job)] = j, tag, tag
+	m.hold(o.Job.Client, 1)
+	m.books["accepted"]++
+}
+
+// place is the answer to an offer that is not on record, and the tag it would get.
+func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
+	var p leaky.Place
+	var retry float64
+	refuse := func(outcome leaky.Outcome, after float64) {
+		p.Outcome, retry = cmp.Or(p.Outcome, outcome), max(retry, after)
+	}
+	depth := len(v.line) + len(v.delayed)
+	if float64(depth) >= v.capacity {
+		refuse(leaky.LineFull, v.gone(depth-int(v.capacity)+1, full))
+	}
+	step, last := 1/o.Weight, v.flows[flowOf(o.Job)]
+	limit := max(1, int64(math.Floor(v.capacity*v.s.ClientShare)))
+	if held := v.share[leaky.ClientTag(o.Job.Client)]; v.s.ClientShare < 1 && held >= limit {
+		n := float64(held - limit + 1)
+		if last <= v.v+float64((n-1)*step) {
+			refuse(leaky.ClientShare, v.gone(depth, full))
+		} else {
+			refuse(leaky.ClientShare, v.waitFor(v.line.count(upTo(min(v.v+float64(n*step), last)))-1+len(v.delayed), full))
+		}
+	}
+	tag := max(v.v, last) + step
+	rank := v.line.count(upTo(tag))
+	wait, longest := 0.0, usec(v.s.MaxWait)
+	if !v.paused {
+		wait = v.waitFor(rank, full)
+	}
+	if o.StartWithin > 0 {
+		longest = min(longest, usec(o.StartWithin))
+	}
+	p.Wait = span(wait)
+	if wait > longest {
+		refuse(leaky.WaitTooLong, 0)
+	}
+	if p.Outcome == "" {
+		p.Outcome, p.Position = leaky.Accepted, int64(rank)+1
+		return p, tag
+	}
+	stays := v.waitFor(v.line.count(below(last)), full) - usec(leaky.Horizon)
+	if here := max(v.waitFor(rank+len(v.delayed), full)-longest, retry); here <= stays {
+		retry = min(here, max(v.gone(depth+1, full)-longest, retry))
+	} else {
+		retry = max(v.gone(depth+1, full)-longest, retry)
+	}
+	if p.RetryAfter = max(span(retry), time.Microsecond); v.paused {
+		p.RetryAfter = 30 * time.Second
+	}
+	return p, 0
+}
+
+// gone predicts when n of the jobs that wait have left the line.
+func (v *view) gone(n int, full bool) float64 {
+	wait := v.waitFor(n-1, full)
+	if n > len(v.line) && len(v.delayed) > 0 {
+		nth := min(n-len(v.line), len(v.delayed)) - 1
+		wait += max(v.delayed[v.delayed.sorted()[nth]]-v.now, 0)
+	}
+	return wait
+}

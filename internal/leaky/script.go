@@ -1,0 +1,147 @@
+package leaky
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// Every script begins with the prelude: keys, clock, settings with overrides, and the moves they share.
+//
+//go:embed scripts/prelude.lua
+var prelude string
+
+//go:embed scripts/offer.lua
+var offerLua string
+
+//go:embed scripts/release.lua
+var releaseLua string
+
+//go:embed scripts/start.lua
+var startLua string
+
+//go:embed scripts/renew.lua
+var renewLua string
+
+//go:embed scripts/settle.lua
+var settleLua string
+
+//go:embed scripts/cancel.lua
+var cancelLua string
+
+//go:embed scripts/look.lua
+var lookLua string
+
+//go:embed scripts/tune.lua
+var tuneLua string
+
+//go:embed scripts/status.lua
+var statusLua string
+
+var (
+	offerScript   = redis.NewScript(prelude + offerLua)
+	releaseScript = redis.NewScript(prelude + releaseLua)
+	startScript   = redis.NewScript(prelude + startLua)
+	renewScript   = redis.NewScript(prelude + renewLua)
+	settleScript  = redis.NewScript(prelude + settleLua)
+	cancelScript  = redis.NewScript(prelude + cancelLua)
+	lookScript    = redis.NewScript(prelude + lookLua)
+	tuneScript    = redis.NewScript(prelude + tuneLua)
+	statusScript  = redis.NewScript(prelude + statusLua)
+)
+
+// run calls one script with the prelude's arguments before its own. A script that Redis doesn't know (after a
+// restart) is sent whole; nothing else is repeated, for a lost answer may stand for a script that ran.
+func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answer, error) {
+	s := l.settings
+	all := make([]any, 0, 6+len(args))
+	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency, s.Capacity)
+	all = append(all, args...)
+	values, err := script.Run(ctx, l.rdb, l.keys, all...).Slice()
+	if err != nil {
+		return answer{}, fmt.Errorf("line of %s: %w", s.Backend, err)
+	}
+	return answer{values: values}, nil
+}
+
+// micros is a duration as the scripts take it.
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+var errAnswer = errors.New("a script's answer isn't what its contract says")
+
+// answer reads a script's values one by one. What doesn't fit its contract sets err, once; reads after it give zeroes.
+type answer struct {
+	values []any
+	err    error
+}
+
+func (a *answer) next() any {
+	if len(a.values) == 0 {
+		a.err = errAnswer
+		return nil
+	}
+	v := a.values[0]
+	a.values = a.values[1:]
+	return v
+}
+
+// text reads a string; a nil is "".
+func (a *answer) text() string {
+	switch v := a.next().(type) {
+	case string:
+		return v
+	case nil:
+		return ""
+	default:
+		a.err = errAnswer
+		return ""
+	}
+}
+
+// number reads an integer, sent as such or as decimal text; a nil or "" is 0.
+func (a *answer) number() int64 {
+	switch v := a.next().(type) {
+	case int64:
+		return v
+	case string:
+		if v == "" {
+			return 0
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			a.err = errAnswer
+		}
+		return n
+	case nil:
+		return 0
+	default:
+		a.err = errAnswer
+		return 0
+	}
+}
+
+func (a *answer) micros() time.Duration { return time.Duration(a.number()) * time.Microsecond }
+
+// when reads a time; 0 is the zero time.
+func (a *answer) when() time.Time {
+	if n := a.number(); n != 0 {
+		return time.UnixMicro(n)
+	}
+	return time.Time{}
+}
+
+// list reads a nested table.
+func (a *answer) list() *answer {
+	v, ok := a.next().([]any)
+	if !ok {
+		a.err = errAnswer
+	}
+	return &answer{values: v}
+}

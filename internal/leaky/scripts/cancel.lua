@@ -1,0 +1,26 @@
+-- cancel: the client no longer wants the job.
+-- ARGV[7] job id
+-- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise) or 'unknown'
+local id = ARGV[7]
+local _, _, _, keep, client = head(id)
+if not keep then return { 'unknown' } end
+local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
+local state = s[1] or 'waiting'
+if state == 'running' then
+  if not s[2] then move(id, 'running', 'cancel', '1') end
+  call('PUBLISH', prefix .. 'abort', id)
+  return { 'aborting' }
+end
+if state == 'canceled' then return { 'canceled' } end
+if state == 'waiting' or state == 'delayed' then
+  call('ZREM', LINE, id)
+  call('ZREM', DELAYED, id)
+  call('ZREM', DEADLINES, id)
+  hold(client, -1)
+elseif state == 'released' then
+  land(id)
+else
+  return { 'final' }
+end
+finish(id, 'canceled', keep)
+return { 'canceled' }

@@ -1,0 +1,22 @@
+-- look: where jobs stand.
+-- ARGV[7..] job ids
+-- Returns  now, what the line waits on, then a table a job: record without its payload ('' for no such job), place in
+--          the line (0: not in it), predicted wait µs, and the standing's fields: st, att, next, start, fin, exp,
+--          cancel, code, detail, status, type, size, ver
+local full = call('ZCARD', INFLIGHT) >= concurrency
+local out = { us(now), waiting_on(full) }
+for i = 7, #ARGV do
+  local id = ARGV[i]
+  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'att', 'next', 'start', 'fin', 'exp', 'cancel', 'code', 'detail',
+    'status', 'type', 'size', 'ver')
+  local position, wait = 0, 0
+  if not s[1] or s[1] == 'waiting' then
+    local rank = call('ZRANK', LINE, id)
+    if rank then
+      position, wait = rank + 1, paused and 0 or wait_for(rank, full)
+    end
+  end
+  -- 1 KiB holds every record's words; its payload comes after them.
+  out[#out + 1] = { call('GETRANGE', prefix .. 'job:' .. id, 0, 1023), position, wait, s }
+end
+return out

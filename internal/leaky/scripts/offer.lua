@@ -1,0 +1,106 @@
+-- offer: gives jobs their places in the line and writes their records.
+-- ARGV[7]    the longest predicted wait, µs
+-- ARGV[8]    the part of the capacity that one client may hold
+-- ARGV[9]    horizon of a release, µs
+-- ARGV[10..] eight values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+--            max_age µs, keep ms
+-- Returns    what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
+-- Idempotent by job id: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
+local max_wait, fraction, horizon = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local share_limit = math.max(1, math.floor(capacity * fraction))
+local waiting = call('ZCARD', LINE)
+local depth = waiting + call('ZCARD', DELAYED)
+local was_empty = waiting == 0
+local full = call('ZCARD', INFLIGHT) >= concurrency
+local tags, held = {}, {} -- last tag by flow; waiting jobs by client
+local grown, added, accepted = {}, {}, 0 -- flows with a new last tag; accepted jobs by client, and in all
+
+-- How long a refused job should wait until its equal fits, if nobody else comes meanwhile. Delayed jobs come back at the
+-- head, so all of them may go first.
+
+local NO_END = 30 * 1000000 -- a pause has no predicted end: come back and see
+
+-- gone predicts when n of the jobs that wait have left the line; the delayed ones are the last to.
+local function gone(n)
+  local first = wait_for(n - 1, full)
+  if n <= waiting or depth == waiting then return first end
+  local nth = math.min(n, depth) - waiting - 1
+  local backoff = call('ZRANGE', DELAYED, nth, nth, 'WITHSCORES')
+  return first + math.max(backoff[2] - now, 0)
+end
+
+-- share_free: the n-th next job of a flow has a tag of at most V + n steps. Where too few of the client's jobs are in
+-- this flow, only the end of all that waits is sure.
+local function share_free(client, flow, step)
+  local n = held[client] - share_limit + 1
+  if tags[flow] <= v + (n - 1) * step then return gone(depth) end
+  local before = call('ZCOUNT', LINE, '-inf', exact(math.min(v + n * step, tags[flow]))) - 1
+  return wait_for(before + depth - waiting, full)
+end
+
+-- near_enough is the first time after earliest from which on the wait is sure to be within the limit: behind all that
+-- waits, or sooner at the job's own place. That comes nearer while the flow's last job waits, as the flow's next tag
+-- stays; after that the tag moves along with V.
+local function near_enough(flow, rank, limit, earliest)
+  local behind_all = math.max(gone(depth + 1) - limit, earliest)
+  local here = math.max(wait_for(rank + depth - waiting, full) - limit, earliest)
+  if here < behind_all and here <= wait_for(call('ZCOUNT', LINE, '-inf', '(' .. exact(tags[flow])), full) - horizon then
+    return here
+  end
+  return behind_all
+end
+
+-- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after; and its tag.
+local function place(client, flow, step, start_within)
+  local refused, retry = nil, 0
+  if depth >= capacity then refused, retry = 'line_full', gone(depth - capacity + 1) end
+  if fraction < 1 and held[client] >= share_limit then
+    refused, retry = refused or 'client_share', math.max(retry, share_free(client, flow, step))
+  end
+  local tag = math.max(v, tags[flow]) + step
+  local rank = call('ZCOUNT', LINE, '-inf', exact(tag))
+  local wait = paused and 0 or wait_for(rank, full)
+  local limit = start_within > 0 and math.min(max_wait, start_within) or max_wait
+  if wait > limit then refused = refused or 'wait_too_long' end
+  if refused then
+    return refused, 0, wait, paused and NO_END or math.max(near_enough(flow, rank, limit, retry), 1)
+  end
+  return 'accepted', rank + 1, wait, 0, tag
+end
+
+local out = { waiting_on(full) }
+for i = 10, #ARGV, 8 do
+  local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
+  if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
+  if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
+
+  local outcome, position, wait, retry, tag = place(client, flow, step, start_within)
+  if outcome == 'accepted' then
+    local end_by = now + max_age
+    local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
+    local record = table.concat({ us(now), us(start_by), us(end_by), keep, client, rest }, ' ')
+    if call('SET', prefix .. 'job:' .. id, record, 'NX') then
+      call('ZADD', LINE, exact(tag), id)
+      if start_by < end_by then call('ZADD', DEADLINES, us(start_by), id) end
+      tags[flow], grown[flow] = tag, true
+      held[client] = (held[client] or 0) + 1
+      added[client] = (added[client] or 0) + 1
+      waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
+    else
+      outcome = 'exists'
+    end
+  elseif call('EXISTS', prefix .. 'job:' .. id) == 1 then
+    outcome = 'exists'
+  end
+  if outcome == 'exists' then position, wait, retry = 0, 0, 0 end
+  out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = outcome, position, wait, retry
+end
+
+if accepted > 0 then
+  for flow in pairs(grown) do call('ZADD', FLOWS, exact(tags[flow]), flow) end
+  for client, n in pairs(added) do call('HINCRBY', SHARE, client, n) end
+  call('HINCRBY', BOOKS, 'accepted', accepted)
+  if was_empty then wake() end
+end
+return out

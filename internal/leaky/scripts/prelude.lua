@@ -1,0 +1,105 @@
+-- prelude: what every script of the line begins with (Go puts it before each of them).
+-- KEYS[1..8]  line, delayed, inflight, deadlines, flows, share, pace, books (keys.go)
+-- ARGV[1]     now in µs, or '' for Redis's own clock
+-- ARGV[2]     key prefix of the backend, for the keys of single jobs
+-- ARGV[3..6]  configured interval in µs (0: unlimited), burst, concurrency, capacity; an override in pace goes before them
+local LINE, DELAYED, INFLIGHT, DEADLINES, FLOWS, SHARE, PACE, BOOKS = unpack(KEYS)
+local prefix = ARGV[2]
+local call = redis.call
+
+-- Lua's tostring keeps 14 digits: too few for times and tags.
+local function us(x) return string.format('%.0f', x) end
+local function exact(x) return string.format('%.17g', x) end
+
+local now = tonumber(ARGV[1])
+if not now then
+  local t = call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+
+local p = call('HMGET', PACE, 'last', 'at', 'gate', 'v', 'call', 'interval', 'burst', 'concurrency', 'capacity', 'paused')
+local last = tonumber(p[1]) or 0 -- the last granted slot
+local at = tonumber(p[2]) or 0 -- when last or gate was written
+local gate = tonumber(p[3]) or 0 -- no start before it
+local v = tonumber(p[4]) or 0 -- virtual time: the largest tag ever released
+local call_time = tonumber(p[5]) or 0 -- smoothed length of a call
+-- A slot takes whole quarters of a µs: what a double holds of µs since 1970 (until 2041). So slots add up exactly, and
+-- never come faster than the rate.
+local interval = math.ceil(tonumber(p[6] or ARGV[3]) * 4) / 4
+local burst = tonumber(p[7] or ARGV[4])
+local concurrency = tonumber(p[8] or ARGV[5])
+local capacity = tonumber(p[9] or ARGV[6])
+local paused = p[10] == '1'
+
+-- A clock that was set back takes the last slot and the gate along, or both would hold for as long as it was set back.
+local set_back = math.max(at - now, 0)
+last, gate = last - set_back, gate - set_back
+
+-- next_slot, as seen at t, is one interval after the last slot. Slots that idling let pass are forfeited, but for
+-- burst - 1 of them.
+local function next_slot(t) return math.max(last + interval, t - (burst - 1) * interval) end
+
+-- wait_for predicts the time until a job starts that has rank jobs before it: from the gate's end on one interval a
+-- job, or what the concurrency leaves of the rate when calls are long.
+local function wait_for(rank, full)
+  local open = math.max(now, gate)
+  local slot = next_slot(open) + rank * interval
+  local place = open + (rank + (full and 1 or 0)) * call_time / concurrency
+  return math.ceil(math.max(open, slot, place) - now)
+end
+
+-- waiting_on names what the next job of the line waits on.
+local function waiting_on(full)
+  if paused then return 'paused' end
+  if now < gate then return 'cooldown' end
+  if full or call_time / concurrency > interval then return 'concurrency' end
+  return 'rate'
+end
+
+-- numbers reads what the scripts need of a job's record: accepted at, start by, end by (µs), keep (ms), client; nil
+-- when there is no record.
+local function numbers(record) return string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%x+) ') end
+local function head(id) return numbers(call('GETRANGE', prefix .. 'job:' .. id, 0, 95)) end
+
+-- too_late tells whether a job may no longer start at t. One that has had an attempt minds only its max_age.
+local function too_late(start_by, end_by, attempts, t)
+  return tonumber(end_by) <= t or (tonumber(start_by) <= t and attempts == 0)
+end
+
+-- hold counts a client's waiting jobs.
+local function hold(client, by)
+  if call('HINCRBY', SHARE, client, by) <= 0 then call('HDEL', SHARE, client) end
+end
+
+-- move writes a job's new state and further fields of its standing.
+local function move(id, state, ...)
+  local key = prefix .. 'state:' .. id
+  call('HSET', key, 'st', state, ...)
+  call('HINCRBY', key, 'ver', 1)
+end
+
+-- finish ends a job for good: its keys get the time that they may outlive it. The caller has taken it out of its zset.
+local function finish(id, state, keep, ...)
+  move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
+  call('PEXPIRE', prefix .. 'job:' .. id, keep)
+  call('PEXPIRE', prefix .. 'state:' .. id, keep)
+  call('HINCRBY', BOOKS, state, 1)
+  call('PUBLISH', prefix .. 'final', id)
+end
+
+local function wake() call('PUBLISH', prefix .. 'wake', '') end
+
+-- requeue puts a job that had left the line back with its old tag: V has passed that, so it is at the head. Whoever
+-- drains a line that isn't empty is awake or knows when to wake.
+local function requeue(id, tag, client)
+  if call('ZCARD', LINE) == 0 then wake() end
+  move(id, 'waiting')
+  call('ZADD', LINE, tag, id)
+  hold(client, 1)
+end
+
+-- land takes a job out of flight. Its place is news to a drain that was out of them.
+local function land(id)
+  if call('ZCARD', INFLIGHT) >= concurrency then wake() end
+  call('ZREM', INFLIGHT, id)
+end

@@ -1,0 +1,138 @@
+-- release: brings back what was lost, drops what is too late, and grants the slots of the near future.
+-- ARGV[7]  the most jobs to grant, bring back, promote or drop in this call
+-- ARGV[8]  horizon, µs: grant slots that are due within it
+-- ARGV[9]  how long after its due time a granted job may take to start, µs
+-- ARGV[10] length of a lease, µs
+-- ARGV[11] attempts of a job
+-- Returns  now, ask again after µs, why no more was granted, jobs brought back,
+--          {id, run, due, ...} granted, {id, state, code, ...} ended
+-- Not idempotent: a lost answer loses its tickets, and their leases bring the jobs back.
+local most, horizon, grace = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local lease, attempts = tonumber(ARGV[10]), tonumber(ARGV[11])
+local granted, ended, returned = {}, {}, 0
+
+local function ends(id, state, keep, code, detail)
+  finish(id, state, keep, 'code', code, 'detail', detail)
+  ended[#ended + 1], ended[#ended + 2], ended[#ended + 3] = id, state, code
+end
+
+-- lost ends a job whose record is gone: it can neither run nor be told of.
+local function lost(id)
+  call('DEL', prefix .. 'state:' .. id)
+  call('HINCRBY', BOOKS, 'failed', 1)
+end
+-- expires ends a job that was taken out of the line.
+local function expires(id, keep, client)
+  if not keep then return lost(id) end
+  hold(client, -1)
+  ends(id, 'expired', keep, 'deadline_exceeded', 'The job could not start before its deadline.')
+end
+
+-- 1. Leases. None reaches further than this, unless the clock was set back.
+local furthest = us(now + horizon + math.max(lease, grace))
+for _, id in ipairs(call('ZRANGEBYSCORE', INFLIGHT, '(' .. furthest, '+inf', 'LIMIT', 0, most)) do
+  call('ZADD', INFLIGHT, furthest, id)
+end
+for _, id in ipairs(call('ZRANGEBYSCORE', INFLIGHT, '-inf', us(now), 'LIMIT', 0, most)) do
+  call('ZREM', INFLIGHT, id)
+  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'att', 'tag', 'cancel')
+  local _, _, _, keep, client = head(id)
+  if not keep then
+    lost(id)
+  elseif s[4] then
+    ends(id, 'canceled', keep, '', '')
+  elseif s[1] == 'running' and tonumber(s[2]) >= attempts then
+    ends(id, 'failed', keep, 'worker_lost', 'The workers that ran the job were lost.')
+  else
+    requeue(id, s[3] or 0, client)
+    returned = returned + 1
+  end
+end
+
+-- 2. Backoffs that are over.
+for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', us(now), 'LIMIT', 0, most)) do
+  call('ZREM', DELAYED, id)
+  call('ZADD', LINE, call('HGET', prefix .. 'state:' .. id, 'tag') or 0, id)
+  move(id, 'waiting')
+end
+
+-- 3. Deadlines: start_within anywhere in the line; then, job by job, whatever is at its head.
+for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', us(now), 'LIMIT', 0, most)) do
+  call('ZREM', DEADLINES, id)
+  if call('ZREM', LINE, id) == 1 then
+    local _, _, _, keep, client = head(id)
+    expires(id, keep, client)
+  end
+end
+-- peek finds the next job that may still start at t, and drops those before it that may not: they use up no slot.
+local dropped = 0
+local function peek(t)
+  while dropped < most do
+    local first = call('ZRANGE', LINE, 0, 0, 'WITHSCORES')
+    local id = first[1]
+    if not id then return nil end
+    local _, start_by, end_by, keep, client = head(id)
+    local tried = keep and tonumber(call('HGET', prefix .. 'state:' .. id, 'att') or 0)
+    if keep and not too_late(start_by, end_by, tried, t) then return id, first[2], client, start_by ~= end_by end
+    call('ZREM', LINE, id)
+    call('ZREM', DEADLINES, id)
+    expires(id, keep, client)
+    dropped = dropped + 1
+  end
+end
+
+-- 4. Slots.
+local free = concurrency - call('ZCARD', INFLIGHT)
+local wait, reason = 0, ''
+while #granted < 3 * most do
+  local slot = next_slot(now)
+  local due = math.max(slot, now)
+  local open = free > 0 and not paused and now >= gate and due <= now + horizon
+  local id, tag, client, dated = peek(open and due or now)
+  if not id then
+    if dropped < most then reason = 'idle' end
+    break
+  elseif paused then
+    reason = 'paused'
+    break
+  elseif now < gate then
+    reason, wait = 'cooldown', gate - now
+    break
+  elseif free <= 0 then
+    reason = 'concurrency'
+    break
+  elseif due > now + horizon then
+    -- Ask again with half the horizon left to go.
+    reason, wait = 'rate', due - horizon / 2 - now
+    break
+  end
+  call('ZREM', LINE, id)
+  if dated then call('ZREM', DEADLINES, id) end
+  hold(client, -1)
+  local run = call('HINCRBY', prefix .. 'state:' .. id, 'run', 1)
+  move(id, 'released', 'due', us(due), 'slot', exact(slot), 'tag', tag)
+  call('ZADD', INFLIGHT, us(due + grace), id)
+  last, v, free = slot, math.max(v, tonumber(tag)), free - 1
+  granted[#granted + 1], granted[#granted + 2], granted[#granted + 3] = id, run, us(due)
+end
+if #granted > 0 or set_back > 0 then
+  call('HSET', PACE, 'last', exact(last), 'at', us(now), 'gate', us(gate), 'v', exact(v))
+end
+
+-- 5. What nobody needs: a flow that V has passed is as good as none; so is every flow of an empty line. A bounded
+-- part a call: 100,000 at once would hold Redis for 28 ms.
+local passed = reason == 'idle' and '+inf' or exact(v)
+local idle = call('ZRANGEBYSCORE', FLOWS, '-inf', passed, 'LIMIT', 0, 200)
+if #idle > 0 then call('ZREM', FLOWS, unpack(idle)) end
+
+-- 6. A backoff that ends before the next slot is worth waiting for. Where nothing waits, no client has anything waiting:
+-- a job that lost its record leaves its client's count behind.
+local NO_END = 3600 * 1000000 -- a wake-up comes
+if reason == 'idle' then
+  local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
+  if not first[1] then call('DEL', SHARE) end
+  wait = first[2] and math.max(first[2] - now, 0) or NO_END
+elseif reason == 'paused' or reason == 'concurrency' then
+  wait = NO_END
+end
+return { us(now), us(math.max(wait, 0)), reason, returned, granted, ended }

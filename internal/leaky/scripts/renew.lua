@@ -1,0 +1,16 @@
+-- renew: a worker is alive and still calls the backend for these jobs.
+-- ARGV[7] the worker's nonce   ARGV[8] length of a lease, µs   ARGV[9..] job id, run, ...
+-- Returns now, then a word a job: 'held', 'stop' (held, but to be canceled) or 'lost'
+local owner, lease = ARGV[7], tonumber(ARGV[8])
+local out = { us(now) }
+for i = 9, #ARGV, 2 do
+  local id, run = ARGV[i], ARGV[i + 1]
+  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'run', 'owner', 'cancel')
+  if s[1] == 'running' and s[2] == run and s[3] == owner then
+    call('ZADD', INFLIGHT, us(now + lease), id)
+    out[#out + 1] = s[4] and 'stop' or 'held'
+  else
+    out[#out + 1] = 'lost'
+  end
+end
+return out

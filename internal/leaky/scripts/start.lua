@@ -1,0 +1,42 @@
+-- start: a worker takes a released job.
+-- ARGV[7] job id   ARGV[8] run of the ticket   ARGV[9] the worker's nonce   ARGV[10] length of a lease, µs
+-- ARGV[11] how late a start may be before it needs another slot, µs   ARGV[12] horizon, µs
+-- Returns  'gone', now                                        the ticket isn't the job's newest: do nothing
+--          'back', now                                        the job is at the head of the line again: paused, gate
+--                                                             closed, no slot in reach, or a deadline that release ends
+--          'go', now, due, attempt, record                    call the backend at due
+-- Idempotent by run and nonce.
+local id, run, owner = ARGV[7], ARGV[8], ARGV[9]
+local lease, late, horizon = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'run', 'owner', 'due', 'slot', 'tag', 'att')
+local mine = s[1] == 'running' and s[3] == owner
+if s[2] ~= run or not (mine or s[1] == 'released') then return { 'gone', us(now) } end
+local record = call('GET', prefix .. 'job:' .. id)
+if not record then return { 'gone', us(now) } end -- the lease's end cleans up
+if mine then return { 'go', us(now), s[4], tonumber(s[7]), record } end
+
+local due, slot, attempts = tonumber(s[4]), tonumber(s[5]), tonumber(s[7] or 0)
+local _, start_by, end_by, _, client = numbers(record)
+local give_back = paused or now < gate or too_late(start_by, end_by, attempts, now)
+-- The slot was missed by more than a burst makes up for, or lies out of reach since the clock was set back. If another
+-- was granted since, the job takes the next one, or the backend would get two starts at once; else its own slot moves
+-- to now.
+local too_far = due > now + horizon
+if not give_back and (now - slot > (burst - 1) * interval + late or too_far) then
+  slot = (too_far or last > slot) and next_slot(now) or now
+  due = math.max(slot, now)
+  give_back = due > now + horizon
+  if not give_back then
+    call('HSET', PACE, 'last', exact(slot), 'at', us(now), 'gate', us(gate))
+  end
+end
+if give_back then
+  land(id)
+  requeue(id, s[6], client)
+  return { 'back', us(now) }
+end
+local attempt = call('HINCRBY', prefix .. 'state:' .. id, 'att', 1)
+move(id, 'running', 'owner', owner, 'due', us(due), 'slot', exact(slot), 'start', us(due))
+call('ZADD', INFLIGHT, us(math.max(now, due) + lease), id)
+call('HINCRBY', BOOKS, 'started', 1)
+return { 'go', us(now), us(due), attempt, record }

@@ -1,0 +1,142 @@
+package leaky
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Override is a live change of a backend's drain and line. A nil field is not changed.
+type Override struct {
+	Rate        *Rate
+	Burst       *int
+	Concurrency *int
+	Capacity    *int
+	Paused      *bool
+}
+
+// Status is one backend's drain and line at one moment.
+type Status struct {
+	Configured  Settings  // this process's config
+	Override    Override  // what was set live; nil fields stand as configured
+	By          string    // who tuned last; "" for nobody
+	At          time.Time // when
+	Rate        Rate      // in force
+	Burst       int       // in force
+	Concurrency int       // in force
+	Capacity    int       // in force
+	Paused      bool
+
+	Waiting    int64         // jobs in the line
+	Delayed    int64         // jobs in backoff
+	InFlight   int64         // jobs released or running
+	OldestWait time.Duration // age of the job that is next
+	GateUntil  time.Time     // the backend asked for rest until then; zero: the gate is open
+	WaitingOn  string        // what the next job waits on
+	CallTime   time.Duration // smoothed length of a call; 0: not known
+	Books      Books
+}
+
+// Books counts what became of the jobs of one backend since its keys exist.
+// Accepted = Waiting + Delayed + InFlight + Succeeded + Failed + Canceled + Expired, at any moment.
+type Books struct {
+	Accepted, Succeeded, Failed, Canceled, Expired int64
+	Started                                        int64 // calls begun
+	Throttled                                      int64 // calls that the backend answered with 429 or 503
+}
+
+// Tune sets live overrides, for all workers at once: their next release reads them. They live in Redis until
+// ResetTuning. by names who did it, for Status. Burst, concurrency and capacity are at least 1.
+func (l *Line) Tune(ctx context.Context, o Override, by string) error {
+	args := []any{by}
+	if o.Rate != nil {
+		if o.Rate.String() == "" {
+			return fmt.Errorf("tune %s: the rate is empty", l.settings.Backend)
+		}
+		args = append(args, "rate", o.Rate.String(), "interval", strconv.FormatFloat(o.Rate.Interval(), 'f', -1, 64))
+	}
+	for field, value := range map[string]*int{"burst": o.Burst, "concurrency": o.Concurrency, "capacity": o.Capacity} {
+		if value == nil {
+			continue
+		}
+		if *value < 1 {
+			return fmt.Errorf("tune %s: %s must be at least 1, not %d", l.settings.Backend, field, *value)
+		}
+		args = append(args, field, *value)
+	}
+	if o.Paused != nil {
+		word := ""
+		if *o.Paused {
+			word = "1"
+		}
+		args = append(args, "paused", word)
+	}
+	_, err := l.run(ctx, tuneScript, args...)
+	return err
+}
+
+// ResetTuning clears every override, a pause included: the file's settings are in force again.
+func (l *Line) ResetTuning(ctx context.Context, by string) error {
+	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "", "capacity", "", "paused", "")
+	return err
+}
+
+// Status reads one backend's line and drain at one moment.
+func (l *Line) Status(ctx context.Context) (Status, error) {
+	a, err := l.run(ctx, statusScript)
+	if err != nil {
+		return Status{}, err
+	}
+	c := l.settings
+	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, Capacity: c.Capacity}
+	now := a.number()
+	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
+	if accepted := a.number(); accepted != 0 {
+		s.OldestWait = time.Duration(max(now-accepted, 0)) * time.Microsecond // a clock may have been set back
+	}
+	if gate := a.number(); gate > now {
+		s.GateUntil = time.UnixMicro(gate)
+	}
+	s.WaitingOn, s.CallTime = a.text(), a.micros()
+	if err := s.readOverride(a.list()); err != nil {
+		return Status{}, err
+	}
+	return s, firstError(s.Books.read(a.list()), a.err)
+}
+
+func (s *Status) readOverride(a *answer) error {
+	if text := a.text(); text != "" {
+		rate, err := ParseRate(text)
+		if err != nil {
+			return fmt.Errorf("override of %s: %w", s.Configured.Backend, err)
+		}
+		s.Override.Rate, s.Rate = &rate, rate
+	}
+	for _, f := range []struct {
+		set   **int
+		force *int
+	}{{&s.Override.Burst, &s.Burst}, {&s.Override.Concurrency, &s.Concurrency}, {&s.Override.Capacity, &s.Capacity}} {
+		if n := int(a.number()); n != 0 {
+			*f.set, *f.force = &n, n
+		}
+	}
+	if a.text() == "1" {
+		s.Paused = true
+		s.Override.Paused = &s.Paused
+	}
+	s.By, s.At = a.text(), a.when()
+	return a.err
+}
+
+func (b *Books) read(a *answer) error {
+	fields := map[string]*int64{"accepted": &b.Accepted, "succeeded": &b.Succeeded, "failed": &b.Failed,
+		"canceled": &b.Canceled, "expired": &b.Expired, "started": &b.Started, "throttled": &b.Throttled}
+	for len(a.values) > 0 && a.err == nil {
+		field, n := a.text(), a.number()
+		if to, known := fields[field]; known {
+			*to = n
+		}
+	}
+	return a.err
+}

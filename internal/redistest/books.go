@@ -1,0 +1,289 @@
+package redistest
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// CheckBooks fails t, naming every difference, unless the backend's books balance. It reads all of them in one
+// atomic step, so it may be called at any moment, also while jobs run. It holds that
+//
+//   - accepted = waiting + delayed + in flight + succeeded + failed + canceled + expired
+//   - no job is in two of line, delayed and inflight, and each job in one has a record without a TTL and a state
+//     that says so
+//   - a record without a TTL is in exactly one of them; one with a TTL is in none and its state is final
+//   - every lease ends, within an hour
+//   - share counts each client's waiting and delayed jobs
+//   - every key has a TTL or is one of the line's own
+func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout) // also in a Cleanup
+	defer cancel()
+	b, err := readBooks(ctx, rdb, backend)
+	if err != nil {
+		t.Errorf("redistest: the books of %s: %v", backend, err)
+		return
+	}
+	if wrong := b.differences(); len(wrong) > 0 {
+		t.Errorf("the books of %s don't balance:\n\t%s", backend, strings.Join(wrong, "\n\t"))
+	}
+}
+
+// longestLease is far over any lease: one that ends later never does.
+const longestLease = time.Hour
+
+//go:embed snapshot.lua
+var snapshotSource string
+
+var snapshot = redis.NewScript(snapshotSource)
+
+// books are all keys of one backend at one moment.
+type books struct {
+	now    float64 // µs
+	zsets  map[string]map[string]float64
+	hashes map[string]map[string]string
+	heads  map[string]string        // by job id: the beginning of its record
+	states map[string]jobs.State    // by job id
+	ttls   map[string]time.Duration // by key without its prefix; only keys that have one
+	names  []string                 // of all keys, without their prefix
+}
+
+func readBooks(ctx context.Context, rdb redis.UniversalClient, backend string) (books, error) {
+	prefix := jobs.KeyPrefix(backend)
+	reply, err := snapshot.Run(ctx, rdb, []string{prefix + "line"}, prefix+"*").Slice()
+	if err != nil {
+		return books{}, err
+	}
+	b := books{
+		zsets:  map[string]map[string]float64{},
+		hashes: map[string]map[string]string{},
+		heads:  map[string]string{},
+		states: map[string]jobs.State{},
+		ttls:   map[string]time.Duration{},
+	}
+	if b.now, err = strconv.ParseFloat(reply[0].(string), 64); err != nil {
+		return books{}, err
+	}
+	for entry := range slices.Chunk(reply[1:], 4) {
+		name := strings.TrimPrefix(entry[0].(string), prefix)
+		b.names = append(b.names, name)
+		if ttl := entry[2].(int64); ttl >= 0 {
+			b.ttls[name] = time.Duration(ttl) * time.Millisecond
+		}
+		if err := b.keep(name, entry[1].(string), entry[3].([]any)); err != nil {
+			return books{}, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	slices.Sort(b.names)
+	return b, nil
+}
+
+func (b *books) keep(name, kind string, content []any) error {
+	switch kind {
+	case "string":
+		if id, ok := strings.CutPrefix(name, "job:"); ok {
+			b.heads[id] = content[0].(string)
+		}
+	case "hash":
+		fields := map[string]string{}
+		for pair := range slices.Chunk(content, 2) {
+			fields[pair[0].(string)] = pair[1].(string)
+		}
+		b.hashes[name] = fields
+		if id, ok := strings.CutPrefix(name, "state:"); ok {
+			b.states[id] = jobs.State(fields["st"])
+		}
+	case "zset":
+		members := map[string]float64{}
+		for pair := range slices.Chunk(content, 2) {
+			score, err := strconv.ParseFloat(pair[1].(string), 64)
+			if err != nil {
+				return err
+			}
+			members[pair[0].(string)] = score
+		}
+		b.zsets[name] = members
+	}
+	return nil
+}
+
+// places are the zsets that a live job is in, with the states that fit them.
+var places = []struct {
+	name   string
+	states []jobs.State
+}{
+	{"line", []jobs.State{"", jobs.Waiting}}, // no state hash: it has never left the line
+	{"delayed", []jobs.State{jobs.Delayed}},
+	{"inflight", []jobs.State{jobs.Released, jobs.Running}},
+}
+
+var finals = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired}
+
+// differences says what is wrong, a line each; nothing when the books balance.
+func (b *books) differences() []string {
+	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.owned())
+}
+
+// sums holds the counters against each other and against the jobs on record.
+func (b *books) sums() (wrong []string) {
+	count := func(field string) int {
+		text, ok := b.hashes["books"][field]
+		n, err := strconv.Atoi(text)
+		if ok && (err != nil || n < 0) {
+			wrong = append(wrong, fmt.Sprintf("books.%s is %q", field, text))
+		}
+		return n
+	}
+	sum := 0
+	var terms []string
+	add := func(name string, n int) {
+		sum += n
+		terms = append(terms, fmt.Sprintf("%d %s", n, name))
+	}
+	for _, p := range places {
+		add(p.name, len(b.zsets[p.name]))
+	}
+	ended := map[jobs.State]int{}
+	for id := range b.heads {
+		ended[b.states[id]]++
+	}
+	for _, state := range finals {
+		n := count(string(state))
+		add(string(state), n)
+		if ended[state] > n {
+			wrong = append(wrong, fmt.Sprintf("%d jobs on record are %s, books count %d", ended[state], state, n))
+		}
+	}
+	if accepted := count("accepted"); accepted != sum {
+		wrong = append(wrong, fmt.Sprintf("%d accepted, but %s make %d", accepted, strings.Join(terms, " + "), sum))
+	}
+	return wrong
+}
+
+// placed looks from the zsets to the records.
+func (b *books) placed() (wrong []string) {
+	in := map[string]string{} // by job id: the zset seen first
+	for _, p := range places {
+		for _, id := range slices.Sorted(maps.Keys(b.zsets[p.name])) {
+			if other, twice := in[id]; twice {
+				wrong = append(wrong, fmt.Sprintf("%s is in %s and in %s", id, other, p.name))
+			}
+			in[id] = p.name
+			if _, ok := b.heads[id]; !ok {
+				wrong = append(wrong, fmt.Sprintf("%s is in %s and has no record", id, p.name))
+			}
+			if state, ok := b.states[id]; !slices.Contains(p.states, state) || ok && state == "" {
+				wrong = append(wrong, fmt.Sprintf("%s is in %s and its state is %q", id, p.name, state))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.zsets["deadlines"])) {
+		// One that has passed is dropped by the next release.
+		if at := b.zsets["deadlines"][id]; at > b.now && in[id] != "line" {
+			wrong = append(wrong, fmt.Sprintf("%s has a deadline ahead and doesn't wait", id))
+		}
+	}
+	return wrong
+}
+
+// recorded looks from the records to the zsets.
+func (b *books) recorded() (wrong []string) {
+	for _, id := range slices.Sorted(maps.Keys(b.heads)) {
+		var in []string
+		for _, p := range places {
+			if _, ok := b.zsets[p.name][id]; ok {
+				in = append(in, p.name)
+			}
+		}
+		state := b.states[id]
+		_, ends := b.ttls["job:"+id]
+		switch {
+		case !ends && len(in) == 0:
+			wrong = append(wrong, fmt.Sprintf("%s has a record without a TTL and is nowhere; its state is %q", id, state))
+		case !ends && state.Final():
+			wrong = append(wrong, fmt.Sprintf("%s is %s and its record has no TTL", id, state))
+		case ends && len(in) > 0:
+			wrong = append(wrong, fmt.Sprintf("%s has a record with a TTL and is in %s", id, strings.Join(in, ", ")))
+		case ends && !state.Final():
+			wrong = append(wrong, fmt.Sprintf("%s has a record with a TTL and its state is %q", id, state))
+		}
+	}
+	return wrong
+}
+
+func (b *books) leases() (wrong []string) {
+	latest := b.now + float64(longestLease.Microseconds())
+	for _, id := range slices.Sorted(maps.Keys(b.zsets["inflight"])) {
+		if end := b.zsets["inflight"][id]; math.IsNaN(end) || math.IsInf(end, 0) || end > latest {
+			wrong = append(wrong, fmt.Sprintf("%s has a lease until %v µs, now is %.0f", id, end, b.now))
+		}
+	}
+	return wrong
+}
+
+// shares counts waiting and delayed jobs by the client tag in their records.
+func (b *books) shares() (wrong []string) {
+	held := map[string]int{}
+	for _, name := range []string{"line", "delayed"} {
+		for id := range b.zsets[name] {
+			if head, ok := b.heads[id]; ok {
+				held[clientOf(head)]++
+			}
+		}
+	}
+	share := b.hashes["share"]
+	for _, client := range slices.Sorted(maps.Keys(share)) {
+		if got := share[client]; got != strconv.Itoa(held[client]) || held[client] == 0 {
+			wrong = append(wrong, fmt.Sprintf("share of client %s is %s, it has %d jobs in line and delayed", client, got, held[client]))
+		}
+	}
+	for _, client := range slices.Sorted(maps.Keys(held)) {
+		if _, ok := share[client]; !ok {
+			wrong = append(wrong, fmt.Sprintf("client %s has no share, it has %d jobs in line and delayed", client, held[client]))
+		}
+	}
+	return wrong
+}
+
+// clientOf reads the fifth field of a record: the tag of the client that owns the job (jobs/record.go).
+func clientOf(head string) string {
+	if fields := strings.SplitN(head, " ", 6); len(fields) == 6 {
+		return fields[4]
+	}
+	return "(unreadable record)"
+}
+
+// owned looks for keys that nobody would ever remove.
+func (b *books) owned() (wrong []string) {
+	for _, name := range b.names {
+		if _, ends := b.ttls[name]; ends {
+			continue
+		}
+		switch name {
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books":
+			continue
+		}
+		if strings.HasPrefix(name, "job:") {
+			continue // recorded knows
+		}
+		if id, ok := strings.CutPrefix(name, "state:"); ok {
+			if _, ends := b.ttls["job:"+id]; b.heads[id] != "" && !ends {
+				continue
+			}
+		}
+		wrong = append(wrong, fmt.Sprintf("key %s has no TTL and no owner", name))
+	}
+	return wrong
+}

@@ -1,0 +1,135 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// balanced writes the books of a backend with one job in each place: waiting, waiting again, delayed, released,
+// running and succeeded. The four live ones are alice's but for the running one.
+func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) {
+	t.Helper()
+	backend = Name(t, "books")
+	prefix = "fb:{" + backend + "}:"
+	now := float64(time.Now().UnixMicro())
+	const alice, bob = "a11ce0", "b0b000"
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		ctx := t.Context()
+		for i, id := range []string{"fresh", "again", "delayed", "released", "running", "done"} {
+			client := alice
+			if id == "running" {
+				client = bob
+			}
+			ttl := time.Duration(0)
+			if id == "done" {
+				ttl = time.Hour
+			}
+			p.Set(ctx, prefix+"job:"+id, fmt.Sprintf("%d 2 3 4 %s {}\npayload", i, client), ttl)
+		}
+		p.ZAdd(ctx, prefix+"line", redis.Z{Member: "fresh", Score: 1}, redis.Z{Member: "again", Score: 2})
+		p.ZAdd(ctx, prefix+"deadlines", redis.Z{Member: "fresh", Score: now + 1e9}, redis.Z{Member: "gone", Score: now - 1e9})
+		p.ZAdd(ctx, prefix+"delayed", redis.Z{Member: "delayed", Score: now})
+		p.ZAdd(ctx, prefix+"inflight", redis.Z{Member: "released", Score: now}, redis.Z{Member: "running", Score: now + 1e7})
+		p.ZAdd(ctx, prefix+"flows", redis.Z{Member: alice, Score: 2})
+		p.HSet(ctx, prefix+"share", alice, 3)
+		p.HSet(ctx, prefix+"pace", "last", 1)
+		p.HSet(ctx, prefix+"books", "accepted", 7, "succeeded", 1, "failed", 1, "started", 9)
+		p.HSet(ctx, prefix+"state:again", "st", "waiting")
+		p.HSet(ctx, prefix+"state:delayed", "st", "delayed")
+		p.HSet(ctx, prefix+"state:released", "st", "released")
+		p.HSet(ctx, prefix+"state:running", "st", "running")
+		p.HSet(ctx, prefix+"state:done", "st", "succeeded")
+		p.PExpire(ctx, prefix+"state:done", time.Hour)
+		p.Set(ctx, prefix+"result:done", "bytes", time.Hour)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return backend, prefix
+}
+
+func TestBalancedBooksPass(t *testing.T) {
+	t.Parallel()
+	cluster, _ := StartCluster(t)
+	for name, rdb := range map[string]redis.UniversalClient{"server": Client(t), "miniredis": Miniredis(t), "cluster": cluster} {
+		backend, _ := balanced(t, rdb)
+		CheckBooks(t, rdb, backend)
+		CheckBooks(t, rdb, Name(t, "no-jobs-yet"))
+		if t.Failed() {
+			t.Fatalf("on %s", name)
+		}
+	}
+}
+
+func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
+	t.Parallel()
+	type change = func(ctx context.Context, rdb redis.UniversalClient, p string) error
+	hset := func(key, field string, value any) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.HSet(ctx, p+key, field, value).Err()
+		}
+	}
+	zadd := func(key, member string, score float64) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.ZAdd(ctx, p+key, redis.Z{Member: member, Score: score}).Err()
+		}
+	}
+	del := func(key string) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error { return rdb.Del(ctx, p+key).Err() }
+	}
+	persist := func(key string) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.Persist(ctx, p+key).Err()
+		}
+	}
+	expire := func(key string) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.Expire(ctx, p+key, time.Hour).Err()
+		}
+	}
+	far := float64(time.Now().Add(2 * time.Hour).UnixMicro())
+	for _, c := range []struct {
+		change change
+		want   string
+	}{
+		{hset("books", "accepted", 8), "8 accepted, but 2 line + 1 delayed + 2 inflight + 1 succeeded + 1 failed + 0 canceled + 0 expired make 7"},
+		{hset("books", "expired", -1), `books.expired is "-1"`},
+		{hset("state:done", "st", "canceled"), "1 jobs on record are canceled, books count 0"},
+		{zadd("line", "delayed", 1), "delayed is in line and in delayed"},
+		{del("job:fresh"), "fresh is in line and has no record"},
+		{hset("state:again", "st", "running"), `again is in line and its state is "running"`},
+		{hset("state:released", "st", "waiting"), `released is in inflight and its state is "waiting"`},
+		{del("state:delayed"), `delayed is in delayed and its state is ""`},
+		{zadd("deadlines", "running", far), "running has a deadline ahead and doesn't wait"},
+		{del("line"), `fresh has a record without a TTL and is nowhere; its state is ""`},
+		{persist("job:done"), `done has a record without a TTL and is nowhere; its state is "succeeded"`},
+		{expire("job:again"), "again has a record with a TTL and is in line"},
+		{hset("state:done", "st", "running"), `done has a record with a TTL and its state is "running"`},
+		{zadd("inflight", "running", far), "running has a lease until"},
+		{hset("share", "a11ce0", 2), "share of client a11ce0 is 2, it has 3 jobs in line and delayed"},
+		{hset("share", "b0b000", 0), "share of client b0b000 is 0, it has 0 jobs in line and delayed"},
+		{del("share"), "client a11ce0 has no share, it has 3 jobs in line and delayed"},
+		{persist("state:done"), "key state:done has no TTL and no owner"},
+		{persist("result:done"), "key result:done has no TTL and no owner"},
+		{hset("stray", "f", "v"), "key stray has no TTL and no owner"},
+	} {
+		rdb := Client(t)
+		backend, prefix := balanced(t, rdb)
+		if err := c.change(t.Context(), rdb, prefix); err != nil {
+			t.Fatal(err)
+		}
+		b, err := readBooks(t.Context(), rdb, backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(b.differences(), "\n"); !strings.Contains(got, c.want) {
+			t.Errorf("want %q among\n%s", c.want, got)
+		}
+	}
+}

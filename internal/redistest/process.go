@@ -1,0 +1,81 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// startTimeout bounds the wait for a server's first answer: milliseconds as a rule, more on a machine that is short of CPU.
+const startTimeout = 15 * time.Second
+
+// process is one redis-server that this binary started.
+type process struct {
+	addr string // host:port, or the path of a unix socket
+	cmd  *exec.Cmd
+	gone chan struct{} // closed when it has ended and been reaped
+}
+
+// start starts a redis-server in dir and waits until it answers at addr.
+func start(dir, addr string, args ...string) (*process, error) {
+	path, err := lookup()
+	if err != nil {
+		return nil, err
+	}
+	var out syncBuffer
+	cmd := exec.Command(path, args...)
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", path, err)
+	}
+	p := &process{addr: addr, cmd: cmd, gone: make(chan struct{})}
+	go func() {
+		cmd.Wait() // its status says nothing new: servers here end by being killed
+		close(p.gone)
+	}()
+	if err := ready(addr, cmd.Process.Pid, p.gone); err != nil {
+		p.kill()
+		if strings.Contains(out.String(), "Address already in use") {
+			err = errTaken
+		}
+		return nil, fmt.Errorf("redis-server %q: %w; it said:\n%s", args, err, out.String())
+	}
+	return p, nil
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// kill ends the process with SIGKILL, also a stopped one, and waits until it is gone.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.gone
+}
+
+func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+// syncBuffer keeps the first 64 KiB of a server's output: enough to say why it didn't start.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if room := 64<<10 - b.buf.Len(); room > 0 {
+		b.buf.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,192 @@
+package redistest
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Proxy is a TCP proxy before a server, for faults of the network. Methods are safe for concurrent use.
+type Proxy struct {
+	Addr string // host:port; the same after Refuse and Resume
+
+	t      testing.TB
+	target string
+	all    sync.WaitGroup // every goroutine of the proxy
+
+	mu       sync.Mutex
+	closed   bool               // guarded by mu: the test is over
+	listener net.Listener       // guarded by mu; nil while refusing
+	pairs    map[*pair]struct{} // guarded by mu: open connections
+	open     chan struct{}      // guarded by mu: closed while data flows
+}
+
+// pair is one connection through the proxy.
+type pair struct {
+	front, back net.Conn
+	once        sync.Once
+	cut         chan struct{} // closed when the pair is
+}
+
+func (p *pair) close() {
+	p.once.Do(func() {
+		close(p.cut)
+		p.front.Close()
+		p.back.Close()
+	})
+}
+
+// StartProxy starts a proxy on the loopback before target (host:port, or the path of a unix socket). It ends with t.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	p := &Proxy{t: t, target: target, pairs: map[*pair]struct{}{}, open: make(chan struct{})}
+	close(p.open)
+	err := onFreePort(func(port int) error {
+		p.Addr = loopback(port)
+		return p.listen()
+	})
+	if err != nil {
+		t.Fatalf("redistest: proxy: %v", err)
+	}
+	t.Cleanup(func() {
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		p.Refuse()
+		p.all.Wait()
+	})
+	return p
+}
+
+// URL is the proxy's as the service's config takes it.
+func (p *Proxy) URL() string { return "redis://" + p.Addr + "/0" }
+
+func (p *Proxy) listen() error {
+	l, err := net.Listen("tcp", p.Addr)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.listener = l
+	p.mu.Unlock()
+	p.all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.all.Go(func() { p.serve(c) })
+		}
+	})
+	return nil
+}
+
+func (p *Proxy) serve(front net.Conn) {
+	network := "tcp"
+	if strings.HasPrefix(p.target, "/") {
+		network = "unix"
+	}
+	back, err := net.DialTimeout(network, p.target, startTimeout)
+	if err != nil {
+		front.Close() // as the server's own absence would look, but for the refusal
+		return
+	}
+	c := &pair{front: front, back: back, cut: make(chan struct{})}
+	p.mu.Lock()
+	refused := p.listener == nil
+	p.pairs[c] = struct{}{}
+	p.mu.Unlock()
+	if refused { // since it was accepted
+		c.close()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(c, back, front) })
+	both.Go(func() { p.copy(c, front, back) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.pairs, c)
+	p.mu.Unlock()
+}
+
+// copy passes on what it reads as long as data flows, and closes the pair at the first error.
+func (p *Proxy) copy(c *pair, to, from net.Conn) {
+	defer c.close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if !p.flows(c) {
+			return
+		}
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// flows waits while the proxy hangs; false when the pair was cut meanwhile.
+func (p *Proxy) flows(c *pair) bool {
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	select {
+	case <-open:
+		return true
+	case <-c.cut:
+		return false
+	}
+}
+
+// Cut drops all open connections. New ones are taken.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		c.close()
+	}
+}
+
+// Hang keeps connections open, takes new ones, and passes nothing on, in either direction, until Resume.
+func (p *Proxy) Hang() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.open:
+		p.open = make(chan struct{})
+	default:
+	}
+}
+
+// Refuse drops all open connections and refuses new ones until Resume, as when no server runs.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
+	}
+	p.mu.Unlock()
+	p.Cut()
+}
+
+// Resume ends Hang and Refuse. What was held back by Hang is passed on.
+func (p *Proxy) Resume() {
+	p.t.Helper()
+	p.mu.Lock()
+	select {
+	case <-p.open:
+	default:
+		close(p.open)
+	}
+	refusing := p.listener == nil && !p.closed
+	p.mu.Unlock()
+	if refusing {
+		if err := p.listen(); err != nil {
+			p.t.Errorf("redistest: proxy: resume: %v", err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// frontTimeout bounds each dial, write and read of Client, so that a hung Redis is an error after half a second
+	// and the front still answers within one.
+	frontTimeout = 500 * time.Millisecond
+	// executorTimeout is Executor's: nobody waits for it, and every error there makes work.
+	executorTimeout = 2 * time.Second
+
+	// frontPool bounds Client's connections to each server. Redis runs one script at a time and concurrent requests
+	// share calls, so a few are busy at once; 32 leaves room for the back's calls of some thirty backends beside them.
+	frontPool = 32
+	// executorPool bounds Executor's. asynq makes some six short calls a second for each backend, and each dequeue
+	// that is let through uses one.
+	executorPool = 16
+
+	// topologyAge is how old a client's picture of a cluster may be. A dead master is no MOVED: without this the
+	// Executor would call it for a minute after its replica has taken over.
+	topologyAge = time.Second
+)
+
+// client returns a client of t. It repeats no command.
+func (t target) client(size int, timeout time.Duration, config *tls.Config) redis.UniversalClient {
+	o := &redis.UniversalOptions{
+		Addrs:            slices.Clone(t.addrs), // a cluster's client appends to it
+		MasterName:       t.master,
+		DB:               t.db,
+		Username:         t.user,
+		Password:         t.password,
+		SentinelUsername: t.sentinelUser,
+		SentinelPassword: t.sentinelPassword,
+
+		// A script whose reply was lost must not run twice.
+		MaxRetries: -1,
+		// On a cluster redirections count as retries, and the same number governs both. What it costs: while a slot
+		// moves, calls to it fail; scripts of several keys, and those are all of ours, would anyway.
+		MaxRedirects: -1,
+
+		Dialer:                dialer(timeout, config),
+		DialerRetries:         1,
+		DialTimeout:           timeout,
+		ReadTimeout:           timeout,
+		WriteTimeout:          timeout,
+		PoolTimeout:           timeout,
+		ContextTimeoutEnabled: true, // or a caller's deadline wouldn't end a read
+		PoolSize:              size,
+		PipelinePoolSize:      -1, // one pool, one bound
+
+		// Each would send commands on every new connection that servers before 7.2 refuse.
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch t.kind {
+	case sentinel:
+		return redis.NewFailoverClient(o.Failover())
+	case cluster:
+		c := o.Cluster()
+		c.ClusterStateReloadInterval = topologyAge
+		return redis.NewClusterClient(c)
+	}
+	return redis.NewClient(o.Simple())
+}
+
+// dialer returns the function that connects to a server, with TLS where config is set.
+//
+// It never fails: where it can't connect, the connection's first use does. go-redis's pool counts failed dials and,
+// after as many as it has places, fails every call without dialing until its own attempt, once a second, succeeds.
+// That would add up to a second to every recovery.
+func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: timeout}
+	dial := plain.DialContext
+	if config != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext // each server is verified by its own address
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return noConn{fmt.Errorf("redis: %w", err)}, nil
+		}
+		return conn, nil
+	}
+}
+
+// noConn is a connection that could not be made: every use fails with the reason.
+type noConn struct{ err error }
+
+func (c noConn) Read([]byte) (int, error)         { return 0, c.err }
+func (c noConn) Write([]byte) (int, error)        { return 0, c.err }
+func (c noConn) Close() error                     { return nil }
+func (c noConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c noConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c noConn) SetDeadline(time.Time) error      { return nil }
+func (c noConn) SetReadDeadline(time.Time) error  { return nil }
+func (c noConn) SetWriteDeadline(time.Time) error { return nil }

@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"forebay/internal/redistest"
+	"forebay/internal/store"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// journal collects log lines.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(p)
+}
+
+// lines returns those that contain part.
+func (j *journal) lines(part string) (found []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for line := range strings.Lines(j.buf.String()) {
+		if strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// opened returns a store that is closed when t ends, and its log.
+func opened(t *testing.T, url string) (*store.Store, *journal) {
+	t.Helper()
+	j := &journal{}
+	s, err := store.Open(t.Context(), url, slog.New(slog.NewTextHandler(j, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, j
+}
+
+// within waits for a condition and fails t when it isn't met in time.
+func within(t *testing.T, limit time.Duration, what string, met func() bool) {
+	t.Helper()
+	for start := time.Now(); !met(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(start) > limit {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// promised is twice what Healthy promises: the machine may be busy with other tests.
+const promised = 2 * time.Second
+
+// connected is opened, and healthy.
+func connected(t *testing.T, url string) (*store.Store, *journal) {
+	t.Helper()
+	s, log := opened(t, url)
+	within(t, 10*time.Second, "healthy", s.Healthy)
+	return s, log
+}
+
+func unhealthy(s *store.Store) func() bool { return func() bool { return !s.Healthy() } }

@@ -1,0 +1,244 @@
+// Package store is the connection to Redis: one server, a master behind sentinels, a cluster, or one embedded in the
+// process. It knows whether Redis answers at this moment, and whether it is fit to keep jobs.
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// Redis is probed this often, each probe at most this long: a Redis that hangs or goes is noticed within the sum.
+	probeEvery   = 250 * time.Millisecond
+	probeTimeout = 500 * time.Millisecond
+	// recheckEvery is how often a healthy Redis is inspected again: its settings and its role can change under us.
+	recheckEvery = 10 * time.Second
+	// unprobed is the reason until the first probe has ended.
+	unprobed = "not probed yet"
+)
+
+// Store is a connection to Redis. Safe for concurrent use.
+type Store struct {
+	log      *slog.Logger
+	target   target
+	client   redis.UniversalClient
+	executor redis.UniversalClient
+	embedded *miniredis.Miniredis // nil unless embedded
+	maxKeys  int64                // embedded
+
+	stop  context.CancelFunc
+	all   sync.WaitGroup // the background goroutines
+	close func() error   // once
+
+	inspected time.Time // the watcher's own
+
+	mu       sync.RWMutex
+	reason   string    // guarded by mu: why unhealthy; "" when healthy
+	since    time.Time // guarded by mu: when reason became or ceased to be ""
+	warnings []string  // guarded by mu
+}
+
+// options are what tests change.
+type options struct {
+	tls     *tls.Config
+	maxKeys int64
+}
+
+// Open connects to the Redis that url names; "" starts one inside this process, which keeps nothing.
+//
+//	redis://user:password@host:6379/0           one server; rediss:// with TLS, verified against the system's roots
+//	unix:///run/redis.sock?db=0                 one server on a unix socket
+//	redis+sentinel://host:26379,host2/master/0  the master that sentinels name; also rediss+sentinel://.
+//	                                            User and password are the master's; the sentinels' own go into the
+//	                                            parameters sentinel_username and sentinel_password
+//	redis+cluster://host:6379,host2             a cluster, found through any of its nodes; also rediss+cluster://
+//
+// A port may be left out. An error says how to mend the URL and repeats no secret of it.
+//
+// A Redis that is absent, hung or too old is no error: Open says so in the log, Healthy is false, and the Store goes on
+// trying until Close. Open takes at most half a second; ctx cuts that short. go-redis's own messages go to log at debug
+// level, for the whole process.
+func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
+	return open(ctx, url, log, options{tls: &tls.Config{MinVersion: tls.VersionTLS12}, maxKeys: maxEmbeddedKeys})
+}
+
+func open(ctx context.Context, url string, log *slog.Logger, o options) (*Store, error) {
+	redis.SetLogger(libraryLog{log})
+	s := &Store{log: log, maxKeys: o.maxKeys, reason: unprobed, since: time.Now()}
+	var err error
+	if url == "" {
+		s.embedded, s.target, err = embed()
+	} else {
+		s.target, err = parse(url)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !s.target.tls {
+		o.tls = nil
+	}
+	s.client = s.target.client(frontPool, frontTimeout, o.tls)
+	s.executor = s.target.client(executorPool, executorTimeout, o.tls)
+	s.close = sync.OnceValue(s.shut)
+
+	var watching context.Context
+	watching, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if s.embedded != nil {
+		log.Warn("redis: embedded in this process: nothing is kept when it ends")
+		s.warnings = []string{"The store is embedded: nothing is kept when the process ends."}
+		s.all.Go(func() { age(watching, s.embedded) })
+	}
+	s.probe(ctx)
+	s.all.Go(func() { s.watch(watching) })
+	return s, nil
+}
+
+// Client is for admission and everything else that a caller waits for. It repeats no command, and a Redis that hangs is
+// an error within about 500 ms, sooner where the context says so.
+func (s *Store) Client() redis.UniversalClient { return s.client }
+
+// Executor is for asynq: a pool of its own, so that nothing there can hold up Client. Its timeouts are 2 s.
+func (s *Store) Executor() redis.UniversalClient { return s.executor }
+
+// Embedded reports whether Redis is inside this process and keeps nothing.
+func (s *Store) Embedded() bool { return s.embedded != nil }
+
+// Cluster reports whether Redis is a cluster, where a script's keys must share a hash slot.
+func (s *Store) Cluster() bool { return s.target.kind == cluster }
+
+// Healthy reports whether the last probe succeeded: Redis answered within 500 ms and is fit. A Redis that goes is
+// noticed within 750 ms, one that returns within 250 ms of its first answer. It costs nothing: ask before every call
+// that a caller would otherwise wait for in vain.
+func (s *Store) Healthy() bool { return s.Reason() == "" }
+
+// Reason says why the store is not healthy; "" when it is. It may name Redis's address: for the operator, not for clients.
+func (s *Store) Reason() string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.reason
+}
+
+// Warnings are sentences on what is wrong with a Redis that works: it may evict jobs, or doesn't persist them.
+func (s *Store) Warnings() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.warnings)
+}
+
+// Close ends the probes and closes all connections; an embedded Redis ends and forgets. Further calls do nothing.
+func (s *Store) Close() error { return s.close() }
+
+func (s *Store) shut() error {
+	s.stop()
+	s.all.Wait()
+	err := errors.Join(s.client.Close(), s.executor.Close())
+	if s.embedded != nil {
+		s.embedded.Close()
+	}
+	return err
+}
+
+// watch probes until ctx ends.
+func (s *Store) watch(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.probe(ctx)
+		}
+	}
+}
+
+// probe asks Redis for a sign of life and, on first contact, after an outage and now and then, whether it is fit.
+func (s *Store) probe(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := s.ping(bounded)
+	var found node
+	if err == nil && s.embedded == nil && (!s.Healthy() || time.Since(s.inspected) >= recheckEvery) {
+		if found, err = inspect(bounded, s.client); err == nil {
+			s.inspected = time.Now()
+			s.warn(found.warnings)
+		}
+	}
+	if ctx.Err() != nil {
+		return // stopping: the error would be ours
+	}
+	s.record(err, found.version)
+}
+
+// ping goes through the front's own pool, so it fails when the front would.
+func (s *Store) ping(ctx context.Context) error {
+	if s.embedded != nil {
+		n, err := s.client.DBSize(ctx).Result()
+		if err == nil && n > s.maxKeys {
+			err = unfit(fmt.Sprintf("the embedded store is full, with over %d keys: set redis.url to a Redis server", s.maxKeys))
+		}
+		return err
+	}
+	c, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return s.client.Ping(ctx).Err()
+	}
+	err := c.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+	if err != nil {
+		return err
+	}
+	return c.Exists(ctx, "fb:probe").Err() // a cluster that is down answers PING, but no command with a key
+}
+
+// record takes a probe's result. It logs each change of health, and a Redis that is back but unfit.
+func (s *Store) record(err error, version string) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	s.mu.Lock()
+	was, since := s.reason, s.since
+	s.reason = reason
+	if (was == "") != (reason == "") {
+		s.since = time.Now()
+	}
+	s.mu.Unlock()
+	var verdict unfit
+	switch {
+	case reason == "" && was != "":
+		s.log.Info("redis: healthy", "redis", s.target.String(), "version", version, "after", time.Since(since).Round(time.Millisecond))
+	case reason != "" && (was == "" || was == unprobed), errors.As(err, &verdict) && reason != was:
+		s.log.Error("redis: not healthy", "redis", s.target.String(), "reason", reason)
+	}
+}
+
+// warn keeps the warnings and logs those that are new.
+func (s *Store) warn(warnings []string) {
+	s.mu.Lock()
+	old := s.warnings
+	s.warnings = warnings
+	s.mu.Unlock()
+	for _, w := range warnings {
+		if !slices.Contains(old, w) {
+			s.log.Warn("redis: "+w, "redis", s.target.String())
+		}
+	}
+}
+
+// libraryLog takes what go-redis would write to stderr. At debug level: each error also reaches its caller.
+type libraryLog struct{ log *slog.Logger }
+
+func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {
+	if l.log.Enabled(ctx, slog.LevelDebug) {
+		l.log.DebugContext(ctx, fmt.Sprintf(format, args...), "from", "go-redis")
+	}
+}

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// target is where Redis is, as a URL says it.
+type target struct {
+	kind             kind
+	tls              bool
+	addrs            []string // host:port; of a single server also the path of a unix socket
+	user, password   string
+	sentinelUser     string
+	sentinelPassword string
+	master           string // sentinel: the master's name
+	db               int
+}
+
+type kind string
+
+const (
+	single   kind = "redis"
+	sentinel kind = "sentinel"
+	cluster  kind = "cluster"
+)
+
+// schemes of URLs. Each mend below shows one.
+var schemes = map[string]target{
+	"redis":           {kind: single},
+	"rediss":          {kind: single, tls: true},
+	"unix":            {kind: single},
+	"redis+sentinel":  {kind: sentinel},
+	"rediss+sentinel": {kind: sentinel, tls: true},
+	"redis+cluster":   {kind: cluster},
+	"rediss+cluster":  {kind: cluster, tls: true},
+}
+
+// maxDB bounds a database's number: far more than any server has, and no overflow.
+const maxDB = 1 << 20
+
+// parse reads a URL. It doesn't use net/url, which refuses lists of hosts and quotes what it refuses: an error here
+// never repeats anything that may be part of a password.
+func parse(raw string) (target, error) {
+	scheme, rest, ok := strings.Cut(raw, "://")
+	t, known := schemes[scheme]
+	if !ok || !known {
+		return target{}, errors.New("redis URL: it must begin with redis://, rediss:// (TLS), unix://, redis+sentinel://, " +
+			"rediss+sentinel://, redis+cluster:// or rediss+cluster://, as in redis://127.0.0.1:6379/0")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(raw, "#") || strings.Contains(path, "@") || strings.Contains(query, "@") {
+		return target{}, errors.New("redis URL: percent-encode the special characters of user and password: " +
+			"/ is %2F, ? is %3F, # is %23, @ is %40, % is %25")
+	}
+
+	at := strings.LastIndexByte(authority, '@')
+	var err error
+	if at >= 0 {
+		if t.user, t.password, err = userinfo(authority[:at]); err != nil {
+			return target{}, err
+		}
+	}
+	hosts := authority[at+1:]
+
+	params, err := url.ParseQuery(query)
+	if err != nil {
+		return target{}, errors.New("redis URL: what follows ? must be name=value pairs joined by &, percent-encoded")
+	}
+	take := func(name string) string {
+		v := params.Get(name)
+		delete(params, name)
+		return v
+	}
+	switch {
+	case scheme == "unix":
+		err = t.socket(hosts, path, take("db"))
+	case t.kind == sentinel:
+		t.sentinelUser, t.sentinelPassword = take("sentinel_username"), take("sentinel_password")
+		err = t.sentinels(hosts, path)
+	case t.kind == cluster:
+		err = t.nodes(hosts, path)
+	default:
+		err = t.server(hosts, path)
+	}
+	if err != nil {
+		return target{}, fmt.Errorf("redis URL: %w", err)
+	}
+	for name := range params {
+		return target{}, fmt.Errorf("redis URL: unknown parameter %q: remove it", name)
+	}
+	return t, nil
+}
+
+func userinfo(s string) (user, password string, err error) {
+	u, p, found := strings.Cut(s, ":")
+	user, err1 := url.PathUnescape(u)
+	password, err2 := url.PathUnescape(p)
+	switch {
+	case err1 != nil || err2 != nil:
+		return "", "", errors.New("redis URL: user or password has a % that begins no escape: write it %25")
+	case !found || password == "":
+		return "", "", errors.New("redis URL: a user without a password: write user:password@, or :password@ for a password alone")
+	}
+	return user, password, nil
+}
+
+func (t *target) socket(hosts, path, db string) error {
+	p, err := url.PathUnescape(path)
+	if hosts != "" || path == "" || err != nil {
+		return errors.New("a unix socket needs its absolute path, as in unix:///run/redis.sock?db=0")
+	}
+	t.addrs = []string{"/" + p}
+	return t.setDB(db)
+}
+
+func (t *target) server(hosts, path string) (err error) {
+	if strings.Contains(hosts, ",") {
+		return errors.New("several addresses: use redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
+	}
+	if t.addrs, err = addresses(hosts, "6379"); err != nil {
+		return err
+	}
+	return t.setDB(path)
+}
+
+func (t *target) sentinels(hosts, path string) (err error) {
+	if t.addrs, err = addresses(hosts, "26379"); err != nil {
+		return err
+	}
+	name, db, _ := strings.Cut(path, "/")
+	if t.master, err = url.PathUnescape(name); err != nil || t.master == "" {
+		return errors.New("the name of the sentinels' master is missing, as in redis+sentinel://host:26379,host2:26379/mymaster/0")
+	}
+	return t.setDB(db)
+}
+
+func (t *target) nodes(hosts, path string) (err error) {
+	if t.addrs, err = addresses(hosts, "6379"); err != nil {
+		return err
+	}
+	if path != "" && path != "0" {
+		return errors.New("a cluster has database 0 alone: write nothing after the addresses")
+	}
+	return nil
+}
+
+func (t *target) setDB(s string) error {
+	if s == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > maxDB {
+		return errors.New("the database must be a number, as in redis://127.0.0.1:6379/0")
+	}
+	t.db = n
+	return nil
+}
+
+// addresses reads host:port pairs joined by commas. The port may be missing.
+func addresses(hosts, port string) ([]string, error) {
+	var out []string
+	for i, h := range strings.Split(hosts, ",") {
+		wrong := fmt.Errorf("address %d must be host:port, with an IPv6 address in brackets, as in 127.0.0.1:%s or [::1]:%[2]s", i+1, port)
+		host, p := h, port
+		if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
+			host = h[1 : len(h)-1]
+		} else if strings.Contains(h, ":") {
+			var err error
+			if host, p, err = net.SplitHostPort(h); err != nil {
+				return nil, wrong
+			}
+		}
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, " %[]") {
+			return nil, wrong
+		}
+		out = append(out, net.JoinHostPort(host, p))
+	}
+	return out, nil
+}
+
+// String is the target without user and password, for logs.
+func (t target) String() string {
+	for scheme, s := range schemes {
+		if s.kind != t.kind || s.tls != t.tls || scheme == "unix" {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(t.addrs[0], "/"):
+			return fmt.Sprintf("unix://%s?db=%d", t.addrs[0], t.db)
+		case t.kind == sentinel:
+			return fmt.Sprintf("%s://%s/%s/%d", scheme, strings.Join(t.addrs, ","), t.master, t.db)
+		case t.kind == cluster:
+			return fmt.Sprintf("%s://%s", scheme, strings.Join(t.addrs, ","))
+		}
+		return fmt.Sprintf("%s://%s/%d", scheme, t.addrs[0], t.db)
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestURLsOfEveryKindAreRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		url  string
+		want target
+		logs string // what String says
+	}{
+		{"redis://127.0.0.1", target{kind: single, addrs: []string{"127.0.0.1:6379"}}, "redis://127.0.0.1:6379/0"},
+		{"redis://cache.internal:7000/3", target{kind: single, addrs: []string{"cache.internal:7000"}, db: 3}, "redis://cache.internal:7000/3"},
+		{"redis://:p%40ss%2Fw:rd@[::1]:6380/", target{kind: single, addrs: []string{"[::1]:6380"}, password: "p@ss/w:rd"}, "redis://[::1]:6380/0"},
+		{"redis://me:a@b@host", target{kind: single, addrs: []string{"host:6379"}, user: "me", password: "a@b"}, "redis://host:6379/0"},
+		{"rediss://me:pw@[2001:db8::1]", target{kind: single, tls: true, addrs: []string{"[2001:db8::1]:6379"}, user: "me", password: "pw"}, "rediss://[2001:db8::1]:6379/0"},
+		{"unix:///run/redis.sock?db=2", target{kind: single, addrs: []string{"/run/redis.sock"}, db: 2}, "unix:///run/redis.sock?db=2"},
+		{"unix://me:pw@/run/a%20b", target{kind: single, addrs: []string{"/run/a b"}, user: "me", password: "pw"}, "unix:///run/a b?db=0"},
+		{
+			"redis+sentinel://me:pw@h1:26380,h2/main/4?sentinel_password=s%26x",
+			target{kind: sentinel, addrs: []string{"h1:26380", "h2:26379"}, user: "me", password: "pw", sentinelPassword: "s&x", master: "main", db: 4},
+			"redis+sentinel://h1:26380,h2:26379/main/4",
+		},
+		{"rediss+sentinel://h1/main", target{kind: sentinel, tls: true, addrs: []string{"h1:26379"}, master: "main"}, "rediss+sentinel://h1:26379/main/0"},
+		{"redis+cluster://h1:7000,h2,[::1]:7002", target{kind: cluster, addrs: []string{"h1:7000", "h2:6379", "[::1]:7002"}}, "redis+cluster://h1:7000,h2:6379,[::1]:7002"},
+		{"rediss+cluster://:pw@h1/0", target{kind: cluster, tls: true, addrs: []string{"h1:6379"}, password: "pw"}, "rediss+cluster://h1:6379"},
+	} {
+		got, err := parse(c.url)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s\n got %+v, %v\nwant %+v", c.url, got, err, c.want)
+			continue
+		}
+		if got.String() != c.logs {
+			t.Errorf("%s logs as %s, want %s", c.url, got, c.logs)
+		}
+	}
+}
+
+func TestABadURLNamesTheMendAndKeepsItsSecrets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ url, mend string }{
+		{"s3cret", "redis://127.0.0.1:6379/0"},
+		{"s3cret@127.0.0.1:6379", "must begin with redis://"},
+		{"http://:s3cret@host", "must begin with redis://"},
+		{"REDIS://:s3cret@host", "must begin with redis://"},
+		{"redis://", "address 1 must be host:port"},
+		{"redis://:s3cret@", "address 1 must be host:port"},
+		{"redis://:s3cret@:6379", "address 1 must be host:port"},
+		{"redis://s3cret@host", ":password@"},
+		{"redis://me:@host", ":password@"},
+		{"redis://:s3cret%zz@host", "%25"},
+		{"redis://:a/s3cret@host", "/ is %2F"},
+		{"redis://:a?s3cret@host", "? is %3F"},
+		{"redis://:a#s3cret@host", "# is %23"},
+		{"redis://:s3cret@host:0", "address 1 must be host:port"},
+		{"redis://:s3cret@host:65536", "address 1 must be host:port"},
+		{"redis://:s3cret@host:port", "address 1 must be host:port"},
+		{"redis://:s3cret@::1", "in brackets"},
+		{"redis://:s3cret@[::1", "in brackets"},
+		{"redis://:s3cret@host/one", "database must be a number"},
+		{"redis://:s3cret@host/-1", "database must be a number"},
+		{"redis://:s3cret@host/0/1", "database must be a number"},
+		{"redis://:s3cret@host/99999999999999999999", "database must be a number"},
+		{"redis://:s3cret@h1,h2", "redis+cluster://"},
+		{"redis://:s3cret@host?read_timeout=1h", `unknown parameter "read_timeout"`},
+		{"redis://:s3cret@host?%zz=s3cret", "name=value"},
+		{"unix://:s3cret@run/redis.sock", "absolute path"},
+		{"unix://", "absolute path"},
+		{"unix:///run/redis.sock?db=x", "database must be a number"},
+		{"redis+sentinel://:s3cret@h1", "redis+sentinel://host:26379,host2:26379/mymaster/0"},
+		{"redis+sentinel://:s3cret@h1//0", "master is missing"},
+		{"redis+sentinel://:s3cret@h1,/main", "address 2 must be host:port"},
+		{"redis+cluster://:s3cret@h1/1", "database 0 alone"},
+	} {
+		_, err := parse(c.url)
+		if err == nil || !strings.Contains(err.Error(), c.mend) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v; want %q in it and no secret", c.url, err, c.mend)
+		}
+	}
+}
+
+func FuzzURL(f *testing.F) {
+	f.Add("redis+sentinel://me:pw@h1:26380,h2/main/4?sentinel_password=s")
+	f.Add("unix://:pw@/run/redis.sock?db=1")
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := parse(raw)
+		if err == nil && (len(got.addrs) == 0 || got.String() == "" || got.kind == sentinel && got.master == "") {
+			t.Fatalf("%q is accepted as %+v", raw, got)
+		}
+	})
+}

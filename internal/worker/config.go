@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// Config is what a Worker needs.
+type Config struct {
+	Backends []Backend
+	Listener Listener
+	Stale    Stale                 // nil: good answers are not kept for later
+	Grace    time.Duration         // how long running calls may go on once Run is to end
+	Log      *slog.Logger          // job ids and outcomes; never a payload, an answer or a key
+	Metrics  prometheus.Registerer // the forebay_job… and forebay_call… series are registered here
+}
+
+// Backend is one backend and how to call it. Its name is that of the Line.
+type Backend struct {
+	URL        string        // http or https; an operation's Path is put after it
+	Headers    http.Header   // sent with every call
+	Timeout    time.Duration // of one call, from the connection to the answer's last byte
+	Retry      Retry
+	Operations map[string]Operation // by name: those that run on this backend
+	Line       Line
+	Queue      Queue
+}
+
+// Retry says when a failed attempt is followed by another. How many there may be is the Line's to say.
+type Retry struct {
+	Base time.Duration // longest wait after the first attempt; it doubles with each
+	Cap  time.Duration // longest wait after any
+	On   []int         // statuses that are worth another attempt; nil: 408, 425, 500, 502, 504
+}
+
+// Operation is one kind of call.
+type Operation struct {
+	Method    string
+	Path      string // with the query, where it has one
+	MaxResult int64  // bytes of an answer; a longer one fails the job
+}
+
+// Line is what the worker asks of a backend's line; *leaky.Line is one. Each method is one atomic step, on Redis's
+// clock. Start and Settle may be repeated by the same owner when an answer was lost.
+type Line interface {
+	Settings() leaky.Settings
+	Release(ctx context.Context) (leaky.Release, error)
+	Start(ctx context.Context, t jobs.Ticket, owner string) (leaky.Started, error)
+	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
+	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, error)
+}
+
+// Queue carries tickets from the worker that released them to one that is free; *jobs.Queue is one. It may lose them,
+// or deliver them twice. Serve calls handle for each in a goroutine of its own; its stop takes nothing new, and waits
+// for the handlers until its context ends.
+type Queue interface {
+	Send(ctx context.Context, tickets []jobs.Ticket) error
+	Serve(handle func(jobs.Ticket)) (stop func(context.Context) error, err error)
+}
+
+// Listener hears what the lines of all processes publish; *leaky.Listener is one. What it misses is noticed by polling.
+type Listener interface {
+	Wake(backend string) <-chan struct{}
+	OnAbort(f func(id string))
+}
+
+// Stale keeps good answers, to be served later when there is no room for new work. It decides itself whether the
+// job's operation wants that. It must be safe for concurrent use.
+type Stale interface {
+	Store(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
+}
+
+// defaultRetryOn are the statuses that speak of a passing trouble. 429 and 503 are not among them: they are no
+// failures, but a wish for rest.
+var defaultRetryOn = []int{
+	http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
+	http.StatusBadGateway, http.StatusGatewayTimeout,
+}
+
+// validate says what is missing or out of bounds, in words for a developer: users' mistakes are found by package config.
+func (c Config) validate() error {
+	switch {
+	case c.Listener == nil, c.Log == nil, c.Metrics == nil:
+		return errors.New("worker: Listener, Log and Metrics are required")
+	case c.Grace < 0:
+		return errors.New("worker: Grace is negative")
+	}
+	for _, b := range c.Backends {
+		if err := b.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b Backend) validate() error {
+	if b.Line == nil || b.Queue == nil {
+		return errors.New("worker: a backend has no Line or no Queue")
+	}
+	name := b.Line.Settings().Backend
+	switch {
+	case b.Timeout <= 0:
+		return fmt.Errorf("worker: backend %s: Timeout must be over 0", name)
+	case b.Retry.Base <= 0 || b.Retry.Cap < b.Retry.Base:
+		return fmt.Errorf("worker: backend %s: Retry wants 0 < Base <= Cap", name)
+	}
+	for op, o := range b.Operations {
+		if o.MaxResult <= 0 {
+			return fmt.Errorf("worker: operation %s: MaxResult must be over 0", op)
+		}
+	}
+	return nil
+}
+
+// target is an operation's address.
+func target(base, path string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(base, "/") + "/" + strings.TrimLeft(path, "/"))
+	if err != nil {
+		return nil, err
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("%s is no http or https address", u.Redacted())
+	}
+	return u, nil
+}

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"forebay/internal/leaky"
+)
+
+const (
+	// pollTime is how late a dispatcher that missed its wake-up asks. Four small calls a second are what it costs.
+	pollTime = 250 * time.Millisecond
+	// wakePause gathers wake-ups while the concurrency is used up: each call that ends sends one, and at 500 ends a
+	// second asking for each would cost more than the slots are worth.
+	wakePause = 5 * time.Millisecond
+	// callTime bounds every question to the line. Redis answers within a millisecond or is in trouble.
+	callTime = 2 * time.Second
+	// Rests after a failed release, doubling.
+	firstRest   = 50 * time.Millisecond
+	longestRest = time.Second
+)
+
+// dispatch releases jobs and sends their tickets until ctx ends.
+func (d *drain) dispatch(ctx context.Context) {
+	rest := time.Duration(0)
+	for ctx.Err() == nil {
+		wait, reason, err := d.release()
+		if err != nil {
+			if rest == 0 {
+				d.log.Warn("the drain stands still", "error", err)
+			}
+			rest = min(max(2*rest, firstRest), longestRest)
+			sleep(ctx, rest)
+			continue
+		}
+		if rest > 0 {
+			d.log.Info("the drain goes on")
+			rest = 0
+		}
+		d.await(ctx, wait, reason)
+	}
+}
+
+// release asks the line once and sends what it grants. It isn't ended by a stop: what was granted goes to the other
+// workers then. Where sending fails, the tickets' leases bring the jobs back within 2 s.
+func (d *drain) release() (wait time.Duration, reason string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	sent := time.Now()
+	r, err := d.line.Release(ctx)
+	if err != nil {
+		return 0, "", err
+	}
+	d.clock.Observe(sent, time.Now(), r.Now)
+	d.metrics.released(d.name, r)
+	for _, e := range r.Ended {
+		d.log.Info("job ended in the line", "job_id", e.ID, "status", e.State, "code", e.Code)
+	}
+	if r.Returned > 0 {
+		d.log.Warn("jobs of a lost worker are back in the line", "jobs", r.Returned)
+	}
+	switch d.bottleneck.observe(sent, r.Reason) {
+	case nowHeld:
+		d.log.Warn("the drain rate can't be reached: calls take too long for the concurrency; raise drain.concurrency")
+	case nowFree:
+		d.log.Info("concurrency no longer holds the drain back")
+	}
+	if err := d.queue.Send(ctx, r.Tickets); err != nil {
+		return 0, "", err
+	}
+	return r.Wait, r.Reason, nil
+}
+
+// await sleeps until the line is worth asking again.
+func (d *drain) await(ctx context.Context, wait time.Duration, reason string) {
+	if reason == "" {
+		return // a call's bound was reached: there is more
+	}
+	began := time.Now()
+	timer := time.NewTimer(min(wait, pollTime))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-d.wake:
+		if reason == leaky.OnConcurrency {
+			sleep(ctx, wakePause-time.Since(began))
+		}
+	}
+	d.metrics.idle.WithLabelValues(d.name, reason).Add(time.Since(began).Seconds())
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// bottleneck notices when concurrency, and not the rate, holds a drain back for long: the operator asked for a rate
+// that calls of this length can't reach.
+type bottleneck struct {
+	held  bool      // as last reported
+	since time.Time // since when the line says the opposite of held; zero while it doesn't
+}
+
+type change int
+
+const (
+	noChange change = iota
+	nowHeld
+	nowFree
+)
+
+// bottleneckTime is how long the line must say the same without a break before it is news: one slow call isn't.
+const bottleneckTime = 10 * time.Second
+
+func (b *bottleneck) observe(now time.Time, reason string) change {
+	if (reason == leaky.OnConcurrency) == b.held {
+		b.since = time.Time{}
+		return noChange
+	}
+	if b.since.IsZero() {
+		b.since = now
+	}
+	if now.Sub(b.since) < bottleneckTime {
+		return noChange
+	}
+	b.held, b.since = !b.held, time.Time{}
+	if b.held {
+		return nowHeld
+	}
+	return nowFree
+}

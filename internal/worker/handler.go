@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+const (
+	// startTime is how long a released job waits for its start; after that the line gives it to somebody else.
+	startTime = 2 * time.Second
+	// longestSleep caps a sleep until a due time, which lies at most 50 ms ahead by the line's clock.
+	longestSleep = time.Second
+	// settleTime is how long a settlement is repeated. The lease may have ended by then, but as long as Redis is away
+	// nobody else can take the job, and a late settlement stands while no newer attempt runs.
+	settleTime = 30 * time.Second
+	// storeTime bounds the keeping of a stale answer, which nobody waits for.
+	storeTime = 2 * time.Second
+)
+
+// handle makes one attempt at the ticket's job. The queue calls it, each time in a goroutine of its own.
+func (d *drain) handle(t jobs.Ticket) {
+	one := d.runs.enter(t)
+	if one == nil {
+		return
+	}
+	defer d.runs.leave(one)
+	started, ok := d.start(one)
+	if !ok {
+		return
+	}
+	v, took := d.attempt(one, started)
+	if v.word == wordLost {
+		d.lost(started, took)
+		return
+	}
+	v.Ticket, v.Owner, v.Took = t, d.owner, took
+	d.settle(started, v)
+}
+
+// start takes the job shortly before it is due. False: it isn't ours to run, or this worker stops.
+func (d *drain) start(one *run) (leaky.Started, bool) {
+	select {
+	case <-d.runs.stopping:
+		return leaky.Started{}, false
+	case <-time.After(d.clock.Until(one.ticket.Due, longestSleep) - leaky.StartAhead):
+	}
+	var s leaky.Started
+	err := d.repeat(startTime, d.runs.stopping, func(ctx context.Context) (err error) {
+		sent := time.Now()
+		if s, err = d.line.Start(ctx, one.ticket, d.owner); err != nil {
+			return err
+		}
+		d.clock.Observe(sent, time.Now(), s.Now)
+		if s.Verdict == leaky.Go {
+			d.runs.hold(one, sent)
+		}
+		return nil
+	})
+	if err != nil {
+		d.log.Warn("a job could not be started; it goes back to the line", "job_id", one.ticket.ID, "error", err)
+		return leaky.Started{}, false
+	}
+	if s.Verdict != leaky.Go {
+		d.log.Debug("a ticket is void", "job_id", one.ticket.ID, "verdict", s.Verdict)
+		return leaky.Started{}, false
+	}
+	if s.Attempt == 1 {
+		d.metrics.waits.WithLabelValues(d.name).Observe(s.Waited.Seconds())
+	}
+	return s, true
+}
+
+// attempt calls the backend when the job's slot has come.
+func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duration) {
+	op, known := d.operations[s.Job.Operation]
+	if !known {
+		return failed(jobs.CodeUnknownOperation, "The worker's configuration has no such operation for this backend."), 0
+	}
+	ctx, cancel := context.WithTimeoutCause(one.ctx, d.clock.Until(s.Ends, longestAge), errDeadline)
+	defer cancel()
+	sleep(ctx, d.clock.Until(s.Due, longestSleep))
+	ctx, cancel = context.WithTimeoutCause(ctx, d.timeout, errTimeout)
+	defer cancel()
+
+	began := time.Now()
+	a, err := d.caller.do(ctx, op, s.Job, s.Attempt)
+	took = time.Since(began)
+	d.metrics.call(s.Job.Operation, took)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if errors.Is(err, errLost) {
+		return verdict{word: wordLost}, took
+	}
+	if err != nil {
+		d.log.Debug("no answer", "job_id", s.Job.ID, "error", err)
+	}
+	v = judge(a, err, s.Attempt, d.policy, rand.Float64())
+	if !v.To.Final() && errors.Is(context.Cause(one.ctx), errCanceled) {
+		v = verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled}} // it came too late for this call, in time for the next
+	}
+	return v, took
+}
+
+// settle tells the line how the attempt ended.
+func (d *drain) settle(s leaky.Started, v verdict) {
+	var said leaky.SettleVerdict
+	err := d.repeat(settleTime, d.runs.leaving, func(ctx context.Context) (err error) {
+		said, err = d.line.Settle(ctx, v.Settlement)
+		return err
+	})
+	if err != nil {
+		d.log.Error("an outcome could not be stored; the job runs again", "job_id", s.Job.ID, "attempt", s.Attempt,
+			"outcome", v.word, "error", err)
+		return
+	}
+	if said != leaky.Settled {
+		d.lost(s, v.Took)
+		return
+	}
+	d.metrics.attempt(s.Job.Operation, v.word, v.To)
+	d.logOutcome(s, v)
+	if v.To == jobs.Succeeded && d.stale != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+		defer cancel()
+		if err := d.stale.Store(ctx, s.Job, v.Result, v.Body); err != nil {
+			d.log.Warn("the answer could not be kept for later", "job_id", s.Job.ID, "error", err)
+		}
+	}
+}
+
+// lost is an attempt that counts for nothing: another worker has, or will have, the job.
+func (d *drain) lost(s leaky.Started, took time.Duration) {
+	d.metrics.attempt(s.Job.Operation, wordLost, "")
+	d.log.Warn("job lost: its lease ran out", "job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "took", took)
+}
+
+func (d *drain) logOutcome(s leaky.Started, v verdict) {
+	log := d.log.With("job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "outcome", v.word, "took", v.Took)
+	switch {
+	case v.Throttled:
+		log.Warn("the backend asked for rest; the job waits on", "status", v.Failure.Detail, "retry_after", v.Gate)
+	case v.To == jobs.Delayed:
+		log.Warn("attempt failed; another follows", "detail", v.Failure.Detail, "in", v.Delay)
+	case v.To == jobs.Failed:
+		log.Warn("job failed", "detail", v.Failure.Detail)
+	case v.To == jobs.Waiting:
+		log.Info("job given back to the line")
+	default:
+		log.Info("job "+string(v.To), "waited", s.Waited, "size", v.Result.Size)
+	}
+}
+
+// repeat asks the line until it answers, for at most the given time (or until stop is closed), and returns the last error.
+func (d *drain) repeat(most time.Duration, stop <-chan struct{}, ask func(context.Context) error) error {
+	end := time.Now().Add(most)
+	for pause := firstRest; ; pause = min(2*pause, longestRest) {
+		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		err := ask(ctx)
+		cancel()
+		if err == nil || time.Now().Add(pause).After(end) {
+			return err
+		}
+		select {
+		case <-stop:
+			return err
+		case <-time.After(pause):
+		}
+	}
+}

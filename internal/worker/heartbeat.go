@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+const (
+	// maxRenew is how many leases one call renews: it holds Redis for about a millisecond.
+	maxRenew = 1000
+	// renewAgain is when a failed renewal is repeated. A lease outlives several.
+	renewAgain = time.Second
+)
+
+// heartbeat renews the leases of everything that runs, until ctx ends.
+func (d *drain) heartbeat(ctx context.Context) {
+	next := leaky.RenewEvery
+	for {
+		sleep(ctx, next)
+		if ctx.Err() != nil {
+			return
+		}
+		next = leaky.RenewEvery
+		for batch := range slices.Chunk(d.runs.held(), maxRenew) {
+			if err := d.renew(batch); err != nil {
+				d.log.Warn("leases could not be renewed", "jobs", len(batch), "error", err)
+				next = renewAgain
+			}
+		}
+	}
+}
+
+// renew renews some leases in one call, and ends the attempts that the line wants ended.
+func (d *drain) renew(batch []*run) error {
+	tickets := make([]jobs.Ticket, len(batch))
+	for i, one := range batch {
+		tickets[i] = one.ticket
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	sent := time.Now()
+	said, err := d.line.Renew(ctx, d.owner, tickets)
+	if err != nil {
+		return err
+	}
+	for i, one := range batch {
+		switch said[i] {
+		case leaky.Held:
+			d.runs.hold(one, sent)
+		case leaky.Stop: // the abort that was published went past us
+			d.runs.hold(one, sent)
+			one.end(errCanceled)
+		case leaky.Lost:
+			one.end(errLost)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// Why a call was ended by us; the cause of its context.
+var (
+	errTimeout  = errors.New("the backend took longer than its timeout")
+	errDeadline = errors.New("the job has reached its max_age")
+	errCanceled = errors.New("the client canceled the job")
+	errStopping = errors.New("this worker stops")
+	errLost     = errors.New("the lease was lost")
+)
+
+// Words for how an attempt ended, in metrics and logs. The others are the codes of jobs.Failure.
+const (
+	wordSucceeded = "succeeded"
+	wordThrottled = "throttled"
+	wordCanceled  = "canceled"
+	wordGivenBack = "given_back" // the worker stopped: the job waits for another
+	wordLost      = "lost"       // the lease was lost: the attempt counts for nothing
+)
+
+// attemptWords are all of them.
+var attemptWords = []string{
+	wordSucceeded, wordThrottled, wordCanceled, wordGivenBack, wordLost,
+	jobs.CodeBackendStatus, jobs.CodeBackendTimeout, jobs.CodeBackendDown,
+	jobs.CodeResultTooLarge, jobs.CodeUnknownOperation, jobs.CodeDeadline,
+}
+
+// policy is what judge has to know of a backend.
+type policy struct {
+	retryOn  []int
+	base     time.Duration
+	cap      time.Duration
+	attempts int
+}
+
+// verdict is how an attempt ended: one word, and what the line is told.
+type verdict struct {
+	word string
+	leaky.Settlement
+}
+
+// judge says what an answer, or the error in its stead, means for the job whose attempt number n it was. random is
+// in [0, 1) and spreads the backoff.
+func judge(a answer, err error, n int, p policy, random float64) verdict {
+	switch {
+	case errors.Is(err, errCanceled):
+		return verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled}}
+	case errors.Is(err, errStopping):
+		return verdict{wordGivenBack, leaky.Settlement{To: jobs.Waiting}}
+	case errors.Is(err, errDeadline):
+		return failed(jobs.CodeDeadline, "The job reached its maximum age during the call.")
+	case errors.Is(err, errTimeout):
+		return retry(jobs.CodeBackendTimeout, "The backend did not answer in time", a, n, p, random)
+	case err != nil:
+		return retry(jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
+	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+		return verdict{wordThrottled, leaky.Settlement{
+			To: jobs.Waiting, Throttled: true, Gate: a.RetryAfter,
+			Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: said(a) + "."},
+		}}
+	case slices.Contains(p.retryOn, a.Status):
+		return retry(jobs.CodeBackendStatus, said(a), a, n, p, random)
+	case !good(a.Status):
+		return withAnswer(failed(jobs.CodeBackendStatus, said(a)+"."), a)
+	case a.TooLarge:
+		return failed(jobs.CodeResultTooLarge, "The backend's answer is larger than the operation's max_result.")
+	}
+	return withAnswer(verdict{wordSucceeded, leaky.Settlement{To: jobs.Succeeded}}, a)
+}
+
+// retry is an attempt that failed in a way that may pass: the job is delayed, or failed where it was the last one.
+func retry(code, detail string, a answer, n int, p policy, random float64) verdict {
+	if n >= p.attempts {
+		return withAnswer(failed(code, fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
+	}
+	return verdict{code, leaky.Settlement{
+		To: jobs.Delayed, Delay: max(backoff(n, p.base, p.cap, random), a.RetryAfter),
+		Failure: jobs.Failure{Code: code, Detail: detail + "."},
+	}}
+}
+
+func failed(code, detail string) verdict {
+	return verdict{code, leaky.Settlement{To: jobs.Failed, Failure: jobs.Failure{Code: code, Detail: detail}}}
+}
+
+// withAnswer keeps the backend's answer with the job, where there is a whole one.
+func withAnswer(v verdict, a answer) verdict {
+	switch {
+	case a.Status == 0:
+	case a.Whole:
+		v.Result = jobs.Meta{Status: a.Status, ContentType: a.ContentType, Size: int64(len(a.Body))}
+		v.Body = a.Body
+	case a.TooLarge:
+		v.Failure.Detail += " Its answer is larger than the operation's max_result and was not kept."
+	default:
+		v.Failure.Detail += " Its answer broke off and was not kept."
+	}
+	return v
+}
+
+func said(a answer) string {
+	if text := http.StatusText(a.Status); text != "" {
+		return fmt.Sprintf("The backend answered %d %s", a.Status, text)
+	}
+	return fmt.Sprintf("The backend answered %d", a.Status)
+}
+
+// backoff is exponential with full jitter: up to base after the first attempt, doubling with each, never over longest
+// and never 0. Jitter over the whole range keeps jobs that failed together from coming back together.
+func backoff(n int, base, longest time.Duration, random float64) time.Duration {
+	ceiling := longest
+	n = max(n, 1)
+	if n-1 < 63 && base <= longest>>(n-1) { // by shifting the cap down, nothing can overflow
+		ceiling = base << (n - 1)
+	}
+	return max(ceiling-time.Duration(random*float64(ceiling)), time.Microsecond)
+}

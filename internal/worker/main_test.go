@@ -1,0 +1,9 @@
+package worker
+
+import (
+	"testing"
+
+	"forebay/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// run is one attempt in this process, from its ticket's arrival to its settlement.
+type run struct {
+	ticket jobs.Ticket
+	ctx    context.Context // ends when the attempt must; its cause says why
+	end    context.CancelCauseFunc
+	lease  *time.Timer // ends ctx when the lease can't have been kept; nil until start
+}
+
+// runs are the attempts of one backend in this process. Safe for concurrent use.
+type runs struct {
+	stopping chan struct{} // closed by stop: attempts that haven't started won't
+	leaving  chan struct{} // closed by giveUp: nobody waits for settlements any more
+
+	mu      sync.Mutex
+	stopped bool            // guarded by mu
+	all     map[runKey]*run // guarded by mu, with the lease of each
+}
+
+// runKey is what makes a ticket one: the same release may be delivered twice.
+type runKey struct {
+	id  string
+	run int64
+}
+
+func newRuns() *runs { return &runs{stopping: make(chan struct{}), leaving: make(chan struct{}), all: map[runKey]*run{}} }
+
+// enter begins an attempt for a ticket; nil where one is under way in this process, or where it stops. To the line
+// both would be the same owner, who may start twice: it can't tell a second delivery from a repeated question.
+func (r *runs) enter(t jobs.Ticket) *run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := runKey{t.ID, t.Run}
+	if r.stopped || r.all[key] != nil {
+		return nil
+	}
+	ctx, end := context.WithCancelCause(context.Background())
+	r.all[key] = &run{ticket: t, ctx: ctx, end: end}
+	return r.all[key]
+}
+
+// leave ends an attempt.
+func (r *runs) leave(one *run) {
+	one.end(nil)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, runKey{one.ticket.ID, one.ticket.Run})
+	if one.lease != nil {
+		one.lease.Stop()
+	}
+}
+
+// hold says that the attempt has a lease, granted or renewed by a question sent at that moment. When the lease has run
+// out on this process's clock the attempt ends: counted from the question it ends here before it does in Redis.
+func (r *runs) hold(one *run, sent time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := leaky.Lease - time.Since(sent)
+	if one.lease == nil {
+		one.lease = time.AfterFunc(left, func() { one.end(errLost) })
+	} else {
+		one.lease.Reset(left)
+	}
+}
+
+// held are the attempts with a lease.
+func (r *runs) held() []*run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []*run
+	for _, one := range r.all {
+		if one.lease != nil {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// abort ends the attempts of one job.
+func (r *runs) abort(id string, why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, one := range r.all {
+		if key.id == id {
+			one.end(why)
+		}
+	}
+}
+
+// abortAll ends every attempt, and returns how many there were.
+func (r *runs) abortAll(why error) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.all {
+		one.end(why)
+	}
+	return len(r.all)
+}
+
+// stop keeps new attempts out, and those that have not started.
+func (r *runs) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.stopped = true
+		close(r.stopping)
+	}
+}
+
+// giveUp ends the repetition of settlements that Redis doesn't answer. It is called once.
+func (r *runs) giveUp() { close(r.leaving) }

@@ -1,0 +1,287 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+	"forebay/internal/worker"
+)
+
+// script matches a script call that has all these arguments.
+func script(args ...any) func(redis.Cmder) bool {
+	return func(cmd redis.Cmder) bool {
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return false
+		}
+		for _, arg := range args {
+			if !slices.Contains(cmd.Args(), arg) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// Every question to the line that can go wrong goes wrong once: before it is carried out, and after. The backend is
+// called once, the outcome counts once.
+func TestALostQuestionOrAnswerCostsNothing(t *testing.T) {
+	t.Parallel()
+	for name, match := range map[string]func(s *site, id string) func(redis.Cmder) bool{
+		"start":  func(s *site, id string) func(redis.Cmder) bool { return script(id) },
+		"settle": func(s *site, id string) func(redis.Cmder) bool { return script(id, "succeeded") },
+		"send":   func(s *site, id string) func(redis.Cmder) bool { return script(id + ":1") },
+		"release": func(s *site, id string) func(redis.Cmder) bool {
+			// Prelude's six arguments and five of its own.
+			return func(cmd redis.Cmder) bool {
+				return script(jobs.KeyPrefix(s.settings.Backend)+"line")(cmd) && len(cmd.Args()) == 3+8+6+5
+			}
+		},
+	} {
+		for _, applied := range []bool{false, true} {
+			t.Run(name+map[bool]string{false: " not applied", true: " applied"}[applied], func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t, ok)
+				id := s.offer(nil)
+				rdb := redistest.Client(t)
+				faulty := redistest.NewFaulty(t, rdb)
+				faulty.FailNext(match(s, id), applied)
+				w := s.start(rdb)
+				if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 {
+					t.Errorf("%+v", standing)
+				}
+				w.finish(t)
+				if n := len(s.backend.all()); n != 1 {
+					t.Errorf("%d calls", n)
+				}
+				s.check()
+			})
+		}
+	}
+}
+
+// twice is a Queue that delivers every ticket twice, at the same time.
+type twice struct{ worker.Queue }
+
+func (q twice) Serve(handle func(jobs.Ticket)) (func(context.Context) error, error) {
+	return q.Queue.Serve(func(ticket jobs.Ticket) {
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { handle(ticket) })
+		}
+		both.Wait()
+	})
+}
+
+func TestATicketThatComesTwiceIsOneCall(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
+		time.Sleep(20 * time.Millisecond) // the length of the work: the second delivery comes meanwhile
+		ok(b, w, r)
+	})
+	rdb := redistest.Client(t)
+	s.Queue = twice{jobs.NewQueue(rdb, s.settings.Backend, slog.New(slog.DiscardHandler))}
+	s.start(rdb)
+	var ids []string
+	for range 20 {
+		ids = append(ids, s.offer(nil))
+	}
+	for _, id := range ids {
+		if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 {
+			t.Errorf("%+v", standing)
+		}
+	}
+	if n := len(s.backend.all()); n != 20 {
+		t.Errorf("%d calls for 20 jobs", n)
+	}
+}
+
+// C66: Redis goes away while a call runs, and comes back: the call's outcome counts, and work goes on by itself.
+func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
+		b.hang(r)
+		ok(b, w, r)
+	})
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	s.rdb = server.Client(t)
+	s.open()
+	id := s.offer(nil)
+	w := s.start(newProxyClient(t, proxy))
+	s.until("the job doesn't run", func() bool { return len(s.backend.all()) == 1 })
+	proxy.Refuse()
+	proxy.Cut()
+	s.backend.release()
+	<-time.After(500 * time.Millisecond) // settle has been tried
+	if standing := s.look(id); standing.State != jobs.Running {
+		t.Fatalf("%+v", standing)
+	}
+	proxy.Resume()
+	if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 {
+		t.Fatalf("%+v", standing)
+	}
+	if standing := s.await(s.offer(nil)); standing.State != jobs.Succeeded {
+		t.Fatalf("%+v", standing)
+	}
+	w.finish(t)
+	s.check()
+}
+
+// C65: a worker that is cut off loses its jobs to another within 15 s, and aborts its own calls before the other
+// begins them: the backend never sees two at a time.
+func TestAJobOfALostWorkerRunsElsewhereAndNeverTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int64
+	var first sync.Once
+	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
+		if n := now.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer now.Add(-1)
+		hung := false
+		first.Do(func() { hung = true })
+		if hung {
+			b.hang(r)
+			return
+		}
+		ok(b, w, r)
+	})
+	s.Timeout = time.Minute
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	s.rdb = server.Client(t)
+	s.open()
+	id := s.offer(nil)
+	var log lines
+	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.start(newProxyClient(t, proxy))
+	s.until("the job doesn't run", func() bool { return len(s.backend.all()) == 1 })
+	proxy.Refuse()
+	proxy.Cut()
+	began := time.Now()
+	other := s.start(server.Client(t))
+	standing := s.await(id)
+	if took := time.Since(began); standing.State != jobs.Succeeded || standing.Attempts != 2 || took > 15*time.Second {
+		t.Errorf("%+v after %v", standing, took)
+	}
+	if calls := s.backend.all(); len(calls) != 2 || calls[0].header.Get("Idempotency-Key") != calls[1].header.Get("Idempotency-Key") {
+		t.Errorf("calls: %+v", calls)
+	}
+	if most.Load() != 1 {
+		t.Errorf("the backend saw %d calls of the job at once", most.Load())
+	}
+	if log.count("job lost") != 1 {
+		t.Errorf("log:\n%s", log.String())
+	}
+	other.finish(t)
+	s.check()
+}
+
+// newProxyClient is a client of the service's kind, with its short timeouts.
+func newProxyClient(t *testing.T, p *redistest.Proxy) redis.UniversalClient {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: 500 * time.Millisecond,
+		ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// C87: calls that take too long for the concurrency are the operator's to know of: once, with the backend's name.
+func TestAConcurrencyTooLowForTheRateIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, hang)
+	var log lines
+	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.config.Grace, s.Timeout = 0, time.Minute
+	s.settings.Concurrency = 1
+	s.open()
+	w := s.start(redistest.Client(t))
+	s.offer(nil)
+	s.offer(nil)
+	s.until("no warning", func() bool { return log.count("raise drain.concurrency") > 0 })
+	<-time.After(time.Second) // four more looks
+	if log.count("raise drain.concurrency") != 1 || !strings.Contains(log.String(), "backend="+s.settings.Backend) {
+		t.Errorf("log:\n%s", log.String())
+	}
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() == "forebay_drain_wait_seconds_total" {
+			for _, m := range f.GetMetric() {
+				waited[m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if len(waited) != 5 || waited[leaky.OnConcurrency] < 9 || waited[leaky.OnRate] > 1 {
+		t.Errorf("time by bottleneck: %v", waited)
+	}
+}
+
+// Run ends in time where Redis has gone while calls run: their jobs come back by their leases.
+func TestAWorkerStopsInTimeWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*redistest.Proxy){
+		"gone":  func(p *redistest.Proxy) { p.Refuse(); p.Cut() },
+		"hangs": (*redistest.Proxy).Hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, hang)
+			server := redistest.Start(t)
+			proxy := redistest.StartProxy(t, server.Addr)
+			s.rdb = server.Client(t)
+			s.config.Grace = 100 * time.Millisecond
+			s.open()
+			for range 20 {
+				s.offer(nil)
+			}
+			w := s.start(newProxyClient(t, proxy))
+			s.until("the jobs don't run", func() bool { return len(s.backend.all()) == 20 })
+			fail(proxy)
+			if took := w.finish(t); took > 10*time.Second {
+				t.Errorf("Run ended after %v", took)
+			}
+			proxy.Resume()
+		})
+	}
+}
+
+// unserved is a Queue that can't be served.
+type unserved struct{ worker.Queue }
+
+var errUnserved = errors.New("no queue")
+
+func (unserved) Serve(func(jobs.Ticket)) (func(context.Context) error, error) {
+	return nil, errUnserved
+}
+
+func TestRunSaysWhenItCannotServe(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, ok)
+	s.Queue = unserved{}
+	w := s.start(redistest.Client(t))
+	select {
+	case err := <-w.ended:
+		if !errors.Is(err, errUnserved) {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Run goes on")
+	}
+}
