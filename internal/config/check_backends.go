@@ -141,8 +141,6 @@ func checkPath(r *report, key, path string) {
 		r.errorf(key, "%s must begin with /", r.shown(key, path))
 	case err != nil || strings.ContainsAny(path, " #"):
 		r.errorf(key, "%s isn't a path; write other characters as %%XX", r.shown(key, path))
-	case strings.Contains(path, "?"):
-		r.errorf(key, "%s holds a query; what the backend is to know belongs in the payload", r.shown(key, path))
 	}
 }
 

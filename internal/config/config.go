@@ -193,7 +193,7 @@ type Operation struct {
 	Backend string `key:"backend"` // required
 	// Method is GET, POST (default), PUT, PATCH or DELETE.
 	Method string `key:"method"`
-	// Path begins with / and is appended to the backend's URL. Required.
+	// Path begins with / and is appended to the backend's URL; it may end with a query. Required.
 	Path string `key:"path"`
 	// Tiers may use it. Default: all.
 	Tiers []string `key:"tiers" max:"1000" absent:"every tier may use it"`

@@ -112,8 +112,9 @@ func TestTheLongerOfTwoRestsCounts(t *testing.T) {
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
 	b.fill("acme", 2)
 	tickets := b.release().Tickets
+	b.begin(tickets[0], "me")
+	b.begin(tickets[1], "me")
 	for i, gate := range []time.Duration{9 * time.Second, 2 * time.Second} {
-		b.begin(tickets[i], "me")
 		b.settle(leaky.Settlement{Ticket: tickets[i], Owner: "me", To: jobs.Waiting, Throttled: true, Gate: gate})
 	}
 	if until := b.status().GateUntil; !until.Equal(b.now.Add(9 * time.Second)) {

@@ -89,9 +89,9 @@ func TestTheDrainIsWokenWhenItMustBe(t *testing.T) {
 	b.fill("acme", 5)
 	expect(false, "an offer to a line whose drain knows its next slot")
 	first := b.release().Tickets[0]
+	b.begin(first, "me")
 	b.pass(100 * time.Millisecond)
 	second := b.release().Tickets[0]
-	b.begin(first, "me")
 	b.begin(second, "me")
 	expect(false, "releases and starts")
 	b.end(first, "me", jobs.Succeeded)
@@ -101,7 +101,9 @@ func TestTheDrainIsWokenWhenItMustBe(t *testing.T) {
 	b.pass(time.Second)
 	third := b.release().Tickets[0]
 	b.pass(time.Second)
-	b.release()
+	if r := b.release(); len(r.Tickets) != 1 {
+		t.Fatalf("release = %+v", r)
+	}
 	b.cancel(third.ID)
 	expect(true, "the cancel of a released job that held the last place")
 	b.pause(true)

@@ -33,7 +33,9 @@ type runKey struct {
 	run int64
 }
 
-func newRuns() *runs { return &runs{stopping: make(chan struct{}), leaving: make(chan struct{}), all: map[runKey]*run{}} }
+func newRuns() *runs {
+	return &runs{stopping: make(chan struct{}), leaving: make(chan struct{}), all: map[runKey]*run{}}
+}
 
 // enter begins an attempt for a ticket; nil where one is under way in this process, or where it stops. To the line
 // both would be the same owner, who may start twice: it can't tell a second delivery from a repeated question.

@@ -108,6 +108,27 @@ func TestATicketThatComesTwiceIsOneCall(t *testing.T) {
 	}
 }
 
+// watch counts a client's commands that match.
+type watch struct {
+	match func(redis.Cmder) bool
+	seen  atomic.Int64
+}
+
+func (w *watch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if w.match(cmd) {
+			w.seen.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 // C66: Redis goes away while a call runs, and comes back: the call's outcome counts, and work goes on by itself.
 func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	t.Parallel()
@@ -120,12 +141,15 @@ func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	s.rdb = server.Client(t)
 	s.open()
 	id := s.offer(nil)
-	w := s.start(newProxyClient(t, proxy))
+	rdb := newProxyClient(t, proxy)
+	settles := &watch{match: script(id, "succeeded")}
+	rdb.AddHook(settles)
+	w := s.start(rdb)
 	s.until("the job doesn't run", func() bool { return len(s.backend.all()) == 1 })
 	proxy.Refuse()
 	proxy.Cut()
 	s.backend.release()
-	<-time.After(500 * time.Millisecond) // settle has been tried
+	s.until("the outcome isn't told again", func() bool { return settles.seen.Load() >= 2 })
 	if standing := s.look(id); standing.State != jobs.Running {
 		t.Fatalf("%+v", standing)
 	}
