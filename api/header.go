@@ -1,6 +1,6 @@
 package api
 
-// Header fields that aren't in every HTTP library, as Go writes them. Names are case-insensitive.
+// Header fields that aren't in every HTTP library, spelled as their specifications do. Names are case-insensitive: read them with http.Header.Get.
 const (
 	HeaderDecision          = "Forebay-Decision" // "accepted", or "degraded" or "rejected" with ;reason="..."
 	HeaderOperator          = "Forebay-Operator" // admin: who tunes, for the record
@@ -10,11 +10,11 @@ const (
 	HeaderPrefer            = "Prefer"
 	HeaderPreferenceApplied = "Preference-Applied"
 	HeaderCacheStatus       = "Cache-Status"
-	HeaderRateLimit         = "Ratelimit"
-	HeaderRateLimitPolicy   = "Ratelimit-Policy"
-	HeaderLegacyLimit       = "X-Ratelimit-Limit"
-	HeaderLegacyRemaining   = "X-Ratelimit-Remaining"
-	HeaderLegacyReset       = "X-Ratelimit-Reset"
+	HeaderRateLimit         = "RateLimit"
+	HeaderRateLimitPolicy   = "RateLimit-Policy"
+	HeaderLegacyLimit       = "X-RateLimit-Limit"
+	HeaderLegacyRemaining   = "X-RateLimit-Remaining"
+	HeaderLegacyReset       = "X-RateLimit-Reset"
 )
 
 // Decisions, as in HeaderDecision, logs and metrics.

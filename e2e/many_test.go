@@ -13,16 +13,16 @@ import (
 )
 
 // many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-d ...] N METHOD URL[,URL...] [-> EXPECTATION...]
-// makes N requests, at most -c (32) at a time; {n} in them stands for the number of each, from 1, and the URLs are taken in
+// makes N requests, at most -c (8) at a time; {n} in them stands for the number of each, from 1, and the URLs are taken in
 // turn. With -over they come at random moments of that time instead of as fast as they can. With -follow the status of
 // each accepted job is asked for at once at all those URLs and must be there.
 //
 // Expectations: 202=10 or 429=30..40 (so many answers of a status; a status that isn't named must not occur),
-// <1s (each answer's header came within that time), LIST:=/job_id (saves the value of each answer that has it, for each).
+// <1s (each answer's header came within that time), all<9s (all came within that), LIST:=/job_id (saves the value of each answer that has it, for each).
 func manyCommand(s *story, args []string) error {
 	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
 	flags := newFlags("many")
-	atOnce := flags.Int("c", 32, "")
+	atOnce := flags.Int("c", 8, "")
 	over := flags.Duration("over", 0, "")
 	follow := flags.String("follow", "", "")
 	data := flags.String("d", "", "")
@@ -42,9 +42,9 @@ func manyCommand(s *story, args []string) error {
 	if r.body != "" {
 		r.header.Set("Content-Type", "application/json")
 	}
-	job := func(i int) (reply, error) {
+	one := func(i int) (reply, error) {
 		if *over > 0 {
-			time.Sleep(rand.N(*over))
+			time.Sleep(rand.N(*over)) // what the story is about: jobs come when they like
 		}
 		got, err := s.send(r, i)
 		if err == nil && *follow != "" && got.status == http.StatusAccepted {
@@ -55,11 +55,12 @@ func manyCommand(s *story, args []string) error {
 	if *over > 0 {
 		*atOnce = n // each has its own moment
 	}
-	replies, err := inParallel(n, *atOnce, job)
+	began := time.Now()
+	replies, err := inParallel(n, *atOnce, one)
 	if err != nil {
 		return err
 	}
-	return s.expectMany(replies, args[4:])
+	return s.expectMany(crowd{replies, time.Since(began)}, args[4:])
 }
 
 // inParallel runs do for 1 to n, at most atOnce at a time, and returns what came of each, or the errors.
@@ -93,46 +94,68 @@ func (s *story) follow(accepted reply, header http.Header, bases []string) error
 	return nil
 }
 
-func (s *story) expectMany(replies []reply, wants []string) error {
-	counts := map[string]int{}
-	example := map[string]reply{}
+// crowd are the answers to many.
+type crowd struct {
+	replies []reply
+	took    time.Duration // from the first request to the last answer
+}
+
+func (s *story) expectMany(c crowd, wants []string) error {
+	counted := map[string]bool{}
+	for _, want := range wants {
+		list, source, saves := strings.Cut(want, ":=")
+		status, count, counts := strings.Cut(want, "=")
+		var err error
+		switch {
+		case saves:
+			s.lists[list] = c.values(source)
+		case strings.HasPrefix(want, "<"):
+			err = between("the slowest answer took", c.slowest(), ".."+want[1:])
+		case strings.HasPrefix(want, "all<"):
+			err = between("the answers took", c.took, ".."+want[len("all<"):])
+		case counts:
+			counted[status] = true
+			err = c.expectCount(status, count)
+		default:
+			err = fmt.Errorf("the expectation %q isn't understood", want)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, r := range c.replies {
+		if len(counted) > 0 && !counted[strconv.Itoa(r.status)] {
+			return fmt.Errorf("an answer is\n%s", r)
+		}
+	}
+	return nil
+}
+
+func (c crowd) values(source string) []string {
+	var values []string
+	for _, r := range c.replies {
+		if value, err := r.value(source); err == nil {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+func (c crowd) slowest() time.Duration {
 	slowest := time.Duration(0)
-	for _, r := range replies {
-		status := strconv.Itoa(r.status)
-		counts[status]++
-		example[status] = r
+	for _, r := range c.replies {
 		slowest = max(slowest, r.took)
 	}
-	named := map[string]bool{}
-	for _, want := range wants {
-		if list, source, ok := strings.Cut(want, ":="); ok {
-			s.lists[list] = nil
-			for _, r := range replies {
-				if value, err := r.value(source); err == nil {
-					s.lists[list] = append(s.lists[list], value)
-				}
-			}
-			continue
-		}
-		if text, ok := strings.CutPrefix(want, "<"); ok {
-			if limit, err := time.ParseDuration(text); err != nil || slowest > limit {
-				return errors.Join(err, fmt.Errorf("the slowest answer took %v, want at most %s", slowest, text))
-			}
-			continue
-		}
-		status, count, ok := strings.Cut(want, "=")
-		if !ok {
-			return fmt.Errorf("the expectation %q isn't understood", want)
-		}
-		named[status] = true
-		if err := inRange("answers of status "+status, counts[status], count); err != nil {
-			return fmt.Errorf("%w; there were %v", err, counts)
-		}
+	return slowest
+}
+
+func (c crowd) expectCount(status, want string) error {
+	counts := map[string]int{}
+	for _, r := range c.replies {
+		counts[strconv.Itoa(r.status)]++
 	}
-	for status, n := range counts {
-		if len(named) > 0 && !named[status] {
-			return fmt.Errorf("%d answers of status %s, such as\n%s", n, status, example[status])
-		}
+	if err := inRange("answers of status "+status, counts[status], want); err != nil {
+		return fmt.Errorf("%w; there were %v", err, counts)
 	}
 	return nil
 }

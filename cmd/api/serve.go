@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"forebay/cmd/internal/wire"
 	"forebay/internal/config"
@@ -20,20 +21,28 @@ type api struct {
 	stdout io.Writer
 }
 
-// demo starts the fragile backend on a free port and points c's backends at it.
+// demo starts a fragile backend for each of c's, on a free port, and points c at them. Two on one would together get
+// more than it bears.
 func (a api) demo(c *config.Config) (end func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("demo backend: %w", err)
+	var servers []*http.Server
+	end = func() {
+		for _, s := range servers {
+			s.Close()
+		}
 	}
-	backend := httpapi.NewHTTPServer(nil, a.log)
 	for name, b := range c.Backends {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			end()
+			return nil, fmt.Errorf("demo backend: %w", err)
+		}
 		b.URL = "http://" + l.Addr().String()
 		c.Backends[name] = b
+		server := httpapi.NewHTTPServer(demo.New(), a.log)
+		servers = append(servers, server)
+		go server.Serve(l)
 	}
-	backend.Handler = demo.New()
-	go backend.Serve(l)
-	return func() { backend.Close() }, nil
+	return end, nil
 }
 
 // serve runs the api until ctx ends, then stops it in order: no new job is admitted; the embedded worker ends its

@@ -15,10 +15,10 @@ import (
 const (
 	// maxBatch is how many decisions share one script call: what 64 connections can ask at once.
 	maxBatch = 64
-	// decideWithin bounds a decision: an answer within a second, whatever Redis does.
+	// decideWithin bounds a decision, so that there's an answer within a second whatever Redis does.
 	decideWithin = 800 * time.Millisecond
-	// refundWithin bounds what follows a failed decision on a cluster: giving back what was charged.
-	refundWithin = 150 * time.Millisecond
+	// refundShare of that time is added, on a cluster, for giving back what was charged before a refusal.
+	refundShare = 5
 	// MaxRules is how many limits may apply to one request; one script call holds them all.
 	MaxRules = 64
 )
@@ -47,14 +47,15 @@ type Request struct {
 type Limiter struct {
 	ask    func(context.Context, question) (answer, error)
 	split  bool          // a script can't touch two subjects: a cluster
-	within time.Duration // bounds one decision; 0: it waits for nobody
+	within time.Duration // bounds one decision
 }
 
 // question is what a source is asked: a request, or the part of one that concerns one subject.
 type question struct {
 	mode  mode
-	cost  int64 // unless only looking, at most every rule's capacity
-	at    int64 // refund: when it was charged
+	cost  int64     // unless only looking, at most every rule's capacity
+	at    int64     // refund: when it was charged
+	by    time.Time // when the asker gives up
 	rules []*Rule
 	keys  []string // of the rules
 	place []int    // of the rules in the request; nil: as here
@@ -63,9 +64,9 @@ type question struct {
 type mode int64
 
 const (
-	peek mode = iota
-	spend
-	refund
+	peek   mode = 0 // these two as limits.lua knows them
+	spend  mode = 1
+	refund mode = 2
 )
 
 // answer is where the rules of a question stand after it.
@@ -111,8 +112,8 @@ func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 }
 
 // Decide spends the request's cost on all of its limits, if every one has room for it, and else on none.
-// An error means that nobody knows: the request may have been charged, once, and can't be refunded.
-// A ctx that ends before the decision doesn't stop a charge that is under way.
+// It takes at most a second. An error other than ErrCost and ErrRules means that nobody knows: the request
+// may have been charged, once, and can't be refunded. The end of ctx ends the wait, not a charge under way.
 func (l *Limiter) Decide(ctx context.Context, r Request) (Verdict, error) {
 	return l.judge(ctx, r, spend)
 }
@@ -140,9 +141,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	if len(q.rules) == 0 {
 		return Verdict{Allowed: true}, nil
 	}
-	if err := ctx.Err(); err != nil {
-		return Verdict{}, fmt.Errorf("limits: %w", err)
-	}
+	q.by = time.Now().Add(l.within)
 	questions := []question{q}
 	if l.split {
 		questions = q.bySubject()
@@ -157,8 +156,10 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 // askAll asks one question after the other. When one is refused, what the others spent is given back and the
 // rest is only looked at. When one fails or the caller leaves, it is given back too.
 func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, error) {
-	work, cancel := l.bound(ctx)
-	defer cancel()
+	work := ctx
+	if l.split {
+		work = context.WithoutCancel(ctx) // a caller that leaves is seen between the questions
+	}
 	answers := make([]answer, 0, len(questions))
 	refused := false
 	for _, q := range questions {
@@ -171,12 +172,12 @@ func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, e
 			a, err = l.ask(work, q)
 		}
 		if err != nil {
-			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, refundWithin))
+			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, l.within/refundShare))
 		}
 		answers = append(answers, a)
-		if q.mode == spend && !a.spent {
+		if q.mode == spend && !a.spent && len(questions) > 1 {
 			refused = true
-			if err := l.giveBack(ctx, questions, answers, refundWithin); err != nil {
+			if err := l.giveBack(ctx, questions, answers, l.within/refundShare); err != nil {
 				return nil, err
 			}
 			for i := range answers {
@@ -187,29 +188,17 @@ func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, e
 	return answers, nil
 }
 
-// bound is the context of the sources' work. On a cluster a caller that hangs up must not leave half a charge:
-// its end is seen between the questions.
-func (l *Limiter) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.split {
-		ctx = context.WithoutCancel(ctx)
-	}
-	if end, ok := ctx.Deadline(); l.within == 0 || ok && time.Until(end) <= l.within {
-		return ctx, func() {} // a timer for each decision would cost a tenth of it
-	}
-	return context.WithTimeout(ctx, l.within)
-}
-
-// giveBack refunds what the answered questions spent, as far as it can.
+// giveBack refunds what the answered questions spent, as far as it can, even where the caller has left.
 func (l *Limiter) giveBack(ctx context.Context, questions []question, answers []answer, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	by := time.Now().Add(within)
 	var failed error
 	for i, a := range answers {
 		if !a.spent {
 			continue
 		}
 		q := questions[i]
-		q.mode, q.at = refund, a.now
+		q.mode, q.at, q.by = refund, a.now, by
 		if _, err := l.ask(ctx, q); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("refund: %w", err))
 		}

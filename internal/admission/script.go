@@ -29,16 +29,27 @@ type script struct {
 }
 
 // decide runs the batch in as few calls as maxKeys allows. An answer has its own error where only its call failed.
+// A question whose asker has given up is not asked, and no call outlasts the patience of its oldest: the wait in
+// the collector counts too, and nobody is charged for an answer that came too late to be heard.
 func (s *script) decide(ctx context.Context, batch []question) ([]answer, error) {
 	answers := make([]answer, len(batch))
-	for from := 0; from < len(batch); {
+	from := 0
+	for now := time.Now(); from < len(batch) && now.After(batch[from].by); from++ {
+		answers[from].err = context.DeadlineExceeded
+	}
+	if from == len(batch) {
+		return answers, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, batch[from].by)
+	defer cancel()
+	for from < len(batch) {
 		to, keys := from+1, len(batch[from].keys)
 		for ; to < len(batch) && keys+len(batch[to].keys) <= maxKeys; to++ {
 			keys += len(batch[to].keys)
 		}
 		if err := s.call(ctx, batch[from:to], answers[from:to]); err != nil {
 			for i := from; i < to; i++ {
-				answers[i].err = fmt.Errorf("limits: %w", err)
+				answers[i].err = err
 			}
 		}
 		from = to
@@ -75,34 +86,38 @@ func (s *script) run(ctx context.Context, command, script string, c *call) ([]in
 
 // call is one batch as limits.lua takes it.
 type call struct {
-	keys    []string
-	numbers map[string]int64 // of the keys, from 1
+	keys    []string // each once
+	numbers []int64  // of the keys of each question in turn, from 1
 	args    []byte
 }
 
 func (s *script) encode(batch []question) *call {
-	c := &call{numbers: make(map[string]int64, 2*len(batch))}
+	c := &call{}
+	number := make(map[string]int64, 2*len(batch)) // of the keys
+	ruleNumber := make(map[*Rule]int64, 8)
 	var rules, ofKeys []int64 // as ARGV[1] has them
-	ruleNumbers := make(map[*Rule]int64, 8)
 	refunds := int64(0)
 	for _, q := range batch {
 		if q.mode == refund {
 			refunds++
 		}
 		for i, key := range q.keys {
-			if _, ok := c.numbers[key]; ok {
-				continue
-			}
-			number, ok := ruleNumbers[q.rules[i]]
+			n, ok := number[key]
 			if !ok {
-				number = int64(len(ruleNumbers) + 1)
-				ruleNumbers[q.rules[i]] = number
-				p := q.rules[i].arithmetic.parameters()
-				rules = append(rules, p[:]...)
+				rule := q.rules[i]
+				r, ok := ruleNumber[rule]
+				if !ok {
+					r = int64(len(ruleNumber) + 1)
+					ruleNumber[rule] = r
+					p := rule.arithmetic.parameters()
+					rules = append(rules, p[:]...)
+				}
+				ofKeys = append(ofKeys, r)
+				c.keys = append(c.keys, key)
+				n = int64(len(c.keys))
+				number[key] = n
 			}
-			c.keys = append(c.keys, key)
-			c.numbers[key] = int64(len(c.keys))
-			ofKeys = append(ofKeys, number)
+			c.numbers = append(c.numbers, n)
 		}
 	}
 
@@ -110,36 +125,40 @@ func (s *script) encode(batch []question) *call {
 	if s.clock != nil {
 		now = s.clock()
 	}
-	c.args = make([]byte, 0, 64+12*len(rules)+4*len(ofKeys)+24*len(batch))
+	c.args = make([]byte, 0, 64+12*len(rules)+4*len(ofKeys)+8*len(batch)+4*len(c.numbers))
 	c.args = append(c.args, '[')
-	c.add(now, s.slack.Milliseconds(), int64(len(ruleNumbers)), refunds, int64(len(batch))-refunds)
+	c.add(now, s.slack.Milliseconds(), int64(len(ruleNumber)), refunds, int64(len(batch))-refunds)
 	c.add(rules...)
 	c.add(ofKeys...)
-	for _, q := range batch {
-		if q.mode == refund {
-			c.add(q.cost, q.at, int64(len(q.keys)))
-			c.addKeys(q.keys)
-		}
+	if refunds > 0 {
+		c.addQuestions(batch, true)
 	}
-	for _, q := range batch {
-		if q.mode != refund {
-			c.add(int64(q.mode), q.cost, int64(len(q.keys)))
-			c.addKeys(q.keys)
-		}
-	}
+	c.addQuestions(batch, false)
 	c.args[len(c.args)-1] = ']'
 	return c
+}
+
+// addQuestions adds the refunds, or all others.
+func (c *call) addQuestions(batch []question, refunds bool) {
+	numbers := c.numbers
+	for i := range batch {
+		q := &batch[i]
+		n := len(q.keys)
+		if refunds == (q.mode == refund) {
+			if refunds {
+				c.add(q.cost, q.at, int64(n))
+			} else {
+				c.add(int64(q.mode), q.cost, int64(n))
+			}
+			c.add(numbers[:n]...)
+		}
+		numbers = numbers[n:]
+	}
 }
 
 func (c *call) add(values ...int64) {
 	for _, v := range values {
 		c.args = append(strconv.AppendInt(c.args, v, 10), ',')
-	}
-}
-
-func (c *call) addKeys(keys []string) {
-	for _, key := range keys {
-		c.add(c.numbers[key])
 	}
 }
 
@@ -155,19 +174,18 @@ func (c *call) decode(values []int64, batch []question, answers []answer) error 
 		return fmt.Errorf("the script answered %d values, not %d", len(values), want)
 	}
 	now, previous, rest := values[0], values[1:1+len(c.keys)], values[1+len(c.keys):]
-	fills := make([]fill, len(rest))
+	numbers, fills := c.numbers, make([]fill, len(c.numbers))
 	for i, q := range batch {
-		answers[i].now = now
-		if q.mode == refund {
-			continue
-		}
 		n := len(q.keys)
-		a := answer{now: now, spent: rest[0] == 1, fills: fills[:n:n]}
-		for j, key := range q.keys {
-			a.fills[j] = fill{room: rest[1+j], previous: previous[c.numbers[key]-1]}
+		answers[i].now = now
+		if q.mode != refund {
+			answers[i].spent, answers[i].fills = rest[0] == 1, fills[:n:n]
+			for j, number := range numbers[:n] {
+				fills[j] = fill{room: rest[1+j], previous: previous[number-1]}
+			}
+			rest, fills = rest[1+n:], fills[n:]
 		}
-		rest, fills = rest[1+n:], fills[n:]
-		answers[i] = a
+		numbers = numbers[n:]
 	}
 	return nil
 }

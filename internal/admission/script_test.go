@@ -239,13 +239,9 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	rdb := server.Client(t)
 	s := &script{rdb: rdb, slack: keySlack}
 	rules := []*Rule{bucketOf(t, 100, time.Hour, 0), counterOf(t, 100, time.Hour), counterOf(t, 60, MaxWindow)}
-	q, err := request(1, rules...).question(spend)
-	if err != nil {
-		t.Fatal(err)
-	}
 	batch := make([]question, maxBatch)
 	for i := range batch {
-		batch[i] = q
+		batch[i] = ask(t, request(1, rules...))
 	}
 	calls := func() map[string]int { return commandCalls(t, rdb) }
 	answers, _ := s.decide(t.Context(), batch)
@@ -279,9 +275,7 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	for i := range batch {
 		r := request(1, many...)
 		r.Subject.Client = strconv.Itoa(i)
-		if batch[i], err = r.question(spend); err != nil {
-			t.Fatal(err)
-		}
+		batch[i] = ask(t, r)
 	}
 	answers, _ = s.decide(t.Context(), batch)
 	for i, a := range answers {
@@ -291,6 +285,41 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	}
 	if n := calls(); n["evalsha"] != 4 || n["set"] != 643 {
 		t.Errorf("after 640 keys Redis has run %v", n)
+	}
+}
+
+// ask is a request as a source takes it.
+func ask(t *testing.T, r Request) question {
+	t.Helper()
+	q, err := r.question(spend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.by = time.Now().Add(patience)
+	return q
+}
+
+// A question whose asker has given up is not asked; those behind it are.
+func TestALateQuestionIsNotCharged(t *testing.T) {
+	t.Parallel()
+	s := &script{rdb: redistest.Client(t), slack: keySlack}
+	r := bucketOf(t, 10, MaxWindow, 0)
+	late, inTime := ask(t, request(3, r)), ask(t, request(1, r))
+	late.by = time.Now().Add(-time.Millisecond)
+	for _, batch := range [][]question{{late}, {late, late, inTime}} {
+		answers, err := s.decide(t.Context(), batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range answers {
+			if wantErr := batch[i].by.Equal(late.by); (a.err != nil) != wantErr || a.spent == wantErr {
+				t.Errorf("question %d: %+v", i, a)
+			}
+		}
+	}
+	v := peekAt(t, newLimiter(s, false, patience), request(1, r))
+	if n := v.Standings[0].Remaining; n != 9 {
+		t.Errorf("%d remain, not 9", n)
 	}
 }
 

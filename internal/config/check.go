@@ -81,7 +81,7 @@ func isLoopback(listen string) bool {
 	return host == "localhost" || a.Unmap().IsLoopback()
 }
 
-var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster"}
+var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
 func (c *Config) checkRedis(r *report) {
 	url := string(c.Redis.URL)

@@ -74,9 +74,9 @@ type Admin struct {
 
 // Redis is where everything is kept.
 type Redis struct {
-	// URL is redis://, rediss://, unix://, redis+sentinel:// (user:password@host:port,host:port/master/db),
-	// redis+cluster:// or rediss+cluster:// (host:port,host:port). Absent: a Redis inside the process,
-	// for trying out, that keeps nothing.
+	// URL is redis://, unix://, redis+sentinel:// (user:password@host:port,host:port/master/db) or
+	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Absent: a Redis inside
+	// the process, for trying out, that keeps nothing.
 	URL SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
 }
 

@@ -153,6 +153,7 @@ func TestNoClientCanMintASeries(t *testing.T) {
 		}
 	}
 	noise(72)
+	w.metrics() // a scrape has series of its own
 	before := w.series()
 	noise(1000)
 	if after := w.series(); after != before {
@@ -215,8 +216,8 @@ func TestMetricsTellOfDecisionsAndOfTheLine(t *testing.T) {
 		series("backend_paused", `backend="`+w.backend+`"`, "1"),
 		series("drain_rate", `backend="`+w.backend+`",kind="configured"`, "10"),
 		series("drain_rate", `backend="`+w.backend+`",kind="effective"`, "10"),
-		series("jobs_accepted_total", `backend="`+w.backend+`"`, "2"),
-		series("jobs_finished_total", `backend="`+w.backend+`",outcome="succeeded"`, "0"),
+		series("backend_jobs_accepted_total", `backend="`+w.backend+`"`, "2"),
+		series("backend_jobs_finished_total", `backend="`+w.backend+`",outcome="succeeded"`, "0"),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("lacks %s", want)

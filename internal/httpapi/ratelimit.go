@@ -103,8 +103,9 @@ func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders, 
 		field = append(field, ";t="...)
 		field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s)), 10)
 	}
+	values := [4]string{string(field)} // one allocation for all
 	h[api.HeaderRateLimitPolicy] = p.policy
-	h[api.HeaderRateLimit] = []string{string(field)}
+	h[api.HeaderRateLimit] = values[0:1:1]
 	if legacy == Off {
 		return
 	}
@@ -112,9 +113,10 @@ func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders, 
 	if legacy != Delta {
 		reset = wholeOrNone(time.Duration(now.UnixNano()) + untilReset(strictest))
 	}
-	h[api.HeaderLegacyLimit] = []string{strconv.FormatInt(strictest.Rule.Limit().Capacity(), 10)}
-	h[api.HeaderLegacyRemaining] = []string{strconv.FormatInt(strictest.Remaining, 10)}
-	h[api.HeaderLegacyReset] = []string{strconv.FormatInt(reset, 10)}
+	values[1] = strconv.FormatInt(strictest.Rule.Limit().Capacity(), 10)
+	values[2] = strconv.FormatInt(strictest.Remaining, 10)
+	values[3] = strconv.FormatInt(reset, 10)
+	h[api.HeaderLegacyLimit], h[api.HeaderLegacyRemaining], h[api.HeaderLegacyReset] = values[1:2:2], values[2:3:3], values[3:4:4]
 }
 
 // effectiveWindow is the t beside r: a client that uses r in every t keeps to the limit. A bucket's saved tokens are spread at

@@ -49,7 +49,7 @@ func (s *Server) status(c *call) error {
 	h["Cache-Control"] = privateNoCache
 	h["Vary"] = varyByCaller
 	etag := tag(look)
-	h["Etag"] = []string{etag}
+	h["ETag"] = []string{etag}
 	if !look.Standing.State.Final() {
 		h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, now))}
 	}

@@ -244,7 +244,7 @@ func TestAJobIsThereAsSoonAsItIsAccepted(t *testing.T) {
 	}
 }
 
-func mustRate(t *testing.T, text string) leaky.Rate {
+func mustRate(t testing.TB, text string) leaky.Rate {
 	t.Helper()
 	r, err := leaky.ParseRate(text)
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 // world is a whole front path over real Redis: one backend, its line, two keyed clients of tier pro, and anonymous ones of tier free, told apart by
 // X-Forwarded-For. A test drains the line by hand.
 type world struct {
-	*testing.T
+	testing.TB
 	rdb     redis.UniversalClient
 	config  Config
 	server  *Server
@@ -72,9 +72,9 @@ type setup struct {
 	noAnon  bool
 }
 
-func newWorld(t *testing.T, adjust func(*setup)) *world {
+func newWorld(t testing.TB, adjust func(*setup)) *world {
 	t.Helper()
-	w := &world{T: t, store: &storeState{}, log: &lockedBuffer{}, backend: redistest.Name(t, "b"),
+	w := &world{TB: t, store: &storeState{}, log: &lockedBuffer{}, backend: redistest.Name(t, "b"),
 		report: redistest.Name(t, "report"), shared: redistest.Name(t, "shared"), plain: redistest.Name(t, "plain"), inner: redistest.Name(t, "inner")}
 	rate, err := leaky.ParseRate("10/s")
 	if err != nil {

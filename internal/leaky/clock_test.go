@@ -7,19 +7,23 @@ import (
 	"forebay/internal/leaky"
 )
 
-const longest = time.Second
+// off is how far the clock takes Redis's time to be from the host's, at one moment of the host's.
+func off(c *leaky.Clock, at time.Time) time.Duration {
+	return time.Duration(c.RedisAt(at)-at.UnixMicro()) * time.Microsecond
+}
 
 func TestAClockKnowsRedisTimeWhateverTheHostsSays(t *testing.T) {
 	t.Parallel()
-	for _, off := range []time.Duration{0, time.Hour, -30 * 24 * time.Hour} {
+	for _, want := range []time.Duration{0, time.Hour, -30 * 24 * time.Hour} {
 		var c leaky.Clock
 		sent := time.Now()
-		received := sent.Add(time.Millisecond)
-		redis := sent.Add(500*time.Microsecond + off)
-		c.Observe(sent, received, redis.UnixMicro())
-		got := c.Until(redis.Add(500*time.Millisecond).UnixMicro(), longest)
-		if late := time.Since(sent); got > 500*time.Millisecond+time.Millisecond || got < 500*time.Millisecond-late-time.Millisecond {
-			t.Errorf("offset %v: %v until a moment 500 ms ahead", off, got)
+		c.Observe(sent, sent.Add(time.Millisecond), sent.Add(500*time.Microsecond+want).UnixMicro())
+		if got := off(&c, sent.Add(time.Second)); (got - want).Abs() > time.Microsecond {
+			t.Errorf("the clock says %v, Redis is off by %v", got, want)
+		}
+		due := time.Now().Add(want + 500*time.Millisecond)
+		if left := c.Until(due.UnixMicro(), time.Second); left <= 0 || left > 501*time.Millisecond {
+			t.Errorf("%v until a moment 500 ms ahead", left)
 		}
 	}
 }
@@ -27,6 +31,7 @@ func TestAClockKnowsRedisTimeWhateverTheHostsSays(t *testing.T) {
 // Trap: a task that comes before the first answer would sleep for decades.
 func TestAClockNeverSleepsOnNonsense(t *testing.T) {
 	t.Parallel()
+	const longest = time.Second
 	var c leaky.Clock
 	if got := c.Until(time.Now().Add(time.Hour).UnixMicro(), longest); got != 0 {
 		t.Errorf("before anything was observed: %v, want 0", got)
@@ -40,13 +45,6 @@ func TestAClockNeverSleepsOnNonsense(t *testing.T) {
 	}
 }
 
-// minute is what the clock makes of the minute after base, on a host whose clock is off from Redis's.
-func minute(c *leaky.Clock, base time.Time, off time.Duration) time.Duration {
-	return c.Until(base.Add(off+time.Minute).UnixMicro(), time.Hour) + time.Since(base)
-}
-
-func near(d, want, error time.Duration) bool { return (d - want).Abs() <= error }
-
 func TestAClockTrustsItsMostExactReading(t *testing.T) {
 	t.Parallel()
 	var c leaky.Clock
@@ -54,8 +52,8 @@ func TestAClockTrustsItsMostExactReading(t *testing.T) {
 	c.Observe(base, base.Add(200*time.Microsecond), base.Add(100*time.Microsecond).UnixMicro())
 	// An answer that took 80 ms, all of it on its way back, would put the clock wrong by 40 ms.
 	c.Observe(base, base.Add(80*time.Millisecond), base.UnixMicro())
-	if got := minute(&c, base, 0); !near(got, time.Minute, 5*time.Millisecond) {
-		t.Errorf("a minute is %v after a rough reading", got)
+	if got := off(&c, base.Add(time.Second)); got.Abs() > time.Millisecond {
+		t.Errorf("after a rough reading the clock is off by %v", got)
 	}
 }
 
@@ -66,8 +64,8 @@ func TestAClockFollowsAStepOfRedisTime(t *testing.T) {
 		base := time.Now()
 		c.Observe(base, base.Add(100*time.Microsecond), base.UnixMicro())
 		c.Observe(base.Add(time.Millisecond), base.Add(21*time.Millisecond), base.Add(11*time.Millisecond+step).UnixMicro()) // a rough reading
-		if got := minute(&c, base, step); !near(got, time.Minute, 15*time.Millisecond) {
-			t.Errorf("a minute is %v after a step of %v", got, step)
+		if got := off(&c, base.Add(time.Second)); (got - step).Abs() > time.Millisecond {
+			t.Errorf("after a step of %v the clock says %v", step, got)
 		}
 	}
 }
@@ -77,10 +75,11 @@ func TestAClockForgetsOldReadings(t *testing.T) {
 	t.Parallel()
 	var c leaky.Clock
 	base := time.Now()
-	c.Observe(base.Add(-10*time.Minute), base.Add(-10*time.Minute), base.Add(-10*time.Minute).UnixMicro())
-	drift := 20 * time.Millisecond
-	c.Observe(base, base.Add(30*time.Millisecond), base.Add(15*time.Millisecond+drift).UnixMicro())
-	if got := minute(&c, base, drift); !near(got, time.Minute, 5*time.Millisecond) {
-		t.Errorf("a minute is %v, 10 minutes and %v of drift later", got, drift)
+	c.Observe(base, base, base.UnixMicro())
+	const drift = 20 * time.Millisecond
+	later := base.Add(10 * time.Minute)
+	c.Observe(later, later.Add(30*time.Millisecond), later.Add(15*time.Millisecond+drift).UnixMicro())
+	if got := off(&c, later.Add(time.Second)); (got - drift).Abs() > time.Millisecond {
+		t.Errorf("10 minutes and %v of drift later the clock says %v", drift, got)
 	}
 }

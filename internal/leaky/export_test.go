@@ -1,6 +1,11 @@
 package leaky
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // At makes every script of the line run at the time that now gives, in µs, instead of Redis's.
 func (l *Line) At(now func() int64) *Line {
@@ -31,3 +36,37 @@ const (
 	Grace    = grace
 	Late     = late
 )
+
+// RedisAt is Redis's time (µs) at a moment of the host's, as the clock knows it.
+func (c *Clock) RedisAt(t time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(c.at(t))
+}
+
+// LookAll looks at the jobs in one script call, as concurrent callers would.
+func (l *Line) LookAll(ctx context.Context, ids []string) ([]Look, []error) {
+	found, err := l.look(ctx, ids)
+	looks, errs := make([]Look, len(ids)), make([]error, len(ids))
+	for i := range ids {
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		looks[i], errs[i] = found[i].Look, found[i].err
+	}
+	return looks, errs
+}
+
+// sources are the scripts' own parts, by name.
+var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua, "renew": renewLua, "settle": settleLua,
+	"cancel": cancelLua, "look": lookLua, "tune": tuneLua, "status": statusLua}
+
+// IsCall reports whether the command calls the script of that name, by its digest or its text.
+func IsCall(name string, cmd redis.Cmder) bool {
+	if len(cmd.Args()) < 2 {
+		return false
+	}
+	text := prelude + sources[name]
+	return cmd.Args()[1] == redis.NewScript(text).Hash() || cmd.Args()[1] == text
+}

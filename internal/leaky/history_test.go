@@ -70,7 +70,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"tune":    func(*rapid.T) { h.tune() },
 		"pass":    func(*rapid.T) { h.pass() },
 		"leap":    func(*rapid.T) { h.leap() },
-		"":        func(*rapid.T) { h.status() },
+		"status":  func(*rapid.T) { h.status() },
+		"keys":    func(*rapid.T) { h.compareKeys() },
 	})
 	h.compareKeys()
 	for _, id := range h.ids {
@@ -267,7 +268,6 @@ func (h *history) leap() {
 func (h *history) status() {
 	got, err := h.line.Status(context.Background())
 	h.agree("status", got, h.model.status(), err)
-	h.compareKeys()
 }
 
 // compareKeys holds what the line keeps in Redis against the model.

@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,51 +151,4 @@ func Name(t testing.TB, prefix string) string {
 		head = "t" + head
 	}
 	return head[:min(len(head), maxName-len(tail))] + tail
-}
-
-// errNotInstalled says how to get redis-server.
-var errNotInstalled = errors.New(`redis-server is not installed; these tests need a real one (6.2 or later):
-	apt-get install redis-server    (Debian, Ubuntu)
-	dnf install redis               (Fedora)
-	brew install redis              (macOS)`)
-
-func lookup() (string, error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return "", errNotInstalled
-	}
-	return path, nil
-}
-
-// errTaken says that another process has the port.
-var errTaken = errors.New("address already in use")
-
-// ready waits until the server at addr answers, and checks that it is the process pid: another
-// server may have been faster to take the port.
-func ready(addr string, pid int, gone <-chan struct{}) error {
-	rdb := redis.NewClient(options(addr))
-	defer rdb.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	for {
-		info, err := rdb.InfoMap(ctx).Result()
-		if err == nil {
-			if got := info["Server"]["process_id"]; got != strconv.Itoa(pid) {
-				return fmt.Errorf("%w: %s belongs to process %s", errTaken, addr, got)
-			}
-			if info["Persistence"]["loading"] != "1" { // a sentinel has no such section
-				return nil
-			}
-		}
-		if redis.HasErrorPrefix(err, "NOAUTH") {
-			return nil // it answers, and tells nobody here more
-		}
-		select {
-		case <-gone:
-			return errors.New("it ended")
-		case <-ctx.Done():
-			return fmt.Errorf("no answer within %v: %w", startTimeout, err)
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
 }

@@ -87,7 +87,7 @@ func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context,
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return nil, fmt.Errorf("redis: %w", err)
+			return noConn{fmt.Errorf("redis: %w", err)}, nil
 		}
 		return conn, nil
 	}

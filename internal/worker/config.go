@@ -116,8 +116,8 @@ func (b Backend) validate() error {
 		return fmt.Errorf("worker: backend %s: Retry wants 0 < Base <= Cap", name)
 	}
 	for op, o := range b.Operations {
-		if o.MaxResult <= 0 {
-			return fmt.Errorf("worker: operation %s: MaxResult must be over 0", op)
+		if o.Method == "" || o.MaxResult <= 0 {
+			return fmt.Errorf("worker: operation %s: Method and a MaxResult over 0 are required", op)
 		}
 	}
 	return nil

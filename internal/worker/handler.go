@@ -50,6 +50,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 	case <-time.After(d.clock.Until(one.ticket.Due, longestSleep) - leaky.StartAhead):
 	}
 	var s leaky.Started
+	first := time.Now() // where an answer is lost, the lease began with the question before
 	err := d.repeat(startTime, d.runs.stopping, func(ctx context.Context) (err error) {
 		sent := time.Now()
 		if s, err = d.line.Start(ctx, one.ticket, d.owner); err != nil {
@@ -57,7 +58,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 		}
 		d.clock.Observe(sent, time.Now(), s.Now)
 		if s.Verdict == leaky.Go {
-			d.runs.hold(one, sent)
+			d.runs.hold(one, first)
 		}
 		return nil
 	})
@@ -144,7 +145,7 @@ func (d *drain) logOutcome(s leaky.Started, v verdict) {
 	log := d.log.With("job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "outcome", v.word, "took", v.Took)
 	switch {
 	case v.Throttled:
-		log.Warn("the backend asked for rest; the job waits on", "status", v.Failure.Detail, "retry_after", v.Gate)
+		log.Warn("the backend asked for rest; the job waits on", "detail", v.Failure.Detail, "retry_after", v.Gate)
 	case v.To == jobs.Delayed:
 		log.Warn("attempt failed; another follows", "detail", v.Failure.Detail, "in", v.Delay)
 	case v.To == jobs.Failed:

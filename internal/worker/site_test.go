@@ -110,6 +110,29 @@ func (s *site) start(rdb redis.UniversalClient) *running {
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
+// sum adds up the counters of a name that have the label value; "" is any.
+func (r *running) sum(t *testing.T, name, value string) (total float64) {
+	t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if value == "" || l.GetValue() == value {
+					total += m.GetCounter().GetValue()
+					break
+				}
+			}
+		}
+	}
+	return total
+}
+
 // finish stops the worker and waits for its end.
 func (r *running) finish(t *testing.T) time.Duration {
 	t.Helper()

@@ -181,6 +181,21 @@ func TestACallDoesNotOutliveItsJob(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsTooLateIsNotCalled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, ok)
+	id := s.offer(func(o *leaky.Offer) { o.MaxAge = 10 * time.Millisecond })
+	<-time.After(20 * time.Millisecond) // nobody drains meanwhile
+	w := s.start(redistest.Client(t))
+	if standing := s.await(id); standing.State != jobs.Expired || len(s.backend.all()) != 0 {
+		t.Fatalf("%+v after %d calls", standing, len(s.backend.all()))
+	}
+	w.finish(t)
+	if n := w.sum(t, "forebay_jobs_finished_total", "expired"); n != 1 {
+		t.Errorf("%v jobs are counted as expired", n)
+	}
+}
+
 func TestAResultOverItsBoundFailsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 101)) })

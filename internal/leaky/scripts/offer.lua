@@ -81,7 +81,6 @@ for i = 10, #ARGV, 8 do
     local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
     local record = table.concat({ us(now), us(start_by), us(end_by), keep, client, rest }, ' ')
     if call('SET', prefix .. 'job:' .. id, record, 'NX') then
-      call('ZADD', LINE, exact(tag), id)
       if start_by < end_by then call('ZADD', DEADLINES, us(start_by), id) end
       tags[flow], grown[flow] = tag, true
       held[client] = (held[client] or 0) + 1

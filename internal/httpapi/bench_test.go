@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/internal/admission"
+)
+
+// The hot paths, without the network in front: 64 callers at once, three limits in force, 256-byte payloads. Run with
+// -benchmem; whole-system figures are in bench/.
+
+func benchWorld(b *testing.B, limit int64) (*world, http.Handler) {
+	w := newWorld(b, func(s *setup) {
+		s.line.Capacity = 10_000_000
+		s.line.MaxWait = 1000 * time.Hour
+		s.pro = []admission.Limit{perClient("a", limit, time.Hour), {Name: "b", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: limit, Window: time.Hour}}
+		s.global = []admission.Limit{{Name: "c", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: limit, Window: time.Hour}}
+	})
+	w.server.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	return w, w.server.Public()
+}
+
+func ask(b *testing.B, h http.Handler, method, path, body string, want int) {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:1"
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+keyA)
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	if answer.Code != want {
+		b.Errorf("%d, want %d: %s", answer.Code, want, answer.Body)
+	}
+}
+
+func parallel(b *testing.B, do func()) {
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			do()
+		}
+	})
+}
+
+func BenchmarkAccepted(b *testing.B) {
+	w, h := benchWorld(b, 1_000_000_000)
+	body := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 254) + `"}`
+	parallel(b, func() { ask(b, h, "POST", "/v1/jobs", body, http.StatusAccepted) })
+}
+
+func BenchmarkRejected(b *testing.B) {
+	w, h := benchWorld(b, 1)
+	body := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 254) + `"}`
+	ask(b, h, "POST", "/v1/jobs", body, http.StatusAccepted)
+	parallel(b, func() { ask(b, h, "POST", "/v1/jobs", body, http.StatusTooManyRequests) })
+}
+
+func BenchmarkStatus(b *testing.B) {
+	w, h := benchWorld(b, 1_000_000_000)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	parallel(b, func() { ask(b, h, "GET", "/v1/jobs/"+id, "", http.StatusOK) })
+}

@@ -1,0 +1,163 @@
+package leaky_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// batch is as many as one script call takes.
+const batch = 64
+
+// newBenchLine is a line on Redis's clock that accepts whatever is offered.
+func newBenchLine(b *testing.B) (*leaky.Line, redis.UniversalClient) {
+	b.Helper()
+	rdb := redistest.Client(b)
+	r, err := leaky.ParseRate("1000/s")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return leaky.New(rdb, leaky.Settings{Backend: redistest.Name(b, "bench"), Rate: r, Burst: 1, Concurrency: 100, Capacity: 1 << 30,
+		MaxWait: 1 << 60, ClientShare: 1, Attempts: 3}), rdb
+}
+
+func benchOffer(backend string, n int) leaky.Offer {
+	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(backend), Operation: "monthly-report", Client: "client-" + strconv.Itoa(n%16), Tier: "free",
+		Priority: jobs.Normal, Payload: []byte(strings.Repeat("x", 256))}, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}
+}
+
+// reportScripts reports what CPU time Redis took for each script call that do makes.
+func reportScripts(b *testing.B, rdb redis.UniversalClient, do func()) {
+	b.Helper()
+	before, callsBefore := redisLoad(b, rdb)
+	b.ResetTimer()
+	do()
+	b.StopTimer()
+	after, callsAfter := redisLoad(b, rdb)
+	b.ReportMetric((after-before)*1e6/float64(callsAfter-callsBefore), "redis-µs/call")
+}
+
+// redisLoad is Redis's CPU time in seconds, and the number of script calls, since it was started.
+func redisLoad(b *testing.B, rdb redis.UniversalClient) (cpu float64, calls int64) {
+	b.Helper()
+	info, err := rdb.InfoMap(context.Background(), "cpu", "commandstats").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(info["CPU"][field], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cpu += seconds
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_evalsha"], "calls="), ",")
+	if text != "" {
+		if calls, err = strconv.ParseInt(text, 10, 64); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return cpu, calls
+}
+
+// BenchmarkOfferBatch is one call of the offer script with 64 jobs.
+func BenchmarkOfferBatch(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	reportScripts(b, rdb, func() {
+		offers := make([]leaky.Offer, batch)
+		for b.Loop() {
+			for i := range offers {
+				offers[i] = benchOffer(line.Settings().Backend, i)
+			}
+			if _, err := line.OfferAll(context.Background(), offers); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkOffer is 64 callers at once.
+func BenchmarkOffer(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	b.SetParallelism(batch)
+	reportScripts(b, rdb, func() {
+		b.RunParallel(func(pb *testing.PB) {
+			for n := 0; pb.Next(); n++ {
+				if _, err := line.Offer(context.Background(), benchOffer(line.Settings().Backend, n)); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	})
+}
+
+// BenchmarkLook is 64 callers at once, with 10,000 jobs waiting.
+func BenchmarkLook(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	var ids []string
+	for range 10_000 / batch {
+		offers := make([]leaky.Offer, batch)
+		for i := range offers {
+			offers[i] = benchOffer(line.Settings().Backend, i)
+			ids = append(ids, offers[i].Job.ID)
+		}
+		if _, err := line.OfferAll(context.Background(), offers); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetParallelism(batch)
+	reportScripts(b, rdb, func() {
+		b.RunParallel(func(pb *testing.PB) {
+			for n := 0; pb.Next(); n++ {
+				if _, err := line.Look(context.Background(), ids[n%len(ids)]); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	})
+}
+
+// BenchmarkRun is a job's way from its release to its end.
+func BenchmarkRun(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	if err := line.Tune(context.Background(), leaky.Override{Rate: &leaky.Unlimited}, "bench"); err != nil {
+		b.Fatal(err)
+	}
+	var tickets []leaky.Ticket
+	reportScripts(b, rdb, func() {
+		for n := 0; b.Loop(); n++ {
+			for len(tickets) == 0 {
+				offers := make([]leaky.Offer, batch)
+				for i := range offers {
+					offers[i] = benchOffer(line.Settings().Backend, i)
+				}
+				if _, err := line.OfferAll(context.Background(), offers); err != nil {
+					b.Fatal(err)
+				}
+				r, err := line.Release(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				tickets = r.Tickets
+			}
+			ticket := tickets[0]
+			tickets = tickets[1:]
+			if s, err := line.Start(context.Background(), ticket, "bench"); err != nil || s.Verdict != leaky.Go {
+				b.Fatal(s.Verdict, err)
+			}
+			if _, err := line.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "bench", To: jobs.Succeeded}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package leaky_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	before := b.status()
+	if before.Rate.String() != "10/s" || before.Override != (leaky.Override{}) || before.By != "" || !before.At.IsZero() {
+		t.Fatalf("untuned: %+v", before)
+	}
+	fast, burst, concurrency, capacity, paused := rate(t, "0.5/s"), 2, 3, 4, true
+	b.tune(leaky.Override{Rate: &fast, Burst: &burst, Concurrency: &concurrency, Capacity: &capacity})
+	b.pass(time.Second)
+	b.tune(leaky.Override{Paused: &paused}) // what isn't named stays
+
+	s := b.again().status()
+	if s.Rate.String() != "0.5/s" || s.Rate.Interval() != 2e6 || s.Burst != 2 || s.Concurrency != 3 || s.Capacity != 4 || !s.Paused {
+		t.Errorf("in force: %+v", s)
+	}
+	if *s.Override.Rate != s.Rate || *s.Override.Burst != 2 || *s.Override.Concurrency != 3 || *s.Override.Capacity != 4 || !*s.Override.Paused {
+		t.Errorf("override: %+v", s.Override)
+	}
+	if s.By != "operator" || !s.At.Equal(b.now) || s.Configured != b.Settings() {
+		t.Errorf("by %q at %v, configured %+v", s.By, s.At, s.Configured)
+	}
+	if err := b.ResetTuning(context.Background(), "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.status(); s.Override != (leaky.Override{}) || s.Rate.String() != "10/s" || s.Burst != 1 || s.Concurrency != 10 || s.Capacity != 100 || s.Paused || s.By != "somebody" {
+		t.Errorf("after a reset: %+v", s)
+	}
+}
+
+func TestTuningToNothingIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	zero, less := 0, -1
+	for _, o := range []leaky.Override{{Burst: &zero}, {Concurrency: &zero}, {Capacity: &less}, {Rate: &leaky.Rate{}}} {
+		if err := b.Tune(context.Background(), o, "operator"); err == nil {
+			t.Errorf("%+v was taken", o)
+		}
+	}
+	if s := b.status(); s.By != "" {
+		t.Errorf("status = %+v", s)
+	}
+}
+
+func TestTunedCapacityAndConcurrencyHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
+	b.fill("acme", 10)
+	five, two := 5, 2
+	b.tune(leaky.Override{Capacity: &five, Concurrency: &two})
+	if p := b.offer(b.job("acme")); p.Outcome != leaky.LineFull {
+		t.Errorf("offer = %+v, want line_full", p)
+	}
+	r := b.release()
+	if len(r.Tickets) != 2 || r.Reason != leaky.OnConcurrency {
+		t.Errorf("release = %+v, want 2 tickets", r)
+	}
+	four := 4
+	b.tune(leaky.Override{Concurrency: &four})
+	if r := b.release(); len(r.Tickets) != 2 {
+		t.Errorf("release = %+v, want 2 more", r)
+	}
+}
+
+func TestStatusCountsWhereEachJobIs(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
+	if s := b.status(); s.WaitingOn != leaky.OnIdle || s.OldestWait != 0 || s.CallTime != 0 {
+		t.Errorf("an empty line: %+v", s)
+	}
+	ids := b.fill("acme", 6)
+	for i, ticket := range b.release().Tickets {
+		switch i {
+		case 0: // released
+		case 1: // running
+			b.begin(ticket, "me")
+		default:
+			b.begin(ticket, "me")
+			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", Took: time.Second, Delay: time.Hour,
+				To: []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Delayed, jobs.Canceled}[i-2]})
+		}
+	}
+	b.fill("acme", 2)
+	b.cancel(b.accept("acme"))
+	b.pass(3 * time.Second)
+	s := b.status()
+	if s.Waiting != 2 || s.Delayed != 1 || s.InFlight != 2 || s.OldestWait != 3*time.Second || s.CallTime != time.Second || s.WaitingOn != leaky.OnConcurrency {
+		t.Errorf("status = %+v", s)
+	}
+	if want := (leaky.Books{Accepted: 9, Succeeded: 1, Failed: 1, Canceled: 2, Started: 5}); s.Books != want {
+		t.Errorf("books = %+v, want %+v", s.Books, want)
+	}
+	if look := b.look(ids[0]); look.Standing.State != jobs.Released || look.Position != 0 {
+		t.Errorf("look = %+v", look)
+	}
+}
