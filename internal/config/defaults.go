@@ -82,6 +82,8 @@ func Demo() *Config {
 	thumbnail.setDefaults()
 	thumbnail.Backend, thumbnail.Path = "thumbnails", "/thumbnail"
 	thumbnail.OnOverload = []string{"reject"}
+	// The embedded Redis has a bound on its keys: a flood for a day must not reach it.
+	report.KeepResult, thumbnail.KeepResult = time.Hour, time.Hour
 	c.Operations = map[string]Operation{"report": report, "thumbnail": thumbnail}
 	return c
 }

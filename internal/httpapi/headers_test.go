@@ -66,7 +66,7 @@ func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHea
 	within, _ := strconv.ParseInt(item[2], 10, 64)
 	// The draft, section 6: what is advertised is never a burst over the policy.
 	longest := window
-	if limit.Algorithm == admission.SlidingWindowCounter && a.StatusCode == http.StatusTooManyRequests {
+	if limit.Algorithm == admission.SlidingWindowCounter && r == 0 {
 		longest = 2 * window // it takes as long until a full window counts little enough beside the next
 	}
 	if within > longest || r > 0 && limit.Algorithm == admission.TokenBucket && r*window > within*limit.Amount {

@@ -59,13 +59,6 @@ func (f *Faulty) Armed() int {
 	return len(f.faults)
 }
 
-// Disarm drops the faults that have not struck.
-func (f *Faulty) Disarm() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = nil
-}
-
 // Any matches every command.
 func Any(redis.Cmder) bool { return true }
 

@@ -12,6 +12,7 @@ local waiting = call('ZCARD', LINE)
 local depth = waiting + call('ZCARD', DELAYED)
 local was_empty = waiting == 0
 local full = call('ZCARD', INFLIGHT) >= concurrency
+local top = tonumber(call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2] or 0) -- the largest tag in the line
 local tags, held = {}, {} -- last tag by flow; waiting jobs by client
 local grown, added, accepted = {}, {}, 0 -- flows with a new last tag; accepted jobs by client, and in all
 
@@ -58,7 +59,7 @@ local function place(client, flow, step, start_within)
     refused, retry = refused or 'client_share', math.max(retry, share_free(client, flow, step))
   end
   local tag = math.max(v, tags[flow]) + step
-  local rank = call('ZCOUNT', LINE, '-inf', exact(tag))
+  local rank = tag >= top and waiting or call('ZCOUNT', LINE, '-inf', exact(tag))
   local wait = paused and 0 or wait_for(rank, full)
   local limit = start_within > 0 and math.min(max_wait, start_within) or max_wait
   if wait > limit then refused = refused or 'wait_too_long' end
@@ -68,6 +69,7 @@ local function place(client, flow, step, start_within)
   return 'accepted', rank + 1, wait, 0, tag
 end
 
+local now_text = us(now)
 local out = { waiting_on(full) }
 for i = 10, #ARGV, 8 do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
@@ -79,10 +81,14 @@ for i = 10, #ARGV, 8 do
   if outcome == 'accepted' then
     local end_by = now + max_age
     local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
-    local record = table.concat({ us(now), us(start_by), us(end_by), keep, client, rest }, ' ')
-    if call('SET', prefix .. 'job:' .. id, record, 'NX') then
-      if start_by < end_by then call('ZADD', DEADLINES, us(start_by), id) end
-      tags[flow], grown[flow] = tag, true
+    local end_text = us(end_by)
+    local start_text = start_by < end_by and us(start_by) or end_text
+    local record = now_text .. ' ' .. start_text .. ' ' .. end_text .. ' ' .. keep .. ' ' .. client .. ' ' .. rest
+    if record then
+      local tag_text = exact(tag)
+      call('ZADD', LINE, tag_text, id)
+      if start_by < end_by then call('ZADD', DEADLINES, start_text, id) end
+      tags[flow], grown[flow], top = tag, tag_text, math.max(top, tag)
       held[client] = (held[client] or 0) + 1
       added[client] = (added[client] or 0) + 1
       waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
@@ -97,7 +103,7 @@ for i = 10, #ARGV, 8 do
 end
 
 if accepted > 0 then
-  for flow in pairs(grown) do call('ZADD', FLOWS, exact(tags[flow]), flow) end
+  for flow, tag in pairs(grown) do call('ZADD', FLOWS, tag, flow) end
   for client, n in pairs(added) do call('HINCRBY', SHARE, client, n) end
   call('HINCRBY', BOOKS, 'accepted', accepted)
   if was_empty then wake() end

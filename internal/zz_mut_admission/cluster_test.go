@@ -1,0 +1,163 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/redistest"
+)
+
+// The cluster takes seconds to start, so its promises share one.
+func TestOnACluster(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.StartCluster(t)
+	l := newLimiter(&script{rdb: rdb, slack: keySlack}, true, patience)
+
+	// C29, C30: five limits of four subjects are kept for 200 clients of any name, and no script leaves its slot.
+	t.Run("limits of all subjects hold", func(t *testing.T) {
+		var rules []*Rule
+		for _, per := range []Per{PerIP, PerClient, PerOperation, PerClientOperation, PerGlobal} {
+			for _, a := range []Algorithm{TokenBucket, SlidingWindowCounter} {
+				l := Limit{Algorithm: a, Per: per, Amount: 100_000, Window: MaxWindow}
+				if per == PerClientOperation {
+					l.Amount = 2
+				}
+				rules = append(rules, compile(t, l))
+			}
+		}
+		for i := range 200 {
+			r := Request{Rules: rules, Cost: 1, Subject: Subject{Client: fmt.Sprintf("{%d}}{a{", i), Address: fmt.Sprint(i), Operation: fmt.Sprintf("}{%d", i%7)}}
+			for j := range 3 {
+				v := decide(t, l, r)
+				if v.Allowed != (j < 2) {
+					t.Fatalf("request %d of client %d: %+v", j, i, v)
+				}
+				for _, s := range v.Standings {
+					if s.Remaining < 0 || s.Remaining > s.Rule.capacity {
+						t.Fatalf("%d remain of %+v", s.Remaining, s.Rule.limit)
+					}
+				}
+			}
+		}
+		v := peekAt(t, l, Request{Rules: rules, Cost: 1, Subject: alice})
+		for _, s := range v.Standings[8:] {
+			if s.Remaining != 100_000-400 {
+				t.Errorf("%d remain of a global limit that admitted 400", s.Remaining)
+			}
+		}
+		for i, s := range v.Standings {
+			if s.Rule != rules[i] {
+				t.Errorf("standing %d is of another rule", i)
+			}
+		}
+	})
+
+	// C31: the limits that said yes before another said no get it back, and the verdict says so.
+	t.Run("a refusal charges nothing", func(t *testing.T) {
+		key := compile(t, Limit{Algorithm: SlidingWindowCounter, Amount: 10, Window: MaxWindow})
+		operation := compile(t, Limit{Algorithm: TokenBucket, Per: PerOperation, Amount: 2, Window: MaxWindow})
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 20, Window: MaxWindow})
+		if in := admitted(t, l, 8, key, operation, global); in != 2 {
+			t.Fatalf("%d of 8 admitted, not 2", in)
+		}
+		for _, ask := range []func(testing.TB, *Limiter, Request) Verdict{decide, peekAt} {
+			v := ask(t, l, request(1, global, operation, key))
+			if v.Allowed || v.Reason != operation.limit.Name || v.RetryAfter == 0 {
+				t.Errorf("%+v", v)
+			}
+			for i, want := range []int64{18, 0, 8} {
+				if s := v.Standings[i]; s.Remaining != want || s.Violated != (want == 0) {
+					t.Errorf("%s stands at %+v", s.Rule.limit.Name, s)
+				}
+			}
+		}
+	})
+
+	t.Run("a refund reaches every subject", func(t *testing.T) {
+		rules := []*Rule{
+			compile(t, Limit{Algorithm: TokenBucket, Amount: 5, Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerIP, Amount: 5, Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerGlobal, Amount: 5, Window: MaxWindow}),
+		}
+		if err := l.Refund(t.Context(), decide(t, l, request(3, rules...))); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range peekAt(t, l, request(1, rules...)).Standings {
+			if s.Remaining != 5 {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+
+	t.Run("simultaneous requests cannot overspend", func(t *testing.T) { // C35
+		client := bucketOf(t, 20, MaxWindow, 0)
+		operation := compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerOperation, Amount: 10, Window: MaxWindow})
+		if in := atOnce(t, 200, []*Limiter{l}, request(1, client, operation)); in != 10 {
+			t.Errorf("%d admitted, not 10", in)
+		}
+		if n := peekAt(t, l, request(1, client)).Standings[0].Remaining; n != 10 {
+			t.Errorf("%d remain to the client, not 10", n)
+		}
+	})
+
+	t.Run("a failed subject gives back the others", func(t *testing.T) {
+		client := bucketOf(t, 10, MaxWindow, 0)
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10, Window: MaxWindow})
+		faulty := redistest.NewFaulty(t, rdb)
+		for _, applied := range []bool{false, true} {
+			faulty.FailNext(mentions(global), applied)
+			if _, err := l.Decide(t.Context(), request(1, client, global)); err == nil {
+				t.Fatal("a lost reply passed as an answer")
+			}
+			if n := peekAt(t, l, request(1, client)).Standings[0].Remaining; n != 10 {
+				t.Errorf("%d remain to the client, not 10", n)
+			}
+		}
+		if n := peekAt(t, l, request(1, global)).Standings[0].Remaining; n != 9 {
+			t.Errorf("%d remain of the limit whose one reply was lost, not 9", n)
+		}
+	})
+
+	t.Run("a caller that hangs up leaves no half charge", func(t *testing.T) {
+		client := bucketOf(t, 10, MaxWindow, 0)
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10, Window: MaxWindow})
+		ctx, cancel := context.WithCancel(t.Context())
+		rdb.AddHook(onScript{matches: mentions(client), do: cancel})
+		if _, err := l.Decide(ctx, request(1, client, global)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("err = %v", err)
+		}
+		for _, s := range peekAt(t, l, request(1, client, global)).Standings {
+			if s.Remaining != 10 {
+				t.Errorf("%s has %d of 10", s.Rule.limit.Per, s.Remaining)
+			}
+		}
+	})
+}
+
+// mentions matches the scripts that have a key of the rule.
+func mentions(r *Rule) func(redis.Cmder) bool {
+	return func(cmd redis.Cmder) bool {
+		return isScript(cmd) && strings.Contains(fmt.Sprint(cmd.Args()...), r.limit.Name)
+	}
+}
+
+// onScript does something when a script is sent.
+type onScript struct {
+	shorten
+	matches func(redis.Cmder) bool
+	do      func()
+}
+
+func (h onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.matches(cmd) {
+			h.do()
+		}
+		return next(ctx, cmd)
+	}
+}

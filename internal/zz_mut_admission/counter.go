@@ -1,0 +1,95 @@
+package admission
+
+// counter is a sliding window counter. It counts in windows aligned to multiples of the
+// window since 1970, and takes the window before as if its requests had come evenly: the
+// estimate is previous·(what of the sliding window lies in it) + current. Only admitted
+// requests count. To stay in integers all is multiplied by the steps of a window.
+// State: index of the window, count of the one before, count of this one.
+type counter struct {
+	limit  int64
+	window int64 // µs
+	step   int64 // µs: the fineness of time; 1 where amount × window fits
+	steps  int64 // to a window, the last one may be shorter; limit·steps is at most maxExact
+}
+
+// kindCounter is the counter's number in limits.lua.
+const kindCounter = 2
+
+// newCounter takes the window in µs.
+func newCounter(limit, window int64) counter {
+	most := maxExact / limit // steps; at least 9,000,000
+	step := ceilDiv(window, most)
+	return counter{limit: limit, window: window, step: step, steps: ceilDiv(window, step)}
+}
+
+func (c counter) unit() int64 { return c.steps }
+
+func (c counter) fresh(int64) fill { return fill{room: c.limit * c.steps} }
+
+// rest is how many steps of the window before still lie in the sliding window: rounded up,
+// so that the estimate is never too low.
+func (c counter) rest(now int64) int64 { return c.steps - now%c.window/c.step }
+
+func (c counter) load(s state, now int64) (fill, bool) {
+	index := now / c.window
+	ahead := s[0] > index
+	var previous, current int64
+	switch {
+	case s[0] == index:
+		previous, current = s[1], s[2]
+	case s[0] == index-1:
+		previous = s[2]
+	case ahead:
+		// What was counted is taken as the window before, so that it is gone in at most one from now.
+		previous = min(c.limit, s[1]+s[2])
+	}
+	return fill{room: (c.limit-current)*c.steps - previous*c.rest(now), previous: previous}, ahead
+}
+
+// current undoes load: the count of this window.
+func (c counter) current(f fill, now int64) int64 {
+	return c.limit - (f.room+f.previous*c.rest(now))/c.steps
+}
+
+func (c counter) store(f fill, now int64) state {
+	return state{now / c.window, f.previous, c.current(f, now)}
+}
+
+func (c counter) refund(f fill, now, cost, at int64) fill {
+	switch index, charged := now/c.window, at/c.window; {
+	case charged == index:
+		f.room += min(cost, c.current(f, now)) * c.steps
+	case charged == index-1, charged > index: // as in load
+		back := min(cost, f.previous)
+		f.previous -= back
+		f.room += back * c.rest(now)
+	}
+	return f
+}
+
+func (c counter) wait(f fill, now, cost int64) int64 {
+	if f.room >= cost*c.steps {
+		return 0
+	}
+	next := c.window - now%c.window // the window's end
+	free, current := c.limit-cost, c.current(f, now)
+	if current < free {
+		// Enough of the window before leaves in this one: previous·rest ≤ (free-current)·steps.
+		return c.begin((free-current)*c.steps/f.previous) - now%c.window
+	}
+	if current == free {
+		return next // all of the window before must leave
+	}
+	// This window, as the one before, must leave in the next: current·rest ≤ free·steps.
+	return next + c.begin(free*c.steps/current)
+}
+
+// begin is when in a window, in µs from its start, only rest steps of the one before count.
+func (c counter) begin(rest int64) int64 { return min(c.window, (c.steps-rest)*c.step) }
+
+// reset is the time until the window ends.
+func (c counter) reset(_ fill, now int64) int64 { return c.window - now%c.window }
+
+func (c counter) parameters() [5]int64 {
+	return [5]int64{kindCounter, c.steps, c.limit, c.window, c.step}
+}

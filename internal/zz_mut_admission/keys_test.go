@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/internal/redistest"
+)
+
+// C33: a changed limit starts afresh, at once, and the old counts never come back into it.
+func TestAChangedLimitForgetsOldCounts(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
+		for _, a := range []Algorithm{TokenBucket, SlidingWindowCounter} {
+			old := Limit{Name: redistest.Name(t, "changed"), Owner: "limits", Algorithm: a, Per: PerClient, Amount: 5, Window: time.Hour}
+			if n := admitted(t, l, 6, compile(t, old)); n != 5 {
+				t.Fatalf("%d of 6 admitted, not 5", n)
+			}
+			window, amount, owner, per, algorithm := old, old, old, old, old
+			window.Window = 10 * time.Second
+			amount.Amount = 6
+			owner.Owner = "tier:free"
+			per.Per = PerIP
+			algorithm.Algorithm = map[Algorithm]Algorithm{TokenBucket: SlidingWindowCounter, SlidingWindowCounter: TokenBucket}[a]
+			for _, changed := range []Limit{window, amount, owner, per, algorithm} {
+				v := decide(t, l, request(1, compile(t, changed)))
+				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Amount-1 || s.Rule.Limit() != changed {
+					t.Errorf("%+v: %+v", changed, v)
+				}
+			}
+			if decide(t, l, request(1, compile(t, old))).Allowed {
+				t.Error("the unchanged limit has forgotten")
+			}
+		}
+	})
+}
+
+// C47: no two subjects share a count because their parts, glued together, read the same.
+func TestSubjectsNeverShareByAccident(t *testing.T) {
+	t.Parallel()
+	perBoth := func(owner string) *Rule {
+		return compile(t, Limit{Name: "same", Owner: owner, Algorithm: TokenBucket, Per: PerClientOperation, Amount: 1, Window: time.Hour})
+	}
+	per := func(p Per) *Rule {
+		return compile(t, Limit{Name: "same", Algorithm: TokenBucket, Per: p, Amount: 1, Window: time.Hour})
+	}
+	one := perBoth("")
+	seen := map[string]string{}
+	for name, c := range map[string]struct {
+		rule    *Rule
+		subject Subject
+	}{
+		"11+2x":                {one, Subject{Client: "11", Operation: "2x"}},
+		"1+12x":                {one, Subject{Client: "1", Operation: "12x"}},
+		"1+1:2x":               {one, Subject{Client: "1", Operation: "1:2x"}},
+		"1:1+2x":               {one, Subject{Client: "1:1", Operation: "2x"}},
+		"other owner":          {perBoth("2x"), Subject{Client: "11", Operation: "2x"}},
+		"client x":             {per(PerClient), Subject{Client: "x"}},
+		"client braces":        {per(PerClient), Subject{Client: "{x}"}},
+		"client case":          {per(PerClient), Subject{Client: "X"}},
+		"client zero byte":     {per(PerClient), Subject{Client: "x\x00"}},
+		"client operation:x":   {per(PerClient), Subject{Client: "operation:x"}},
+		"ip x":                 {per(PerIP), Subject{Address: "x"}},
+		"operation x":          {per(PerOperation), Subject{Operation: "x"}},
+		"global":               {per(PerGlobal), Subject{}},
+		"client global:all":    {per(PerClient), Subject{Client: "global:all"}},
+		"operation global all": {per(PerOperation), Subject{Operation: "all"}},
+	} {
+		q, err := Request{Rules: []*Rule{c.rule}, Subject: c.subject, Cost: 1}.question(peek)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if other, taken := seen[q.keys[0]]; taken {
+			t.Errorf("%s and %s share %s", name, other, q.keys[0])
+		}
+		seen[q.keys[0]] = name
+	}
+	// And those that should share do: everyone, in a global limit.
+	a, errA := Request{Rules: []*Rule{per(PerGlobal)}, Subject: Subject{Client: "a"}, Cost: 1}.question(peek)
+	b, errB := Request{Rules: []*Rule{per(PerGlobal)}, Subject: Subject{Client: "b"}, Cost: 1}.question(peek)
+	if errA != nil || errB != nil || a.keys[0] != b.keys[0] {
+		t.Errorf("a global limit has %v and %v, %v, %v", a.keys, b.keys, errA, errB)
+	}
+}
+
+// C48: keys are of one length, whatever a client sends; nothing of it can be read in them or break out of them.
+func FuzzKeys(f *testing.F) {
+	f.Add("alice", "report")
+	f.Add("{", "}")
+	f.Add("\r\nFLUSHALL\r\n", "\x00")
+	f.Add(strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20))
+	form := regexp.MustCompile(`^fb:\{[0-9a-f]{32}\}:limit:per-minute:[0-9a-f]{32}$`)
+	var rules []*Rule
+	for _, p := range []Per{PerClient, PerClientOperation, PerOperation, PerIP} {
+		rules = append(rules, compile(f, Limit{Name: "per-minute", Algorithm: TokenBucket, Per: p, Amount: 1, Window: time.Hour}))
+	}
+	f.Fuzz(func(t *testing.T, client, operation string) {
+		q, err := Request{Rules: rules, Subject: Subject{Client: client, Address: client, Operation: operation}, Cost: 1}.question(spend)
+		if (err != nil) != (client == "" || operation == "") {
+			t.Fatalf("%q, %q: %v", client, operation, err)
+		}
+		for _, key := range q.keys {
+			if !form.MatchString(key) && err == nil {
+				t.Errorf("%q", key)
+			}
+		}
+	})
+}

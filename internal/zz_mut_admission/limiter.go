@@ -1,0 +1,218 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/groupcommit"
+)
+
+const (
+	// maxBatch is how many decisions share one script call: what 64 connections can ask at once.
+	maxBatch = 64
+	// decideWithin bounds a decision, so that there's an answer within a second whatever Redis does.
+	decideWithin = 800 * time.Millisecond
+	// refundShare of that time is added, on a cluster, for giving back what was charged before a refusal.
+	refundShare = 5
+	// MaxRules is how many limits may apply to one request; one script call holds them all.
+	MaxRules = 64
+)
+
+// Errors of requests that no limit can be asked about. They are the caller's mistakes: nothing is spent.
+var (
+	ErrCost  = fmt.Errorf("a cost must be from 1 to %d", MaxAmount)
+	ErrRules = fmt.Errorf("at most %d limits can apply to a request, each once", MaxRules)
+)
+
+// Subject is who asks for what. A rule needs only the part that it counts for.
+type Subject struct {
+	Client    string // the client's id
+	Address   string // as identity.Address says it: a v6 address is its network
+	Operation string
+}
+
+// Request is one request, and the limits it must fit.
+type Request struct {
+	Rules   []*Rule
+	Subject Subject
+	Cost    int64 // 1 to MaxAmount; what it spends of every limit
+}
+
+// Limiter decides requests. Safe for concurrent use.
+type Limiter struct {
+	ask    func(context.Context, question) (answer, error)
+	split  bool          // a script can't touch two subjects: a cluster
+	within time.Duration // bounds one decision
+}
+
+// question is what a source is asked: a request, or the part of one that concerns one subject.
+type question struct {
+	mode  mode
+	cost  int64     // unless only looking, at most every rule's capacity
+	at    int64     // refund: when it was charged
+	by    time.Time // when the asker gives up
+	rules []*Rule
+	keys  []string // of the rules
+	place []int    // of the rules in the request; nil: as here
+}
+
+type mode int64
+
+const (
+	peek   mode = 0 // these two as limits.lua knows them
+	spend  mode = 1
+	refund mode = 2
+)
+
+// answer is where the rules of a question stand after it.
+type answer struct {
+	now   int64  // by the source's clock
+	spent bool   // on all rules; else on none
+	fills []fill // of the rules; none for a refund
+	err   error
+}
+
+// charge is what an allowed request has spent.
+type charge struct {
+	questions []question
+	answers   []answer
+	returned  atomic.Bool
+}
+
+// New returns a Limiter that counts in Redis, together with all others on the same Redis.
+// On a cluster the limits of different subjects lie on different nodes: a request that
+// one of them refuses may for an instant be charged on others.
+func New(rdb redis.UniversalClient, cluster bool) *Limiter {
+	return newLimiter(&script{rdb: rdb, slack: keySlack}, cluster, decideWithin)
+}
+
+func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
+	l := &Limiter{split: cluster, within: within}
+	if cluster {
+		l.ask = func(ctx context.Context, q question) (answer, error) {
+			answers, _ := s.decide(ctx, []question{q})
+			return answers[0], answers[0].err
+		}
+		return l
+	}
+	shared := groupcommit.New(maxBatch, within, s.decide)
+	l.ask = func(ctx context.Context, q question) (answer, error) {
+		a, err := shared.Do(ctx, q)
+		if err == nil {
+			err = a.err
+		}
+		return a, err
+	}
+	return l
+}
+
+// Decide spends the request's cost on all of its limits, if every one has room for it, and else on none.
+// It takes at most a second. An error other than ErrCost and ErrRules means that nobody knows: the request
+// may have been charged, once, and can't be refunded. The end of ctx ends the wait, not a charge under way.
+func (l *Limiter) Decide(ctx context.Context, r Request) (Verdict, error) {
+	return l.judge(ctx, r, spend)
+}
+
+// Peek says where the request's limits stand, and whether Decide would allow it. It spends nothing.
+func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
+	return l.judge(ctx, r, peek)
+}
+
+// Refund gives back what an allowed request was charged, as far as it still counts: for work that
+// was refused after all. Only the first call for a verdict does anything, even where it fails:
+// the refund may have been carried out. The end of ctx doesn't stop it.
+func (l *Limiter) Refund(ctx context.Context, v Verdict) error {
+	if v.charge == nil || v.charge.returned.Swap(true) {
+		return nil
+	}
+	return l.giveBack(ctx, v.charge.questions, v.charge.answers, l.within)
+}
+
+func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error) {
+	q, err := r.question(m)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("limits: %w", err)
+	}
+	if len(q.rules) == 0 {
+		return Verdict{Allowed: true}, nil
+	}
+	q.by = time.Now().Add(l.within)
+	questions := []question{q}
+	if l.split {
+		questions = q.bySubject()
+	}
+	answers, err := l.askAll(ctx, questions)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("limits: %w", err)
+	}
+	return verdict(r, questions, answers), nil
+}
+
+// askAll asks one question after the other. When one is refused, what the others spent is given back and the
+// rest is only looked at. When one fails or the caller leaves, it is given back too.
+func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, error) {
+	work := ctx
+	if l.split {
+		work = context.WithoutCancel(ctx) // a caller that leaves is seen between the questions
+	}
+	answers := make([]answer, 0, len(questions))
+	refused := false
+	for _, q := range questions {
+		if refused {
+			q.mode = peek
+		}
+		err := ctx.Err()
+		var a answer
+		if err == nil {
+			a, err = l.ask(work, q)
+		}
+		if err != nil {
+			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, l.within/refundShare))
+		}
+		answers = append(answers, a)
+		if q.mode == spend && !a.spent && len(questions) > 1 {
+			refused = true
+			if err := l.giveBack(ctx, questions, answers, l.within/refundShare); err != nil {
+				return nil, err
+			}
+			for i := range answers {
+				_ = i
+			}
+		}
+	}
+	return answers, nil
+}
+
+// giveBack refunds what the answered questions spent, as far as it can, even where the caller has left.
+func (l *Limiter) giveBack(ctx context.Context, questions []question, answers []answer, within time.Duration) error {
+	ctx = context.WithoutCancel(ctx)
+	by := time.Now().Add(within)
+	var failed error
+	for i, a := range answers {
+		if !a.spent {
+			continue
+		}
+		q := questions[i]
+		q.mode, q.at, q.by = refund, a.now, by
+		if _, err := l.ask(ctx, q); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("refund: %w", err))
+		}
+	}
+	return failed
+}
+
+// unspend is the answer as if q hadn't been spent.
+func (a *answer) unspend(q question) {
+	if !a.spent {
+		return
+	}
+	a.spent = false
+	for i, r := range q.rules {
+		a.fills[i] = r.arithmetic.refund(a.fills[i], a.now, q.cost, a.now)
+	}
+}

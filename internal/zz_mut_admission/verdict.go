@@ -1,0 +1,108 @@
+package admission
+
+import "time"
+
+// Verdict is the answer to one request, over all its rules.
+type Verdict struct {
+	Allowed bool
+	// Reason is the name of the strictest violated limit: the one to wait longest for. "" when allowed.
+	Reason string
+	// RetryAfter is exact: the same request, alone, is admitted after it and not a microsecond
+	// earlier. 0 when allowed or Never.
+	RetryAfter time.Duration
+	// Never: the cost is over the capacity of the limit Reason, and no wait helps.
+	Never bool
+	// Standings has one entry for each rule of the request, in its order: after the charge
+	// where there was one.
+	Standings []Standing
+	// At is when it was decided, by the store's clock. Zero where no rule applied.
+	At time.Time
+
+	charge *charge // what Refund gives back; nil where nothing was charged
+}
+
+// Standing is where one limit stands for the one who asked.
+type Standing struct {
+	Rule *Rule
+	// Remaining is how many requests of cost 1 this limit would admit now: from 0 to the capacity.
+	Remaining int64
+	// Reset is how long the client can't use more than Remaining, the "effective window" of
+	// RateLimit's t: a token bucket's time until it is full, a counter's until its window ends.
+	Reset time.Duration
+	// RetryAfter is how long until this limit alone admits the request; 0 when it does now or never will.
+	RetryAfter time.Duration
+	Violated   bool
+	Never      bool // the cost is over the limit's capacity
+}
+
+// Strictest is the standing that speaks for all: the violated one to wait longest for, else the
+// one with the least remaining. Not ok where no rule applied.
+func (v Verdict) Strictest() (s Standing, ok bool) {
+	for _, other := range v.Standings {
+		if !ok || stricter(other, s) {
+			s, ok = other, true
+		}
+	}
+	return s, ok
+}
+
+// stricter reports whether a says more than b about what the client may do. Of equals neither does.
+func stricter(a, b Standing) bool {
+	switch {
+	case a.Never != b.Never:
+		return a.Never
+	case a.Violated != b.Violated:
+		return a.Violated
+	case a.RetryAfter != b.RetryAfter:
+		return a.RetryAfter > b.RetryAfter
+	case a.Remaining != b.Remaining:
+		return a.Remaining < b.Remaining
+	default:
+		return a.Reset > b.Reset
+	}
+}
+
+// verdict is what the answers to the questions of one request say together.
+func verdict(r Request, questions []question, answers []answer) Verdict {
+	v := Verdict{Allowed: true, Standings: make([]Standing, len(r.Rules)), At: time.UnixMicro(answers[0].now)}
+	spent := false
+	for i, a := range answers {
+		spent = spent || a.spent
+		for j, rule := range questions[i].rules {
+			s := rule.standing(a.fills[j], a.now)
+			if !a.spent { // else what is left needn't hold another
+				rule.judge(&s, a.fills[j], a.now, r.Cost)
+			}
+			place := j
+			if questions[i].place != nil {
+				place = questions[i].place[j]
+			}
+			v.Standings[place] = s
+			v.Allowed = v.Allowed && !s.Violated
+		}
+	}
+	if spent {
+		v.charge = &charge{questions: questions, answers: answers}
+	}
+	if !v.Allowed {
+		s, _ := v.Strictest()
+		v.Reason, v.RetryAfter, v.Never = s.Rule.limit.Name, s.RetryAfter, s.Never
+	}
+	return v
+}
+
+func (r *Rule) standing(f fill, now int64) Standing {
+	return Standing{Rule: r, Remaining: r.remaining(f), Reset: micros(r.arithmetic.reset(f, now))}
+}
+
+// judge says whether the rule lets a cost through.
+func (r *Rule) judge(s *Standing, f fill, now, cost int64) {
+	switch {
+	case cost > r.capacity:
+		s.Violated, s.Never = true, true
+	case !r.fits(f, cost):
+		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, cost))
+	}
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
