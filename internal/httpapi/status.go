@@ -82,7 +82,10 @@ func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) 
 	c.w.Header()[api.HeaderPreferenceApplied] = []string{"wait=" + strconv.Itoa(int(wait/time.Second))}
 
 	began := time.Now()
-	defer func() { c.held = time.Since(began) }()
+	defer func() {
+		c.held = time.Since(began)
+		c.verdict, c.peeked = nil, nil // what the limits held before is old news
+	}()
 	done, forget := s.Finals.Done(look.Job.ID)
 	defer forget()
 	over := time.NewTimer(wait)

@@ -89,7 +89,10 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 		w.rdb = redistest.Client(t)
 	}
 	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
-	t.Cleanup(func() { w.finals.Close() })
+	t.Cleanup(func() {
+		w.finals.Close()
+		redistest.CheckBooks(t, w.rdb, w.backend)
+	})
 
 	operation := func(name, share string, limits []admission.Limit, tiers ...string) Operation {
 		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.rules("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}

@@ -18,7 +18,7 @@ import (
 func TestABacklogCostsNoMoreCommands(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t, "--appendonly", "no").Client(t)
-	b := newLineOn(t, rdb, func(s *leaky.Settings) {
+	b := newUnchecked(t, rdb, func(s *leaky.Settings) {
 		s.Rate, s.Capacity, s.MaxWait, s.ClientShare = rate(t, "15/s"), 200_000, 24*time.Hour, 0.9
 	})
 	ctx := context.Background()

@@ -29,6 +29,14 @@ func newLine(t *testing.T, adjust func(*leaky.Settings)) *bench {
 
 func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
+	b := newUnchecked(t, rdb, adjust)
+	t.Cleanup(func() { redistest.CheckBooks(t, rdb, b.Settings().Backend) })
+	return b
+}
+
+// newUnchecked is for lines that are too long to check.
+func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
+	t.Helper()
 	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: rate(t, "10/s"), Burst: 1, Concurrency: 10, Capacity: 100,
 		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
 	if adjust != nil {
@@ -38,7 +46,6 @@ func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Setti
 	// lease without an end.
 	b := &bench{t: t, rdb: rdb, now: time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Microsecond)}
 	b.Line = leaky.New(rdb, s).At(func() int64 { return b.now.UnixMicro() })
-	t.Cleanup(func() { redistest.CheckBooks(t, rdb, s.Backend) })
 	return b
 }
 

@@ -84,7 +84,7 @@ for i = 10, #ARGV, 8 do
     local end_text = us(end_by)
     local start_text = start_by < end_by and us(start_by) or end_text
     local record = now_text .. ' ' .. start_text .. ' ' .. end_text .. ' ' .. keep .. ' ' .. client .. ' ' .. rest
-    if record then
+    if call('SET', prefix .. 'job:' .. id, record, 'NX') then
       local tag_text = exact(tag)
       call('ZADD', LINE, tag_text, id)
       if start_by < end_by then call('ZADD', DEADLINES, start_text, id) end
