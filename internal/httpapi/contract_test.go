@@ -3,42 +3,211 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/pb33f/libopenapi"
-	validator "github.com/pb33f/libopenapi-validator"
-	"github.com/pb33f/libopenapi-validator/config"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
 
 	"forebay/api"
 )
 
-// contract holds every answer that a test gets against openapi.yaml.
+// contract holds every answer that a test gets against openapi.yaml. The schemas of OpenAPI 3.1 are JSON Schema 2020-12, so a
+// library for those judges bodies and fields; finding the one that applies is done here.
 type contract struct {
 	t    testing.TB
 	next http.RoundTripper
 }
 
-var spec = sync.OnceValues(func() (validator.Validator, error) {
-	doc, err := libopenapi.NewDocument(api.OpenAPI)
+// document is openapi.yaml as JSON values, and its schemas as they are compiled.
+type document struct {
+	root     map[string]any
+	compiler *jsonschema.Compiler
+
+	mu      sync.Mutex
+	schemas map[string]*jsonschema.Schema // guarded by mu; by JSON Pointer
+}
+
+const documentURL = "urn:openapi.yaml"
+
+var spec = sync.OnceValues(func() (*document, error) {
+	var tree any
+	if err := yaml.Unmarshal(api.OpenAPI, &tree); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}
-	v, errs := validator.NewValidator(doc, config.WithFormatAssertions(), config.WithStrictMode(),
-		config.WithStrictIgnoredHeadersExtra("Date", "Content-Length", "Connection", "Allow", "Forebay-Decision"))
-	if errs != nil {
-		return nil, errs[0]
+	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
 	}
-	return v, nil
+	d := &document{root: root.(map[string]any), compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
+	d.compiler.DefaultDraft(jsonschema.Draft2020)
+	d.compiler.AssertFormat()
+	return d, d.compiler.AddResource(documentURL, root)
 })
 
-// The contract describes the calls that there are; what it leaves to every other path and method is a problem.
-var described = regexp.MustCompile(`^(POST /v1/jobs|(GET|DELETE) /v1/jobs/[^/]+|GET /v1/jobs/[^/]+/result|GET /v1/rate-limits|GET /openapi.yaml|GET /livez|GET /readyz|` +
-	`GET /admin/v1/backends|(GET|PATCH) /admin/v1/backends/[^/]+|DELETE /admin/v1/backends/[^/]+/override|GET /metrics)$`)
+// at returns the value at a JSON Pointer, after its references, and the pointer to where it really stands.
+func (d *document) at(pointer string) (any, string, error) {
+	var value any = d.root
+	steps := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, step := range steps {
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(v) {
+				return nil, "", fmt.Errorf("%s leads nowhere", pointer)
+			}
+			value = v[n]
+		}
+		if value == nil {
+			return nil, "", fmt.Errorf("%s leads nowhere", pointer)
+		}
+		if m, ok := value.(map[string]any); ok {
+			if ref, ok := m["$ref"].(string); ok {
+				return d.at(strings.Join(append([]string{strings.TrimPrefix(ref, "#/")}, steps[i+1:]...), "/"))
+			}
+		}
+	}
+	return value, pointer, nil
+}
+
+// object is at for a map; nil where there is none.
+func (d *document) object(pointer string) map[string]any {
+	value, _, err := d.at(pointer)
+	if err != nil {
+		return nil
+	}
+	m, _ := value.(map[string]any)
+	return m
+}
+
+func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+
+// schema compiles the schema at a pointer, once.
+func (d *document) schema(pointer string) (*jsonschema.Schema, error) {
+	_, where, err := d.at(pointer)
+	if err != nil {
+		return nil, err
+	}
+	where = "/" + strings.TrimPrefix(where, "/")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.schemas[where]; s != nil {
+		return s, nil
+	}
+	// A pointer in a URL's fragment: braces of path templates are escaped there.
+	s, err := d.compiler.Compile(documentURL + "#" + strings.NewReplacer("{", "%7B", "}", "%7D").Replace(where))
+	if err != nil {
+		return nil, err
+	}
+	d.schemas[where] = s
+	return s, nil
+}
+
+// operation finds the path template and method that a request is one of; "" where the contract describes none.
+func (d *document) operation(method, path string) string {
+	given := strings.Split(path, "/")
+	for template := range d.object("paths") {
+		parts := strings.Split(template, "/")
+		if len(parts) != len(given) {
+			continue
+		}
+		same := true
+		for i, part := range parts {
+			same = same && (part == given[i] || strings.HasPrefix(part, "{") && given[i] != "")
+		}
+		pointer := "paths/" + escape(template) + "/" + strings.ToLower(method)
+		if same && d.object(pointer) != nil {
+			return pointer
+		}
+	}
+	return ""
+}
+
+// response finds what the operation says of a status: the status itself, its hundred, or default.
+func (d *document) response(operation string, status int) string {
+	for _, key := range []string{strconv.Itoa(status), strconv.Itoa(status/100) + "XX", "default"} {
+		if pointer := operation + "/responses/" + key; d.object(pointer) != nil {
+			return pointer
+		}
+	}
+	return ""
+}
+
+// everywhere are fields of HTTP itself, and the one that all answers with a decision have.
+var everywhere = []string{"Date", "Content-Length", "Content-Type", "Connection", "Allow", "Forebay-Decision"}
+
+// fields holds an answer's header against those that the response describes: all that are required are there, nothing else is,
+// and each is as its schema says.
+func (d *document) fields(response string, h http.Header) (wrong []string) {
+	described := map[string]bool{}
+	for name := range d.object(response + "/headers") {
+		pointer := response + "/headers/" + escape(name)
+		described[http.CanonicalHeaderKey(name)] = true
+		values := h.Values(name)
+		if len(values) == 0 {
+			if d.object(pointer)["required"] == true {
+				wrong = append(wrong, name+" is missing")
+			}
+			continue
+		}
+		var value any = strings.Join(values, ", ")
+		if kind := d.object(pointer + "/schema")["type"]; kind == "integer" || kind == "boolean" {
+			value, _ = jsonschema.UnmarshalJSON(strings.NewReader(values[0]))
+		}
+		schema, err := d.schema(pointer + "/schema")
+		if err == nil {
+			err = schema.Validate(value)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", name, err))
+		}
+	}
+	for name := range h {
+		if !described[http.CanonicalHeaderKey(name)] && !slices.Contains(everywhere, http.CanonicalHeaderKey(name)) {
+			wrong = append(wrong, name+" isn't described")
+		}
+	}
+	return wrong
+}
+
+// body holds an answer's body against the response's content. Bytes of the backend (*/*) may be anything.
+func (d *document) body(response string, answer *http.Response, body []byte) error {
+	content := d.object(response + "/content")
+	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
+	switch {
+	case content["*/*"] != nil:
+		return nil
+	case len(content) == 0 && len(body) == 0:
+		return nil
+	case content[kind] == nil:
+		return fmt.Errorf("content type %q isn't one of %v", kind, slices.Sorted(maps.Keys(content)))
+	case !strings.HasSuffix(kind, "json"):
+		return nil
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	schema, err := d.schema(response + "/content/" + escape(kind) + "/schema")
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}
 
 func (c contract) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.next.RoundTrip(r)
@@ -64,35 +233,29 @@ func (c contract) check(r *http.Request, answer *http.Response, body []byte) {
 	if answer.StatusCode >= 400 {
 		c.checkProblem(call, answer, body)
 	}
-	if answer.StatusCode == http.StatusOK && answer.Header.Get(api.HeaderDecision) == api.Accepted {
-		strictly(c.t, call, body, new(api.Job))
+	d, err := spec()
+	if err != nil {
+		c.t.Fatalf("openapi.yaml: %v", err)
 	}
-	if !described.MatchString(call) {
+	operation := d.operation(r.Method, r.URL.Path)
+	if operation == "" {
+		// What the contract leaves to every other path and method is a problem.
 		if answer.StatusCode < 400 {
 			c.t.Errorf("%s: %s, which the contract doesn't describe", call, answer.Status)
 		}
 		return
 	}
-	v, err := spec()
-	if err != nil {
-		c.t.Fatalf("openapi.yaml: %v", err)
+	response := d.response(operation, answer.StatusCode)
+	if response == "" {
+		c.t.Errorf("%s → %d, which openapi.yaml doesn't describe", call, answer.StatusCode)
+		return
 	}
-	r = r.Clone(r.Context())
-	r.URL.RawPath = "" // paths are matched as they are decoded
-	shown := *answer
-	shown.Body = io.NopCloser(bytes.NewReader(body))
-	if answer.StatusCode < 300 && (strings.HasSuffix(r.URL.Path, "/result") || call == "POST /v1/jobs" && answer.StatusCode == http.StatusOK) {
-		shown.Body = io.NopCloser(strings.NewReader("null")) // the backend's own bytes: the contract promises nothing of them
+	wrong := d.fields(response, answer.Header)
+	if err := d.body(response, answer, body); err != nil {
+		wrong = append(wrong, err.Error())
 	}
-	if ok, faults := v.ValidateHttpResponse(r, &shown); !ok {
-		var all []string
-		for _, f := range faults {
-			all = append(all, f.Message+": "+f.Reason)
-			for _, s := range f.SchemaValidationErrors {
-				all = append(all, s.Reason)
-			}
-		}
-		c.t.Errorf("%s → %d isn't as openapi.yaml says:\n%s\n%.300s", call, answer.StatusCode, strings.Join(all, "\n"), body)
+	if len(wrong) > 0 {
+		c.t.Errorf("%s → %d isn't as openapi.yaml says:\n%s\n%.300s", call, answer.StatusCode, strings.Join(wrong, "\n"), body)
 	}
 }
 
@@ -121,15 +284,71 @@ func strictly(t testing.TB, call string, body []byte, into any) {
 	}
 }
 
-func TestTheContractIsAValidOpenAPIDocument(t *testing.T) {
+// The document itself: every reference leads somewhere, every schema compiles, every operation has a name of its own, describes
+// each answer, and ends in a default.
+func TestTheContractIsSound(t *testing.T) {
 	t.Parallel()
-	v, err := spec()
+	d, err := spec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, faults := v.ValidateDocument(); !ok {
-		for _, f := range faults {
-			t.Errorf("%s: %s %+v", f.Message, f.Reason, f.SchemaValidationErrors)
+	if version, _ := d.root["openapi"].(string); !strings.HasPrefix(version, "3.1.") {
+		t.Errorf("openapi: %q", version)
+	}
+	var walk func(pointer string, value any)
+	walk = func(pointer string, value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			if ref, ok := v["$ref"].(string); ok {
+				if _, _, err := d.at(strings.TrimPrefix(ref, "#/")); err != nil {
+					t.Errorf("%s: %v", pointer, err)
+				}
+			}
+			for name, inner := range v {
+				walk(pointer+"/"+escape(name), inner)
+				if name == "schema" {
+					if _, err := d.schema(pointer + "/schema"); err != nil {
+						t.Errorf("%s/schema: %v", pointer, err)
+					}
+				}
+			}
+		case []any:
+			for i, inner := range v {
+				walk(pointer+"/"+strconv.Itoa(i), inner)
+			}
 		}
+	}
+	walk("", d.root)
+	for name := range d.object("components/schemas") {
+		if _, err := d.schema("components/schemas/" + escape(name)); err != nil {
+			t.Errorf("schema %s: %v", name, err)
+		}
+	}
+	names := map[any]string{}
+	for path, item := range d.object("paths") {
+		for method, operation := range item.(map[string]any) {
+			o, ok := operation.(map[string]any)
+			if !ok || o["responses"] == nil {
+				continue
+			}
+			call := method + " " + path
+			if id := o["operationId"]; id == nil || names[id] != "" {
+				t.Errorf("%s: operationId %v is missing or taken by %s", call, id, names[id])
+			} else {
+				names[id] = call
+			}
+			pointer := "paths/" + escape(path) + "/" + method + "/responses"
+			for status := range d.object(pointer) {
+				if d.object(pointer + "/" + status)["description"] == nil {
+					t.Errorf("%s → %s has no description", call, status)
+				}
+			}
+			if d.object(pointer+"/default") == nil {
+				t.Errorf("%s has no default response", call)
+			}
+		}
+	}
+	if len(names) < 10 {
+		t.Errorf("only %d operations are described", len(names))
 	}
 }

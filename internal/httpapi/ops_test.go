@@ -33,7 +33,7 @@ func TestWithRedisGoneEveryAnswerComesAtOnce(t *testing.T) {
 		began := time.Now()
 		a := w.submit(w.plain, `1`, key(keyA), idempotent("k"))
 		w.problem(a, http.StatusServiceUnavailable, api.CodeStore)
-		if took := time.Since(began); took > 300*time.Millisecond {
+		if took := time.Since(began); took > time.Second { // the promise; it takes milliseconds
 			t.Fatalf("answered after %v", took)
 		}
 		if a.Header.Get("Retry-After") == "" || a.Header.Get("Forebay-Decision") != `rejected;reason="store_unavailable"` {

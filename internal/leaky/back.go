@@ -29,7 +29,7 @@ type StartVerdict string
 const (
 	Go   StartVerdict = "go"   // the job is ours: call the backend at Due
 	Gone StartVerdict = "gone" // the ticket is no longer the job's newest: do nothing
-	Back StartVerdict = "back" // paused, gate closed or too late for its slot: the job is at the head of the line again
+	Back StartVerdict = "back" // paused, gate closed, or too late for its slot or deadline: the job is at the head of the line again
 )
 
 // Started is Start's answer. All but Verdict and Now are set on Go only.

@@ -11,13 +11,12 @@ import (
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
-	"forebay/internal/redistest"
 )
 
 // Case C89: with 100,000 jobs waiting every step makes as many Redis commands as with 100.
 func TestABacklogCostsNoMoreCommands(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Start(t, "--appendonly", "no").Client(t)
+	rdb := ownServer(t)
 	b := newUnchecked(t, rdb, func(s *leaky.Settings) {
 		s.Rate, s.Capacity, s.MaxWait, s.ClientShare = rate(t, "15/s"), 200_000, 24*time.Hour, 0.9
 	})
@@ -78,7 +77,7 @@ func calls(t *testing.T, b *bench) map[string]int64 {
 // Case: whatever has piled up, one release brings back, promotes, drops and grants no more than its bound.
 func TestOneReleaseDoesABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Start(t, "--appendonly", "no").Client(t)
+	rdb := ownServer(t)
 	b := newLineOn(t, rdb, func(s *leaky.Settings) { s.Rate, s.Capacity, s.Concurrency = leaky.Unlimited, 10_000, 1000 })
 	for i := range 500 {
 		o := b.job(fmt.Sprint("client-", i))

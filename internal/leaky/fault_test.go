@@ -147,7 +147,11 @@ func (b *bench) ended(ids []string) {
 
 func TestTheStoryOnMiniredis(t *testing.T) {
 	t.Parallel()
-	newLineOn(t, redistest.Miniredis(t), nil).story("acme")
+	b := newLineOn(t, redistest.Miniredis(t), nil)
+	b.story("acme")
+	l := listen(t, b)
+	b.accept("acme")
+	receive(t, l.Wake(b.Settings().Backend))
 }
 
 // Case C29: no script's keys lie in two slots of a cluster, whatever clients are called.

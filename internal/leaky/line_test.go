@@ -49,6 +49,13 @@ func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Se
 	return b
 }
 
+// ownServer is for lines of thousands of jobs: on the server that all tests share they would make every other check
+// of the books slow.
+func ownServer(t *testing.T) redis.UniversalClient {
+	t.Helper()
+	return redistest.Start(t, "--appendonly", "no").Client(t)
+}
+
 func rate(t *testing.T, text string) leaky.Rate {
 	t.Helper()
 	r, err := leaky.ParseRate(text)

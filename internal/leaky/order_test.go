@@ -25,7 +25,7 @@ func TestOneClientIsServedFirstInFirstOut(t *testing.T) {
 // With 10,000 jobs of one client waiting, ten of a new one are served in turn.
 func TestAFloodOfOneClientDelaysAnothersJobByAboutOneJob(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Capacity = 20_000 })
+	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) { s.Capacity = 20_000 })
 	b.fill("flood", 10_000)
 	d := b.drainer(0)
 	d.run(500 * time.Millisecond)

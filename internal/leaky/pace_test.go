@@ -44,7 +44,9 @@ func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 // Case C11.
 func TestAHighRateIsHeldBackToo(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Capacity, s.Concurrency = rate(t, "1500/s"), 4500, 4500 })
+	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) {
+		s.Rate, s.Capacity, s.Concurrency = rate(t, "1500/s"), 4500, 4500
+	})
 	b.pause(true)
 	b.fill("acme", 4500)
 	b.pause(false)

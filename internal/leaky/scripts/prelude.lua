@@ -62,8 +62,9 @@ local function numbers(record) return string.match(record, '^(%d+) (%d+) (%d+) (
 local function head(id) return numbers(call('GETRANGE', prefix .. 'job:' .. id, 0, 95)) end
 
 -- too_late tells whether a job may no longer start at t. One that has had an attempt minds only its max_age.
-local function too_late(start_by, end_by, attempts, t)
-  return tonumber(end_by) <= t or (tonumber(start_by) <= t and attempts == 0)
+local function too_late(id, start_by, end_by, t)
+  if tonumber(end_by) <= t then return true end
+  return tonumber(start_by) <= t and tonumber(call('HGET', prefix .. 'state:' .. id, 'att') or 0) == 0
 end
 
 -- hold counts a client's waiting jobs.

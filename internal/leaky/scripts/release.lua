@@ -72,8 +72,7 @@ local function peek(t)
     local id = first[1]
     if not id then return nil end
     local _, start_by, end_by, keep, client = head(id)
-    local tried = keep and tonumber(call('HGET', prefix .. 'state:' .. id, 'att') or 0)
-    if keep and not too_late(start_by, end_by, tried, t) then return id, first[2], client, start_by ~= end_by end
+    if keep and not too_late(id, start_by, end_by, t) then return id, first[2], client, start_by ~= end_by end
     call('ZREM', LINE, id)
     call('ZREM', DEADLINES, id)
     expires(id, keep, client)

@@ -15,9 +15,9 @@ local record = call('GET', prefix .. 'job:' .. id)
 if not record then return { 'gone', us(now) } end -- the lease's end cleans up
 if mine then return { 'go', us(now), s[4], tonumber(s[7]), record } end
 
-local due, slot, attempts = tonumber(s[4]), tonumber(s[5]), tonumber(s[7] or 0)
+local due, slot = tonumber(s[4]), tonumber(s[5])
 local _, start_by, end_by, _, client = numbers(record)
-local give_back = paused or now < gate or too_late(start_by, end_by, attempts, now)
+local give_back = paused or now < gate or too_late(id, start_by, end_by, now)
 -- The slot was missed by more than a burst makes up for, or lies out of reach since the clock was set back. If another
 -- was granted since, the job takes the next one, or the backend would get two starts at once; else its own slot moves
 -- to now.
