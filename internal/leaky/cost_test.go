@@ -74,7 +74,7 @@ func calls(t *testing.T, b *bench) map[string]int64 {
 	return all
 }
 
-// Case: whatever has piled up, one release brings back, promotes, drops and grants no more than its bound.
+// Whatever has piled up, one release brings back, promotes, drops and grants no more than its bound.
 func TestOneReleaseDoesABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)

@@ -193,7 +193,7 @@ func TestAnUnreadableRecordIsItsOwnErrorAlone(t *testing.T) {
 	b.rdb.Set(context.Background(), key, record, 0)
 }
 
-// Case: a restart of Redis, or a failover, loses its script cache.
+// A restart of Redis, or a failover, loses its script cache.
 func TestALostScriptCacheIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -31,14 +31,14 @@ type model struct {
 }
 
 type modelJob struct {
-	job                     jobs.Job
-	accepted, start, end    float64
-	keep                    time.Duration
-	st                      jobs.Standing
-	run                     int64
-	owner                   string
-	settledBy               leaky.Ticket // ID is the owner
-	due, slot, tag, nextDue float64
+	job                  jobs.Job
+	accepted, start, end float64
+	keep                 time.Duration
+	st                   jobs.Standing
+	run                  int64
+	owner                string
+	settledBy            leaky.Ticket // ID is the owner
+	due, slot, tag       float64
 }
 
 func newModel(s leaky.Settings) *model {
