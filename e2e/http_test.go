@@ -15,8 +15,9 @@ import (
 // newHTTPClient returns a client that shows answers as they are: not decompressed, not redirected.
 func newHTTPClient() *http.Client {
 	return &http.Client{
-		Timeout:   45 * time.Second, // over the longest Prefer: wait
-		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
+		Timeout: 45 * time.Second, // over the longest Prefer: wait
+		// Kept connections are given up long before the service does: a request that meets its close isn't repeated here.
+		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},

@@ -234,9 +234,24 @@ func TestAPostIsHeldBackUntilItsJobIsDone(t *testing.T) {
 	go func() { answers <- w.submit(w.plain, `1`, key(keyA), idempotent("k"), field("Prefer", "wait=20")) }()
 	w.eventually("the answer is held back", func() bool { return len(w.server.waiters) == 1 })
 	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
-	w.succeed(id, 200, "text/plain", []byte("x"))
+	w.succeed(id, 201, "text/plain", []byte("\xffx"))
 	a := w.want(<-answers, 200)
-	if job := w.job(a); job.ID != id || job.Status != api.Succeeded || a.Header.Get("Preference-Applied") != "wait=20" || a.Header.Get("Forebay-Decision") != "accepted" {
+	if string(a.body) != "\xffx" || a.Header.Get("Content-Type") != "text/plain" || a.Header.Get("Content-Location") != "/v1/jobs/"+id+"/result" {
+		t.Errorf("%q %v, want the result itself", a.body, a.Header)
+	}
+	if a.Header.Get("Location") != "/v1/jobs/"+id || a.Header.Get("Preference-Applied") != "wait=20" || a.Header.Get("Forebay-Decision") != "accepted" {
+		t.Errorf("%v", a.Header)
+	}
+}
+
+// A client that waited learns of a job that ended otherwise from the job itself.
+func TestAPostIsHeldBackUntilItsJobHasFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+	a := w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k"), field("Prefer", "wait=20")), 200)
+	if job := w.job(a); job.ID != id || job.Status != api.Canceled || a.Header.Get("Content-Location") != "/v1/jobs/"+id {
 		t.Errorf("%s %v", a.body, a.Header)
 	}
 }

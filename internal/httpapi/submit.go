@@ -216,7 +216,8 @@ func (a *attempt) replay(look leaky.Look) error {
 	return a.answer(look, reasonReplayed)
 }
 
-// answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers.
+// answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
+// waited gets what it waited for: the result itself, and Content-Location says so.
 func (a *attempt) answer(look leaky.Look, reason string) error {
 	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
 	look, err := a.s.await(a.call, a.line, look)
@@ -229,6 +230,14 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	h["Cache-Control"] = noStore
 	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
 	if view.Done {
+		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
+			if body, err := a.line.Result(a.ctx, look.Job.ID); err == nil {
+				h["Content-Location"] = []string{view.Links.Result}
+				h["X-Content-Type-Options"] = noSniff
+				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)
+				return nil
+			}
+		}
 		return a.json(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}

@@ -62,12 +62,16 @@ func (r *runs) leave(one *run) {
 	}
 }
 
-// hold says that the attempt has a lease, granted or renewed by a question sent at that moment. When the lease has run
-// out on this process's clock the attempt ends: counted from the question it ends here before it does in Redis.
+// leaseMargin is how long before its lease's end an attempt that wasn't renewed is ended, so that the backend has seen
+// its connection closed before another worker can begin the job again.
+const leaseMargin = time.Second
+
+// hold says that the attempt has a lease, granted or renewed by a question sent at that moment, and ends the attempt
+// shortly before that runs out. Counted from the question, a lease ends here before it does in Redis.
 func (r *runs) hold(one *run, sent time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := leaky.Lease - time.Since(sent)
+	left := leaky.Lease - leaseMargin - time.Since(sent)
 	if one.lease == nil {
 		one.lease = time.AfterFunc(left, func() { one.end(errLost) })
 	} else {
