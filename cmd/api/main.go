@@ -53,6 +53,7 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if err != nil {
 		return usage(err)
 	}
+	wire.TuneMemory(env)
 	a := api{log: log, stdout: stdout}
 	c, warnings := config.Demo(), []config.Warning(nil)
 	if *file != "" {

@@ -127,9 +127,21 @@ func TestOnACluster(t *testing.T) {
 		client := bucketOf(t, 10, MaxWindow, 0)
 		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10, Window: MaxWindow})
 		ctx, cancel := context.WithCancel(t.Context())
-		rdb.AddHook(onScript{matches: mentions(client), do: cancel})
+		calls := 0
+		rdb.AddHook(onScript{matches: mentions(client), do: func(call func() error) error {
+			cancel()
+			calls++
+			err := call()
+			if err != nil {
+				t.Errorf("call %d ended with its caller: %v", calls, err)
+			}
+			return err
+		}})
 		if _, err := l.Decide(ctx, request(1, client, global)); !errors.Is(err, context.Canceled) {
 			t.Fatalf("err = %v", err)
+		}
+		if calls != 2 { // a charge and its refund
+			t.Errorf("%d calls", calls)
 		}
 		for _, s := range peekAt(t, l, request(1, client, global)).Standings {
 			if s.Remaining != 10 {
@@ -146,18 +158,18 @@ func mentions(r *Rule) func(redis.Cmder) bool {
 	}
 }
 
-// onScript does something when a script is sent.
+// onScript stands around the calls of some scripts.
 type onScript struct {
-	shorten
+	passing
 	matches func(redis.Cmder) bool
-	do      func()
+	do      func(call func() error) error
 }
 
 func (h onScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.matches(cmd) {
-			h.do()
+		if !h.matches(cmd) {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		return h.do(func() error { return next(ctx, cmd) })
 	}
 }

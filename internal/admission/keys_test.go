@@ -87,6 +87,7 @@ func TestSubjectsNeverShareByAccident(t *testing.T) {
 // C48: keys are of one length, whatever a client sends; nothing of it can be read in them or break out of them.
 func FuzzKeys(f *testing.F) {
 	f.Add("alice", "report")
+	f.Add("alice", "")
 	f.Add("{", "}")
 	f.Add("\r\nFLUSHALL\r\n", "\x00")
 	f.Add(strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20))

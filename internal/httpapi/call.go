@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,8 +76,17 @@ func (c *call) end() {
 	}
 }
 
-// logDecision writes one line a decision. A caller's address is personal, and whatever else a client sent may be secret: neither is logged.
+// logDecision writes one line a decision: of an accepted job at debug level, since its end is logged by whoever runs it; of one that was
+// not accepted at info level, at most maxLogged a second, so that a flood doesn't fill the disk. Metrics count them all. A caller's
+// address is personal, and whatever else a client sent may be secret: neither is logged.
 func (c *call) logDecision() {
+	level := slog.LevelInfo
+	if c.decision == api.Accepted {
+		level = slog.LevelDebug
+	}
+	if !c.s.Log.Enabled(c.ctx, level) || level == slog.LevelInfo && !c.s.decisionLog.allow(c.began) {
+		return
+	}
 	client := c.client.Name
 	if client == "" {
 		client = "anonymous"
@@ -84,7 +94,7 @@ func (c *call) logDecision() {
 			client = "unknown"
 		}
 	}
-	c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, c.decision,
+	c.s.Log.LogAttrs(c.ctx, level, c.decision,
 		slog.String("reason", c.reason), slog.String("operation", c.operation), slog.String("job_id", c.jobID),
 		slog.String("client", client), slog.String("request_id", c.requestID), slog.Int("status", c.status),
 		slog.Duration("took", time.Since(c.began)))
@@ -192,15 +202,11 @@ func decisionField(decision, reason string) string {
 
 // json answers with a body of this API's own.
 func (c *call) json(status int, body any) error {
-	return c.write(status, "application/json", body)
-}
-
-func (c *call) write(status int, contentType string, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
-	c.bytes(status, contentType, append(text, '\n'))
+	c.bytes(status, "application/json", append(text, '\n'))
 	return nil
 }
 
@@ -236,9 +242,8 @@ func (c *call) fail(err error) {
 	if p.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.Itoa(p.RetryAfter)}
 	}
-	if err := c.write(p.Status, "application/problem+json", &answer); err != nil {
-		panic(err) // a Problem can always be encoded
-	}
+	text, _ := json.Marshal(&answer) // of strings and numbers alone: it can't fail
+	c.bytes(p.Status, "application/problem+json", append(text, '\n'))
 }
 
 func (c *call) problemOf(err error) *api.Problem {
@@ -256,6 +261,26 @@ func (c *call) problemOf(err error) *api.Problem {
 	}
 	c.s.Log.Error("internal error", "route", c.route, "request_id", c.requestID, "error", err)
 	return internalError()
+}
+
+// maxLogged is how many refused and degraded answers a second are logged one by one.
+const maxLogged = 100
+
+// atMost allows maxLogged things in each second of the clock.
+type atMost struct {
+	mu     sync.Mutex
+	second int64 // guarded by mu
+	count  int   // guarded by mu: allowed in that second
+}
+
+func (a *atMost) allow(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := now.Unix(); s != a.second {
+		a.second, a.count = s, 0
+	}
+	a.count++
+	return a.count <= maxLogged
 }
 
 // sometimes does at most one thing a second: during an outage every request has the same to say.

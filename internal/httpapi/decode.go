@@ -16,6 +16,9 @@ import (
 	"forebay/api"
 )
 
+// eagerBody is up to which length a body gets its memory on its sender's word, before it is there.
+const eagerBody = 16 << 10
+
 // readBody returns a request's body, which must be JSON of at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := checkMediaType(r.Header); err != nil {
@@ -27,7 +30,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	var body []byte
 	var err error
-	if in := http.MaxBytesReader(w, r.Body, limit); r.ContentLength > 0 {
+	if in := http.MaxBytesReader(w, r.Body, limit); r.ContentLength > 0 && r.ContentLength <= eagerBody {
 		body = make([]byte, r.ContentLength)
 		_, err = io.ReadFull(in, body)
 	} else {

@@ -338,6 +338,24 @@ func TestEveryDecisionIsOneLineOfLogWithoutSecrets(t *testing.T) {
 	}
 }
 
+// A flood of refusals is counted whole and logged in part.
+func TestAFloodDoesNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	var log atMost
+	now := time.Now()
+	for second := range 2 {
+		logged := 0
+		for range 10 * maxLogged {
+			if log.allow(now.Add(time.Duration(second) * time.Second)) {
+				logged++
+			}
+		}
+		if logged != maxLogged {
+			t.Errorf("second %d: %d of %d refusals are logged, want %d", second, logged, 10*maxLogged, maxLogged)
+		}
+	}
+}
+
 func TestASlowSenderIsCutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 
@@ -42,6 +44,23 @@ type storeError struct{ err error }
 
 func (e storeError) Error() string { return e.err.Error() }
 func (e storeError) Unwrap() error { return e.err }
+
+var errUnhealthy = errors.New("the store isn't healthy")
+
+// storeFailed notes that the store failed, and is the answer for when there is nothing better.
+func (c *call) storeFailed(err error) error {
+	return c.problemOf(storeError{err})
+}
+
+func storeUnavailable() *api.Problem {
+	p := problem(http.StatusServiceUnavailable, api.CodeStore, "The service can't reach its store. Try again.")
+	p.RetryAfter = 1 + rand.IntN(3) // it's looked for four times a second; those who were refused together come back apart
+	return p
+}
+
+func internalError() *api.Problem {
+	return problem(http.StatusInternalServerError, api.CodeInternal, "Something went wrong inside the service. It has been logged under this request_id.")
+}
 
 // failureProblem is why a job failed, as the error member of its status and as the answer to the question for its result. 424 since the
 // call itself went well: a 5xx would have proxies and clients retry what is final.

@@ -36,11 +36,10 @@ const unmatched = "unmatched"
 
 // serve answers the calls of one route.
 func (s *Server) serve(rt route) http.Handler {
-	allow := strings.Join(slices.Sorted(maps.Keys(rt.handlers)), ", ")
-	if rt.handlers["GET"] != nil {
-		rt.handlers["HEAD"] = rt.handlers["GET"]
-		allow = strings.Join(slices.Sorted(maps.Keys(rt.handlers)), ", ")
+	if get := rt.handlers["GET"]; get != nil {
+		rt.handlers["HEAD"] = get
 	}
+	allow := strings.Join(slices.Sorted(maps.Keys(rt.handlers)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := s.begin(w, r, rt)
 		defer c.end()

@@ -100,12 +100,13 @@ type Config struct {
 // Server answers both listeners. Safe for concurrent use.
 type Server struct {
 	Config
-	operations map[string]*Operation
-	plans      map[planKey]*plan
-	addresses  *plan // the limits that count addresses: all that a failed authentication spends
-	metrics    *metrics
-	storeLog   sometimes
-	waiters    chan struct{} // a place for each answer that is held back
+	operations  map[string]*Operation
+	plans       map[planKey]*plan
+	addresses   *plan // the limits that count addresses: all that a failed authentication spends
+	metrics     *metrics
+	storeLog    sometimes
+	decisionLog atMost
+	waiters     chan struct{} // a place for each answer that is held back
 
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once

@@ -148,7 +148,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 func (w *world) serve() (s *Server, public, admin string) {
 	w.Helper()
 	c := w.config
-	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, nil))
+	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s = New(c)
 	front, back := httptest.NewServer(s.Public()), httptest.NewServer(s.Admin())
 	w.Cleanup(front.Close)

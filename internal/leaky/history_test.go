@@ -22,7 +22,7 @@ import (
 // Whatever happens to a line, in whatever order: each script does and returns what the model says.
 func TestLuaAndOracleAgree(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{"redis": ownServer(t), "miniredis": redistest.Miniredis(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) { runHistory(t, rt, rdb) })

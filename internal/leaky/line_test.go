@@ -49,8 +49,8 @@ func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Se
 	return b
 }
 
-// ownServer is for lines of thousands of jobs: on the server that all tests share they would make every other check
-// of the books slow.
+// ownServer is for tests with many lines, or long ones: on the server that all share, their keys would make every
+// other check of the books slow.
 func ownServer(t *testing.T) redis.UniversalClient {
 	t.Helper()
 	return redistest.Start(t, "--appendonly", "no").Client(t)

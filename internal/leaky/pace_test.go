@@ -9,10 +9,10 @@ import (
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
-	"forebay/internal/redistest"
 )
 
-// Case C19: rates below one per second are kept as exactly as others.
+// Case C19: rates below one per second are kept as exactly as others. Cases C78 and C86: being held back by the rate is
+// no attempt and no backoff.
 func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,6 +35,9 @@ func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 			for i, s := range d.starts {
 				if want := int64(math.RoundToEven(first + float64(i)*interval)); s.Due != want {
 					t.Fatalf("start %d is due %d µs after the first, want %d", i, s.Due-int64(first), want-int64(first))
+				}
+				if s.Attempt != 1 {
+					t.Fatalf("start %d is attempt %d", i, s.Attempt)
 				}
 			}
 		})
@@ -182,6 +185,37 @@ func TestConcurrencyHoldsOverAllWorkers(t *testing.T) {
 	}
 }
 
+// Case C83: a second process doesn't double the rate, and when one goes the other keeps it up.
+func TestAllProcessesDrainAtOneRate(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Concurrency = 100 })
+	other := b.again()
+	b.fill("acme", 60)
+	var dues []int64
+	for range 200 {
+		for _, process := range []*bench{b, other} {
+			if process == other && len(dues) > 30 {
+				continue // it was killed
+			}
+			for _, ticket := range process.release().Tickets {
+				dues = append(dues, ticket.Due)
+				process.begin(ticket, "me")
+				process.end(ticket, "me", jobs.Succeeded)
+			}
+			b.pass(17 * time.Millisecond)
+			other.now = b.now
+		}
+	}
+	if len(dues) < 40 {
+		t.Fatalf("%d slots", len(dues))
+	}
+	for i, due := range dues {
+		if want := dues[0] + int64(i)*100_000; due != want {
+			t.Fatalf("slot %d is off by %d µs", i, due-want)
+		}
+	}
+}
+
 // again is the same line in another process.
 func (b *bench) again() *bench {
 	other := &bench{t: b.t, rdb: b.rdb, now: b.now}
@@ -192,7 +226,7 @@ func (b *bench) again() *bench {
 // The bound of design section 11, whenever workers ask, whatever the burst, with workers that start late.
 func TestNoWindowHoldsMoreStartsThanTheRateAllows(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Client(t)
+	rdb := ownServer(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		burst := rapid.IntRange(1, 4).Draw(rt, "burst")
 		r := rate(t, rapid.SampledFrom([]string{"1000/s", "70/s", "10/s", "1/s"}).Draw(rt, "rate"))

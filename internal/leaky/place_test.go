@@ -12,7 +12,6 @@ import (
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
-	"forebay/internal/redistest"
 )
 
 // Case C90: 50 at once over two processes, and exactly as many are accepted as the line holds.
@@ -147,7 +146,7 @@ func TestAWaitThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 // What the line predicts at the offer is what happens, to the µs, while calls are short and nobody overtakes.
 func TestPredictedWaitsComeTrue(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Client(t)
+	rdb := ownServer(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newLineOn(t, rdb, func(s *leaky.Settings) {
 			s.Rate, s.Burst = rate(t, rapid.SampledFrom([]string{"100/s", "7/s", "0.2/s"}).Draw(rt, "rate")), rapid.IntRange(1, 3).Draw(rt, "burst")
@@ -214,7 +213,7 @@ func (b *bench) throttle(gate time.Duration) leaky.Ticket {
 // Design section 6: a client that waits exactly so long, and no limit moved meanwhile, is admitted.
 func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Client(t)
+	rdb := ownServer(t)
 	seen := map[leaky.Outcome]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newLineOn(t, rdb, func(s *leaky.Settings) {
