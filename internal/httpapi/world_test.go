@@ -337,6 +337,26 @@ func (w *world) eventually(what string, is func() bool) {
 	}
 }
 
+// lateness watches how late this machine is with everything until the returned function is asked: what a busy one adds to each answer.
+func lateness() (worst func() time.Duration) {
+	stop, found := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		const tick = 5 * time.Millisecond
+		var late time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-stop:
+				found <- late
+				return
+			case <-time.After(tick):
+				late = max(late, time.Since(began)-tick)
+			}
+		}
+	}()
+	return func() time.Duration { close(stop); return <-found }
+}
+
 // listen serves on a free port until the test ends.
 func listen(t *testing.T, s *http.Server) (url string) {
 	t.Helper()
