@@ -23,9 +23,15 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 			owner.Owner = "tier:free"
 			per.Per = PerIP
 			algorithm.Algorithm = map[Algorithm]Algorithm{TokenBucket: SlidingWindowCounter, SlidingWindowCounter: TokenBucket}[a]
-			for _, changed := range []Limit{window, amount, owner, per, algorithm} {
+			changes := []Limit{window, amount, owner, per, algorithm}
+			if a == TokenBucket {
+				burst := old
+				burst.Burst = 7
+				changes = append(changes, burst)
+			}
+			for _, changed := range changes {
 				v := decide(t, l, request(1, compile(t, changed)))
-				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Amount-1 || s.Rule.Limit() != changed {
+				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Capacity()-1 || s.Rule.Limit() != changed {
 					t.Errorf("%+v: %+v", changed, v)
 				}
 			}

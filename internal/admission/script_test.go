@@ -191,6 +191,21 @@ func TestTTLsFitTheCounts(t *testing.T) {
 	})
 }
 
+// In service a key outlives its use by a second.
+func TestAKeyOutlivesItsUse(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Client(t)
+	l := New(rdb, false)
+	r := counterOf(t, 10, time.Hour)
+	begun := time.Now()
+	v := decide(t, l, request(1, r))
+	ttl := rdb.PTTL(t.Context(), keyOf(t, r)).Val()
+	used := v.Standings[0].Reset + time.Hour
+	if over := ttl - used; over > time.Second || over < time.Second-time.Since(begun)-2*time.Millisecond {
+		t.Errorf("a key that matters for %v has TTL %v", used, ttl)
+	}
+}
+
 // C27: a lost script cache and a restarted Redis cost nothing, and limits go on where they were.
 func TestALostScriptCacheIsNoticedByNobody(t *testing.T) {
 	t.Parallel()

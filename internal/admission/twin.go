@@ -24,8 +24,8 @@ type kept struct {
 	state state
 }
 
-// NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps the
-// counts of the last 100,000 keys at most. Safe for concurrent use.
+// NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps at most 100,000 counts;
+// over that it forgets some at random.
 func NewLocal() *Limiter {
 	return newLocal(func() int64 { return time.Now().UnixMicro() })
 }

@@ -220,11 +220,11 @@ func TestAJobIsThereAsSoonAsItIsAccepted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	_, second, _ := w.serve()
-	const n = 300
+	const n = 200
 	var all sync.WaitGroup
-	for worker := range 8 {
+	for worker := range 4 {
 		all.Go(func() {
-			for i := worker; i < n; i += 8 {
+			for i := worker; i < n; i += 4 {
 				a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":`+fmt.Sprint(i)+`}`, key(keyA))
 				if err != nil || a.StatusCode != http.StatusAccepted {
 					t.Errorf("submit: %v %v", err, a.Response)

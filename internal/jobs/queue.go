@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -73,7 +74,7 @@ func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
 // It needs no Redis to start: it takes up work when Redis is there. A Queue serves once.
 //
 // stop takes nothing new from the queue and waits until every handle has returned, or until its context ends: then it
-// returns the context's error and leaves what still runs behind. The Redis client must stay open as long: asynq 0.26
+// returns the context's error and leaves what still runs behind; it may be called again. The Redis client must stay open as long: asynq 0.26
 // panics where it is closed under a server.
 func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, err error) {
 	server := asynq.NewServerFromRedisClient(newDequeuer(q.rdb, q.backend, q.gate), asynq.Config{
@@ -99,15 +100,18 @@ func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, er
 	if err != nil {
 		return nil, fmt.Errorf("serve queue %s: %w", q.backend, err)
 	}
-	return func(ctx context.Context) error {
+	stopped := make(chan struct{})
+	begin := sync.OnceFunc(func() {
 		q.gate.close() // first: asynq's stop waits for a dequeue that the gate holds
-		done := make(chan struct{})
 		go func() {
-			defer close(done)
+			defer close(stopped)
 			server.Shutdown()
 		}()
+	})
+	return func(ctx context.Context) error {
+		begin()
 		select {
-		case <-done:
+		case <-stopped:
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("stop queue %s: %w", q.backend, ctx.Err())
