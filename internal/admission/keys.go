@@ -57,14 +57,14 @@ func (r *Rule) key(tag string, s Subject) string {
 }
 
 // question checks r and finds its keys.
-func (r Request) question(m mode) (question, error) {
+func (r Request) question(m mode) (*question, error) {
 	if r.Cost < 1 || r.Cost > MaxAmount {
-		return question{}, fmt.Errorf("%w, not %d", ErrCost, r.Cost)
+		return nil, fmt.Errorf("%w, not %d", ErrCost, r.Cost)
 	}
 	if len(r.Rules) > MaxRules {
-		return question{}, fmt.Errorf("%w, not %d", ErrRules, len(r.Rules))
+		return nil, fmt.Errorf("%w, not %d", ErrRules, len(r.Rules))
 	}
-	q := question{mode: m, cost: r.Cost, rules: r.Rules, keys: make([]string, len(r.Rules))}
+	q := &question{mode: m, cost: r.Cost, rules: r.Rules, keys: make([]string, len(r.Rules))}
 	var per Per
 	var tag string
 	for i, rule := range r.Rules {
@@ -72,12 +72,12 @@ func (r Request) question(m mode) (question, error) {
 			per = rule.limit.Per
 			var err error
 			if tag, err = r.Subject.tag(per); err != nil {
-				return question{}, fmt.Errorf("%s: %w", rule.limit.Name, err)
+				return nil, fmt.Errorf("%s: %w", rule.limit.Name, err)
 			}
 		}
 		q.keys[i] = rule.key(tag, r.Subject)
 		if slices.Contains(q.keys[:i], q.keys[i]) {
-			return question{}, fmt.Errorf("%w: %s comes twice", ErrRules, rule.limit.Name)
+			return nil, fmt.Errorf("%w: %s comes twice", ErrRules, rule.limit.Name)
 		}
 		if r.Cost > rule.capacity {
 			q.mode = peek // it can never fit, so it spends nothing
@@ -87,8 +87,8 @@ func (r Request) question(m mode) (question, error) {
 }
 
 // bySubject splits q into one question for each subject, in the order of their first rules.
-func (q question) bySubject() []question {
-	var parts []question
+func (q *question) bySubject() []*question {
+	var parts []*question
 	number := map[string]int{}
 	for i, key := range q.keys {
 		subject := key[:subjectPrefix]
@@ -96,9 +96,9 @@ func (q question) bySubject() []question {
 		if !ok {
 			n = len(parts)
 			number[subject] = n
-			parts = append(parts, question{mode: q.mode, cost: q.cost, by: q.by})
+			parts = append(parts, &question{mode: q.mode, cost: q.cost, by: q.by})
 		}
-		p := &parts[n]
+		p := parts[n]
 		p.rules, p.keys, p.place = append(p.rules, q.rules[i]), append(p.keys, key), append(p.place, i)
 	}
 	return parts

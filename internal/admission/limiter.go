@@ -45,7 +45,7 @@ type Request struct {
 
 // Limiter decides requests. Safe for concurrent use.
 type Limiter struct {
-	ask    func(context.Context, question) (answer, error)
+	ask    func(context.Context, *question) (answer, error)
 	split  bool          // a script can't touch two subjects: a cluster
 	within time.Duration // bounds one decision
 }
@@ -79,7 +79,7 @@ type answer struct {
 
 // charge is what an allowed request has spent.
 type charge struct {
-	questions []question
+	questions []*question
 	answers   []answer
 	returned  atomic.Bool
 }
@@ -94,14 +94,14 @@ func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 	l := &Limiter{split: cluster, within: within}
 	if cluster {
-		l.ask = func(ctx context.Context, q question) (answer, error) {
-			answers, _ := s.decide(ctx, []question{q})
+		l.ask = func(ctx context.Context, q *question) (answer, error) {
+			answers, _ := s.decide(ctx, []*question{q})
 			return answers[0], answers[0].err
 		}
 		return l
 	}
 	shared := groupcommit.New(maxBatch, within, s.decide)
-	l.ask = func(ctx context.Context, q question) (answer, error) {
+	l.ask = func(ctx context.Context, q *question) (answer, error) {
 		a, err := shared.Do(ctx, q)
 		if err == nil {
 			err = a.err
@@ -142,7 +142,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 		return Verdict{Allowed: true}, nil
 	}
 	q.by = time.Now().Add(l.within)
-	questions := []question{q}
+	questions := []*question{q}
 	if l.split {
 		questions = q.bySubject()
 	}
@@ -155,7 +155,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 
 // askAll asks one question after the other. When one is refused, what the others spent is given back and the
 // rest is only looked at. When one fails or the caller leaves, it is given back too.
-func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, error) {
+func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, error) {
 	work := ctx
 	if l.split {
 		work = context.WithoutCancel(ctx) // a caller that leaves is seen between the questions
@@ -189,7 +189,7 @@ func (l *Limiter) askAll(ctx context.Context, questions []question) ([]answer, e
 }
 
 // giveBack refunds what the answered questions spent, as far as it can, even where the caller has left.
-func (l *Limiter) giveBack(ctx context.Context, questions []question, answers []answer, within time.Duration) error {
+func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer, within time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
 	by := time.Now().Add(within)
 	var failed error
@@ -197,9 +197,9 @@ func (l *Limiter) giveBack(ctx context.Context, questions []question, answers []
 		if !a.spent {
 			continue
 		}
-		q := questions[i]
+		q := *questions[i]
 		q.mode, q.at, q.by = refund, a.now, by
-		if _, err := l.ask(ctx, q); err != nil {
+		if _, err := l.ask(ctx, &q); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("refund: %w", err))
 		}
 	}
@@ -207,7 +207,7 @@ func (l *Limiter) giveBack(ctx context.Context, questions []question, answers []
 }
 
 // unspend is the answer as if q hadn't been spent.
-func (a *answer) unspend(q question) {
+func (a *answer) unspend(q *question) {
 	if !a.spent {
 		return
 	}

@@ -204,7 +204,7 @@ func TestABatchIsManyDecisions(t *testing.T) {
 		}
 		charged := c.now.Load()
 		for range 5 {
-			var batch []question
+			var batch []*question
 			for range rapid.IntRange(1, 10).Draw(rt, "questions") {
 				r := Request{
 					Rules:   rules[rapid.IntRange(0, 3).Draw(rt, "from"):],

@@ -31,7 +31,7 @@ type script struct {
 // decide runs the batch in as few calls as maxKeys allows. An answer has its own error where only its call failed.
 // A question whose asker has given up is not asked, and no call outlasts the patience of its oldest: the wait in
 // the collector counts too, and nobody is charged for an answer that came too late to be heard.
-func (s *script) decide(ctx context.Context, batch []question) ([]answer, error) {
+func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error) {
 	answers := make([]answer, len(batch))
 	from := 0
 	for now := time.Now(); from < len(batch) && now.After(batch[from].by); from++ {
@@ -59,7 +59,7 @@ func (s *script) decide(ctx context.Context, batch []question) ([]answer, error)
 
 // call runs the script once. A script that Redis doesn't know (after a restart) is sent whole;
 // nothing else is repeated, for a lost reply may stand for a charge.
-func (s *script) call(ctx context.Context, batch []question, answers []answer) error {
+func (s *script) call(ctx context.Context, batch []*question, answers []answer) error {
 	c := s.encode(batch)
 	values, err := s.run(ctx, "evalsha", limits.Hash(), c)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -91,7 +91,7 @@ type call struct {
 	args    []byte
 }
 
-func (s *script) encode(batch []question) *call {
+func (s *script) encode(batch []*question) *call {
 	c := &call{}
 	number := make(map[string]int64, 2*len(batch)) // of the keys
 	ruleNumber := make(map[*Rule]int64, 8)
@@ -139,10 +139,9 @@ func (s *script) encode(batch []question) *call {
 }
 
 // addQuestions adds the refunds, or all others.
-func (c *call) addQuestions(batch []question, refunds bool) {
+func (c *call) addQuestions(batch []*question, refunds bool) {
 	numbers := c.numbers
-	for i := range batch {
-		q := &batch[i]
+	for _, q := range batch {
 		n := len(q.keys)
 		if refunds == (q.mode == refund) {
 			if refunds {
@@ -163,7 +162,7 @@ func (c *call) add(values ...int64) {
 }
 
 // decode gives the questions of the batch their answers.
-func (c *call) decode(values []int64, batch []question, answers []answer) error {
+func (c *call) decode(values []int64, batch []*question, answers []answer) error {
 	want := 1 + len(c.keys)
 	for _, q := range batch {
 		if q.mode != refund {

@@ -262,7 +262,7 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	rdb := server.Client(t)
 	s := &script{rdb: rdb, slack: keySlack}
 	rules := []*Rule{bucketOf(t, 100, time.Hour, 0), counterOf(t, 100, time.Hour), counterOf(t, 60, MaxWindow)}
-	batch := make([]question, maxBatch)
+	batch := make([]*question, maxBatch)
 	for i := range batch {
 		batch[i] = ask(t, request(1, rules...))
 	}
@@ -312,7 +312,7 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 }
 
 // ask is a request as a source takes it.
-func ask(t *testing.T, r Request) question {
+func ask(t *testing.T, r Request) *question {
 	t.Helper()
 	q, err := r.question(spend)
 	if err != nil {
@@ -329,7 +329,7 @@ func TestALateQuestionIsNotCharged(t *testing.T) {
 	r := bucketOf(t, 10, MaxWindow, 0)
 	late, inTime := ask(t, request(3, r)), ask(t, request(1, r))
 	late.by = time.Now().Add(-time.Millisecond)
-	for _, batch := range [][]question{{late}, {late, late, inTime}} {
+	for _, batch := range [][]*question{{late}, {late, late, inTime}} {
 		answers, err := s.decide(t.Context(), batch)
 		if err != nil {
 			t.Fatal(err)

@@ -32,11 +32,11 @@ func NewLocal() *Limiter {
 
 func newLocal(clock func() int64) *Limiter {
 	m := &memory{clock: clock, kept: map[string]kept{}}
-	return &Limiter{ask: func(_ context.Context, q question) (answer, error) { return m.answer(q), nil }}
+	return &Limiter{ask: func(_ context.Context, q *question) (answer, error) { return m.answer(q), nil }}
 }
 
 // answer decides one question.
-func (m *memory) answer(q question) answer {
+func (m *memory) answer(q *question) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a := answer{now: m.clock(), fills: make([]fill, len(q.rules))}

@@ -63,7 +63,7 @@ func stricter(a, b Standing) bool {
 }
 
 // verdict is what the answers to the questions of one request say together.
-func verdict(r Request, questions []question, answers []answer) Verdict {
+func verdict(r Request, questions []*question, answers []answer) Verdict {
 	v := Verdict{Allowed: true, Standings: make([]Standing, len(r.Rules)), At: time.UnixMicro(answers[0].now)}
 	spent := false
 	for i, a := range answers {

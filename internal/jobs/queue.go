@@ -74,8 +74,8 @@ func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
 // It needs no Redis to start: it takes up work when Redis is there. A Queue serves once.
 //
 // stop takes nothing new from the queue and waits until every handle has returned, or until its context ends: then it
-// returns the context's error and leaves what still runs behind; it may be called again. The Redis client must stay open as long: asynq 0.26
-// panics where it is closed under a server.
+// returns the context's error and leaves what still runs behind. It may be called again. The Redis client must stay
+// open until stop has returned nil: asynq 0.26 panics where it is closed under a server.
 func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, err error) {
 	server := asynq.NewServerFromRedisClient(newDequeuer(q.rdb, q.backend, q.gate), asynq.Config{
 		Concurrency:       MaxConcurrency,

