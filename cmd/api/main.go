@@ -1,4 +1,4 @@
-// Command api is Forebay's front: it answers clients and operators, and with -config worker.embedded: true, or without
+// Command api is Forebay's front: it answers clients and operators. With worker.embedded: true in its config, or without
 // a config, it also drains the lines.
 package main
 

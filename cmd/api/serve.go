@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
+	"time"
 
 	"forebay/cmd/internal/wire"
 	"forebay/internal/config"
@@ -47,49 +49,51 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 
 // serve runs the api until ctx ends, then stops it in order: no new job is admitted; the embedded worker ends its
 // calls, while clients may still ask for their jobs; requests under way are answered; Redis is let go.
-func (a api) serve(ctx context.Context, c *config.Config, trying bool) error {
+func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err error) {
 	s, err := store.Open(ctx, string(c.Redis.URL), a.log)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	lines, err := wire.Lines(c, s.Client())
 	if err != nil {
-		return err
+		return errors.Join(err, s.Close())
 	}
 	listener := wire.Listen(c, s.Client())
-	defer listener.Close()
 	metrics := wire.Metrics()
 	front, err := wire.Front(c, s, lines, listener, metrics, a.log)
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close(), s.Close())
 	}
-
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	drained := make(chan struct{})
-	if c.Worker.Embedded {
-		w, err := wire.Back(c, s, lines, listener, metrics, a.log)
-		if err != nil {
-			return err
-		}
-		go func() {
-			defer close(drained)
-			if err := w.Run(ctx); err != nil {
-				fail(err)
-			}
-		}()
-	} else {
-		close(drained)
-	}
+	// Before the worker begins: the likeliest trouble of a start is a port that is taken.
 	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), a.log)
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close(), s.Close())
 	}
 	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), a.log)
 	if err != nil {
 		public.Close(0)
-		return err
+		return errors.Join(err, listener.Close(), s.Close())
+	}
+
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	drained := make(chan error, 1)
+	if c.Worker.Embedded {
+		w, err := wire.Back(c, s, lines, listener, metrics, a.log)
+		if err != nil {
+			public.Close(0)
+			admin.Close(0)
+			return errors.Join(err, listener.Close(), s.Close())
+		}
+		go func() {
+			err := w.Run(ctx)
+			if err != nil {
+				fail(err)
+			}
+			drained <- err
+		}()
+	} else {
+		drained <- nil
 	}
 	public.Serve(fail)
 	admin.Serve(fail)
@@ -98,13 +102,24 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) error {
 	}
 
 	<-ctx.Done()
+	cause := context.Cause(ctx)
 	a.log.Info("stopping", "grace", c.Shutdown)
 	front.Drain()
-	<-drained
-	public.Close(c.Shutdown)
-	admin.Close(c.Shutdown)
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+	left := <-drained
+	var all sync.WaitGroup
+	all.Go(func() { public.Close(requestGrace) })
+	all.Go(func() { admin.Close(requestGrace) })
+	all.Wait()
+	if left == nil {
+		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.
+		err = errors.Join(listener.Close(), s.Close())
+	}
+	if !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return nil
+	return err
 }
+
+// requestGrace is what requests under way get once the worker has ended: each is answered within a second, but for a
+// large result on its way to a slow client.
+const requestGrace = 5 * time.Second

@@ -58,6 +58,11 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if c.Redis.URL == "" {
 		return usage(fmt.Errorf("%s has no redis.url: its Redis is inside the api process, which drains its lines itself", *file))
 	}
+	// The file's rule for admin.listen holds for this listener too: off the loopback it needs a token.
+	c.Admin.Listen = *listen
+	if _, err := c.Check(); err != nil {
+		return usage(fmt.Errorf("-admin-listen: %w", err))
+	}
 	for _, w := range warnings {
 		log.Warn("config", "warning", w.String())
 	}

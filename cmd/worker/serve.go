@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"forebay/api"
@@ -21,23 +24,49 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	defer s.Close()
 	lines, err := wire.Lines(c, s.Client())
 	if err != nil {
-		return err
+		return errors.Join(err, s.Close())
 	}
 	listener := wire.Listen(c, s.Client())
-	defer listener.Close()
 	metrics := wire.Metrics()
 	w, err := wire.Back(c, s, lines, listener, metrics, log)
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close(), s.Close())
 	}
-
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, string(c.Admin.Token)), log)
+	if err != nil {
+		return errors.Join(err, listener.Close(), s.Close())
+	}
+	site.Serve(fail)
+
+	err = w.Run(ctx)
+	site.Close(time.Second)
+	if err != nil {
+		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return errors.Join(err, listener.Close(), s.Close())
+}
+
+// admin answers /metrics (to those with the token, where there is one) and the probes.
+func admin(ctx context.Context, s *store.Store, metrics *prometheus.Registry, token string) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	show := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		given := r.Header.Get("Authorization")
+		if token != "" && subtle.ConstantTimeCompare([]byte(given), []byte("Bearer "+token)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
+			http.Error(w, "the admin token is required", http.StatusUnauthorized)
+			return
+		}
+		show.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, http.StatusOK, api.Health{Status: "alive"}) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
@@ -49,18 +78,7 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 			health(w, http.StatusOK, api.Health{Status: "ready", Store: "redis", Warnings: s.Warnings()})
 		}
 	})
-	site, err := wire.Open("admin", listen, mux, log)
-	if err != nil {
-		return err
-	}
-	site.Serve(fail)
-
-	err = w.Run(ctx)
-	site.Close(c.Shutdown)
-	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return err
+	return mux
 }
 
 func health(w http.ResponseWriter, status int, body api.Health) {

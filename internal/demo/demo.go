@@ -37,6 +37,7 @@ func New() *Backend {
 	return b
 }
 
+// ServeHTTP answers one call.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
 
 // fragile lets render be called at most perSecond times in any second, and makes each call slow.

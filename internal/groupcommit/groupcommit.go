@@ -32,6 +32,7 @@ type Collector[Q, A any] struct {
 }
 
 type entry[Q, A any] struct {
+	ctx      context.Context // the caller's: a question that nobody waits for any more is not asked
 	question Q
 	answer   A
 	err      error
@@ -43,10 +44,11 @@ func New[Q, A any](max int, timeout time.Duration, call Call[Q, A]) *Collector[Q
 	return &Collector[Q, A]{call: call, max: max, timeout: timeout}
 }
 
-// Do asks q and returns its answer. When ctx ends first Do returns ctx's error, though
-// the question may still be carried out.
+// Do asks q and returns its answer. When ctx ends first Do returns ctx's error. A question whose call is under way then may
+// still be carried out; one that waits for its call is dropped, so a store that comes back from a hang isn't asked for
+// what its callers have given up.
 func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
-	e := &entry[Q, A]{question: q, done: make(chan struct{})}
+	e := &entry[Q, A]{ctx: ctx, question: q, done: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, e)
 	lead := !c.busy
@@ -54,11 +56,8 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	c.mu.Unlock()
 
 	if lead {
-		// The first caller makes its own call; whoever came meanwhile is not its burden.
-		c.send(ctx, c.take())
-		if c.more() {
-			go c.drain(context.WithoutCancel(ctx))
-		}
+		// In a goroutine of its own, so that this caller too may leave when its context ends.
+		go c.drain(context.WithoutCancel(ctx))
 	}
 	select {
 	case <-e.done:
@@ -82,13 +81,18 @@ func (c *Collector[Q, A]) drain(ctx context.Context) {
 	}
 }
 
-// take removes the oldest max questions.
+// take removes the oldest max questions that somebody still waits for, and on its way those that nobody does.
 func (c *Collector[Q, A]) take() []*entry[Q, A] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := min(len(c.waiting), c.max)
-	batch := c.waiting[:n:n]
-	c.waiting = c.waiting[n:]
+	batch, rest := make([]*entry[Q, A], 0, min(len(c.waiting), c.max)), c.waiting
+	for len(rest) > 0 && len(batch) < c.max {
+		if rest[0].ctx.Err() == nil {
+			batch = append(batch, rest[0])
+		}
+		rest = rest[1:]
+	}
+	c.waiting = rest
 	return batch
 }
 
@@ -101,7 +105,10 @@ func (c *Collector[Q, A]) more() bool {
 }
 
 func (c *Collector[Q, A]) send(ctx context.Context, batch []*entry[Q, A]) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
+	if len(batch) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	questions := make([]Q, len(batch))
 	for i, e := range batch {

@@ -3,6 +3,7 @@ package groupcommit_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -65,29 +66,48 @@ func TestAnErrorReachesEveryCaller(t *testing.T) {
 	}
 }
 
-// A caller that hangs up gets its answer's error at once; the call itself runs to its end.
+// A caller that hangs up gets its answer's error at once. The call that is under way runs to its end; the question that
+// still waits for its call is never asked.
 func TestACallerThatLeavesDoesNotCancelTheCall(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}, 2), make(chan struct{})
 	ended := make(chan error, 2)
+	var mu sync.Mutex
+	var asked []int
 	c := groupcommit.New(4, time.Minute, func(ctx context.Context, batch []int) ([]int, error) {
+		mu.Lock()
+		asked = append(asked, batch...)
+		mu.Unlock()
 		started <- struct{}{}
 		<-release
 		ended <- ctx.Err()
 		return batch, nil
 	})
-	go c.Do(context.Background(), 1)
+	leaving, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := c.Do(leaving, 1)
+		left <- err
+	}()
 	<-started
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Do(ctx, 2); !errors.Is(err, context.Canceled) {
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatalf("err = %v, want canceled", err)
+	}
+	if _, err := c.Do(leaving, 2); !errors.Is(err, context.Canceled) {
 		t.Fatalf("err = %v, want canceled", err)
 	}
 	close(release)
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Fatalf("the call's context ended with %v", err)
-		}
+	if err := <-ended; err != nil {
+		t.Fatalf("the call's context ended with %v", err)
+	}
+	if got, err := c.Do(t.Context(), 3); got != 3 || err != nil {
+		t.Fatalf("Do(3) = %d, %v", got, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(asked, []int{1, 3}) {
+		t.Fatalf("asked %v, want [1 3]: nobody waited for 2", asked)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 		`{"rate":"0/s"}`: "#/rate", `{"rate":"-1/s"}`: "#/rate", `{"rate":"5"}`: "#/rate", `{"rate":5}`: "#/rate", `{"rate":""}`: "#/rate",
 		`{"rate":"NaN/s"}`: "#/rate", `{"rate":"1e400/s"}`: "#/rate", `{"rate":null}`: "#/rate", `{"rate":"` + strings.Repeat("1", 40) + `/s"}`: "#/rate",
 		`{"burst":0}`: "#/burst", `{"burst":-1}`: "#/burst", `{"burst":1.5}`: "#/burst", `{"burst":"2"}`: "#/burst", `{"burst":null}`: "#/burst",
-		`{"concurrency":0}`: "#/concurrency", `{"concurrency":1e18}`: "#/concurrency", `{"capacity":0}`: "#/capacity", `{"capacity":10000001}`: "#/capacity",
+		`{"concurrency":0}`: "#/concurrency", `{"concurrency":1e18}`: "#/concurrency", `{"concurrency":10001}`: "#/concurrency", `{"burst":10001}`: "#/burst", `{"capacity":0}`: "#/capacity", `{"capacity":10000001}`: "#/capacity",
 		`{"paused":"true"}`: "#/paused", `{"paused":1}`: "#/paused", `{"pause":true}`: "#/pause",
 		`{"rate":"0/s","burst":0,"x":1}`: "#/rate #/burst #/x",
 	} {

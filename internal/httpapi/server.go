@@ -115,7 +115,7 @@ type Server struct {
 // storeTime bounds what one request may wait for the store; the rest of the second in which every answer comes is for a stale
 // answer (staleTime) and the way there and back.
 const (
-	storeTime = 800 * time.Millisecond
+	storeTime = 600 * time.Millisecond
 	staleTime = 150 * time.Millisecond
 )
 

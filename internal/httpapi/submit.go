@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -145,7 +146,7 @@ func (a *attempt) admit() error {
 		return a.overloaded(err)
 	}
 	job := jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
-		CreatedAt: time.Now(), Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint}
+		Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint}
 	place, err := a.line.Offer(a.ctx, leaky.Offer{Job: job, Weight: a.plan.weight * a.priority.Weight(),
 		StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep})
 	if err != nil {
@@ -181,13 +182,23 @@ func (a *attempt) spend() (giveBack func(), err error) {
 	if !v.Allowed {
 		return nil, overLimit(v)
 	}
-	return func() {
-		if err := a.s.Limiter.Refund(a.ctx, v); err != nil {
+	return func() { a.refund(v) }, nil
+}
+
+// refund gives back what v took. It waits for that no longer than the call may wait for the store: the client's answer comes first.
+func (a *attempt) refund(v admission.Verdict) {
+	refunded(a.verdict, a.o.Cost)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.s.Limiter.Refund(context.WithoutCancel(a.ctx), v); err != nil {
 			a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", err) })
-			return
 		}
-		refunded(a.verdict, a.o.Cost)
-	}, nil
+	}()
+	select {
+	case <-done:
+	case <-a.ctx.Done():
+	}
 }
 
 // Reasons of an accepted decision, for logs and metrics; Forebay-Decision needs none.
@@ -198,6 +209,7 @@ const (
 
 // accepted answers for a job that has its place.
 func (a *attempt) accepted(job jobs.Job, place leaky.Place) error {
+	job.CreatedAt = place.AcceptedAt
 	look := leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, Position: place.Position, Wait: place.Wait, WaitingOn: place.WaitingOn}
 	return a.answer(look, reasonNew)
 }

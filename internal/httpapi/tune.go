@@ -7,12 +7,14 @@ import (
 	"strconv"
 
 	"forebay/api"
+	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 )
 
-// Bounds of what can be set live, far over what one Redis drains and under what could overflow anything.
+// Bounds of what can be set live: the config's own. Each call in flight is a connection, and a worker takes at most
+// jobs.MaxConcurrency at once.
 const (
-	maxTuned    = 1_000_000
+	maxTuned    = jobs.MaxConcurrency
 	maxCapacity = 10_000_000
 	maxTuneBody = 4 << 10
 )

@@ -183,6 +183,7 @@ func (m *model) offer(offers []leaky.Offer) []leaky.Place {
 		}
 		if p.Outcome == leaky.Accepted {
 			m.accept(o, tag)
+			p.AcceptedAt = when(m.now)
 		}
 		p.WaitingOn = on
 		places[i] = p

@@ -52,10 +52,13 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	waitingOn := a.text()
+	now, waitingOn := a.when(), a.text()
 	places := make([]Place, len(offers))
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
+		if places[i].Outcome == Accepted {
+			places[i].AcceptedAt = now
+		}
 	}
 	return places, a.err
 }

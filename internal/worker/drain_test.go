@@ -82,8 +82,8 @@ func TestTwoWorkersDrainAtOneRate(t *testing.T) {
 		if len(calls) != 1 {
 			t.Fatalf("%d calls of one job", len(calls))
 		}
-		// Redis runs on this host's clock. A millisecond is what a round trip may hide of it.
-		if early := standing.StartedAt.Sub(calls[0].at); early > time.Millisecond {
+		// Redis runs on this host's clock; some milliseconds is what round trips on a busy machine may hide of it.
+		if early := standing.StartedAt.Sub(calls[0].at); early > 10*time.Millisecond {
 			t.Errorf("a call came %v before its slot", early)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	// longestSleep caps a sleep until a due time, which lies at most 50 ms ahead by the line's clock.
 	longestSleep = time.Second
 	// settleTime is how long a settlement is repeated. The lease may have ended by then, but as long as Redis is away
-	// nobody else can take the job, and a late settlement stands while no newer attempt runs.
+	// nobody can take the job back, and until somebody has, a late settlement stands.
 	settleTime = 30 * time.Second
 	// storeTime bounds the keeping of a stale answer, which nobody waits for.
 	storeTime = 2 * time.Second
@@ -38,7 +38,10 @@ func (d *drain) handle(t jobs.Ticket) {
 		d.lost(started, took)
 		return
 	}
-	v.Ticket, v.Owner, v.Took = t, d.owner, took
+	v.Ticket, v.Owner = t, d.owner
+	if !v.Throttled { // a refusal says nothing of how long calls take
+		v.Took = took
+	}
 	d.settle(started, v)
 }
 

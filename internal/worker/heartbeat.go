@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxRenew is how many leases one call renews: it holds Redis for about a millisecond.
-	maxRenew = 1000
+	// maxRenew is how many leases are renewed together; where one such question fails the others still count.
+	maxRenew = 256
 	// renewAgain is when a failed renewal is repeated. A lease outlives several.
 	renewAgain = time.Second
 )

@@ -48,7 +48,7 @@ func newMetrics(to prometheus.Registerer, backends []Backend) (*metrics, error) 
 		attempts: counter("forebay_job_attempts_total", "Attempts of this worker, by how they ended.", "operation", "outcome"),
 		retries:  counter("forebay_job_retries_total", "Attempts that failed and are followed by another.", "operation"),
 		calls:    histogram("forebay_call_seconds", "Length of the calls to a backend.", callBuckets, "operation"),
-		waits:    histogram("forebay_queue_wait_seconds", "From a job's acceptance to its first start.", waitBuckets, "backend"),
+		waits:    histogram("forebay_line_wait_seconds", "From a job's acceptance to its first start.", waitBuckets, "backend"),
 		idle:     counter("forebay_drain_wait_seconds_total", "Time that this worker's dispatcher waited, by what the next job waited on: the drain's bottleneck.", "backend", "reason"),
 		returned: counter("forebay_jobs_returned_total", "Jobs that this worker's dispatcher brought back to the line because their worker was lost.", "backend"),
 		known:    map[string]bool{},

@@ -4,7 +4,7 @@
 -- ARGV[9]    horizon of a release, µs
 -- ARGV[10..] eight values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms
--- Returns    what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
+-- Returns    now, what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
 -- Idempotent by job id: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local share_limit = math.max(1, math.floor(capacity * fraction))
@@ -89,7 +89,7 @@ local function place(client, flow, step, start_within)
 end
 
 local now_text = us(now)
-local out = { waiting_on(full) }
+local out = { now_text, waiting_on(full) }
 for i = 10, #ARGV, 8 do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
