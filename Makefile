@@ -10,10 +10,10 @@ all: build
 build:
 	$(GO) build -o bin/ ./cmd/api ./cmd/worker
 
-# Everything: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race detector. The stories run by
-# themselves at the end: some are about time, and the other packages' tests would take it from them.
+# Everything: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race detector. One package after the
+# other (-p 1), and the stories at the end: many are about time, and on two cores another package's tests would take it from them.
 test: redis lint vuln
-	$(GO) test $(TEST_FLAGS) $$($(GO) list ./... | grep -v /e2e)
+	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v /e2e)
 	$(GO) test $(TEST_FLAGS) ./e2e
 
 lint:
