@@ -48,8 +48,8 @@ func (l *Line) Release(ctx context.Context) (Release, error) {
 	return r, firstError(a.err, granted.err, ended.err)
 }
 
-// Start takes the ticket's job for the worker that calls itself owner (a nonce of its process). It is idempotent: the
-// same owner may ask again when an answer was lost.
+// Start takes the ticket's job for the worker that calls itself owner (a nonce of its process). It is idempotent for half
+// a lease: the same owner may ask again when an answer was lost.
 func (l *Line) Start(ctx context.Context, t Ticket, owner string) (Started, error) {
 	a, err := l.run(ctx, startScript, t.ID, t.Run, owner, micros(Lease), micros(late), micros(horizon))
 	if err != nil {

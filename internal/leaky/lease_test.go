@@ -220,3 +220,23 @@ func TestAClockSetBackStrandsNothing(t *testing.T) {
 	}
 	b.checkWindows(d.times(), b.Settings().Rate, 1, 0)
 }
+
+// A message that comes twice, the second time when its attempt has long ended without a word, starts nothing: the job's
+// next call is for the lease's end to bring about, with a slot of its own.
+func TestADoubledTicketStartsNothingOnceItsAttemptHasEnded(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	b.accept("acme")
+	ticket := b.release().Tickets[0]
+	if first := b.start(ticket, "me"); first.Verdict != leaky.Go {
+		t.Fatalf("start = %+v", first)
+	}
+	b.pass(2 * time.Second)
+	if again := b.start(ticket, "me"); again.Verdict != leaky.Go || again.Attempt != 1 {
+		t.Fatalf("the same question 2 s later = %+v, want the same answer", again)
+	}
+	b.pass(leaky.Lease/2 - time.Second)
+	if late := b.start(ticket, "me"); late.Verdict != leaky.Gone {
+		t.Fatalf("the ticket half a lease later = %+v, want gone", late)
+	}
+}

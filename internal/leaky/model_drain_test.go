@@ -135,7 +135,7 @@ func (m *model) ticket(id string, slot, due float64) leaky.Ticket {
 // start is the model's Start; it leaves Job to the caller.
 func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
 	j, v := m.jobs[t.ID], m.view()
-	mine := j.st.State == jobs.Running && j.owner == owner
+	mine := j.st.State == jobs.Running && j.owner == owner && float64(m.inflight[t.ID])-float64(m.now) > float64(usec(leaky.Lease)/2)
 	if j.run != t.Run || !mine && j.st.State != jobs.Released {
 		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
 	}

@@ -5,11 +5,12 @@
 --          'back', now                                        the job is at the head of the line again: paused, gate
 --                                                             closed, no slot in reach, or a deadline that release ends
 --          'go', now, due, attempt, record                    call the backend at due
--- Idempotent by run and nonce.
+-- Idempotent by run and nonce, for half a lease. Whoever asks later holds a doubled message: its attempt has ended.
 local id, run, owner = ARGV[7], ARGV[8], ARGV[9]
 local lease, late, horizon = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'run', 'owner', 'due', 'slot', 'tag', 'att')
 local mine = s[1] == 'running' and s[3] == owner
+  and tonumber(call('ZSCORE', INFLIGHT, id) or 0) - now > lease / 2
 if s[2] ~= run or not (mine or s[1] == 'released') then return { 'gone', us(now) } end
 local record = call('GET', prefix .. 'job:' .. id)
 if not record then return { 'gone', us(now) } end -- the lease's end cleans up
