@@ -13,6 +13,7 @@ build:
 # Everything: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race detector. One package after the
 # other (-p 1), and the stories at the end: many are about time, and on two cores another package's tests would take it from them.
 test: redis lint vuln
+	$(GO) build -race ./... # side by side, which -p 1 would not
 	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v /e2e)
 	$(GO) test $(TEST_FLAGS) ./e2e
 
