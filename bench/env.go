@@ -63,12 +63,18 @@ func (e *env) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.rdb = redis.NewClient(&redis.Options{
+	e.rdb = e.connect(1)
+	return e.await(ctx, p, func() error { return e.rdb.Ping(ctx).Err() })
+}
+
+// connect returns a client of the run's Redis with as many connections.
+func (e *env) connect(connections int) *redis.Client {
+	return redis.NewClient(&redis.Options{
 		Addr:                     e.redis,
+		PoolSize:                 connections,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	return e.await(ctx, p, func() error { return e.rdb.Ping(ctx).Err() })
 }
 
 // tearDown stops all that was started and removes what was written; the logs stay if they are wanted, and their place is said.

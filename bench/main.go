@@ -29,13 +29,14 @@ type plan struct {
 	Duration time.Duration // of one side in one round
 	Warmup   time.Duration // before that
 
-	Settle   time.Duration // of a drain, before it counts
-	Drain    time.Duration // that counts
-	IdleJobs int           // jobs submitted one by one for the latency of an idle system
-	IdleSpan time.Duration // for which an idle system's Redis commands are counted
-	Waiting  int64         // jobs in line for the memory of each
-	Clients  int           // API keys that the connections share
-	Polled   int           // jobs in line whose status is asked for
+	Settle      time.Duration // of a drain, before it counts
+	Drain       time.Duration // that counts
+	IdleJobs    int           // jobs submitted one by one for the latency of an idle system
+	IdleSpan    time.Duration // for which an idle system's Redis commands are counted
+	Waiting     int64         // jobs in line for the memory of each
+	Clients     int           // API keys that the connections share
+	Polled      int           // jobs in line whose status is asked for
+	IdleClients int           // clients of one limit whose memory is measured
 }
 
 var (
@@ -43,13 +44,13 @@ var (
 		Rounds: 5, Duration: 3 * time.Second, Warmup: 300 * time.Millisecond,
 		Settle: time.Second, Drain: 10 * time.Second,
 		IdleJobs: 100, IdleSpan: 5 * time.Second,
-		Waiting: 100_000, Clients: 16, Polled: 64,
+		Waiting: 100_000, Clients: 16, Polled: 64, IdleClients: 20_000,
 	}
 	short = plan{
 		Rounds: 1, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
 		Settle: 300 * time.Millisecond, Drain: time.Second,
 		IdleJobs: 10, IdleSpan: 500 * time.Millisecond,
-		Waiting: 1000, Clients: 4, Polled: 8,
+		Waiting: 1000, Clients: 4, Polled: 8, IdleClients: 200,
 	}
 )
 
@@ -58,6 +59,7 @@ var scenarios = []struct {
 	name string
 	run  func(ctx context.Context, e *env, r *report) error
 }{
+	{"limits", limits},
 	{"front", front},
 	{"drain", drain},
 	{"idle", idle},
@@ -77,7 +79,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
-	only := flags.String("only", "", "regular expression of the scenarios to run: front, drain, idle, memory")
+	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, idle, memory")
 	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -11,14 +11,17 @@ import (
 
 // report is what was measured. A part that wasn't is left out.
 type report struct {
-	Plan      plan
-	Smoke     bool // far too short to mean anything
-	Machine   machine
-	Ratios    []ratioRow
-	Latencies []latencyRow
-	Drains    []drainRow
-	Idle      idleFigures
-	Memory    []memoryRow
+	Plan        plan
+	Smoke       bool // far too short to mean anything
+	Machine     machine
+	Ratios      []ratioRow
+	Latencies   []latencyRow
+	Drains      []drainRow
+	Idle        idleFigures
+	Memory      []memoryRow
+	Decisions   []ratioRow
+	LimitMemory []memoryRow
+	Twin        []twinRow
 }
 
 type machine struct {
@@ -62,7 +65,13 @@ type idleFigures struct {
 
 type memoryRow struct {
 	Name  string
-	Bytes float64 // per job
+	Bytes float64 // per job, or per client
+}
+
+type twinRow struct {
+	Name        string
+	Nanoseconds float64 // a decision
+	Allocs      int     // a decision
 }
 
 // write prints the report as Markdown.
@@ -88,6 +97,35 @@ func (r *report) write(out io.Writer) error {
 		for _, x := range r.Ratios {
 			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |", x.Name, x.Conns, x.Ours.Median, x.Baseline, x.Theirs.Median,
 				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.Goal, yes(x.Ratio.Median >= x.Goal))
+		}
+	}
+	if len(r.Decisions) > 0 {
+		p("\n## Decisions per second\n")
+		p("%d goroutines of one process ask, each for its next decision when it has the last one. Ours decides three limits at once", deciders)
+		p("(token-bucket, sliding-window-counter, fixed-window), the baseline (go-redis/redis_rate/v10) one, by the same client library on the same Redis.\n")
+		p("| requests of | ours /s | redis_rate /s | ratio | goal | met |")
+		p("|---|--:|--:|--:|--:|---|")
+		for _, x := range r.Decisions {
+			p("| %s | %.0f | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |", x.Name, x.Ours.Median, x.Theirs.Median,
+				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.Goal, yes(x.Ratio.Median >= x.Goal))
+		}
+	}
+	if len(r.LimitMemory) > 0 {
+		p("\n## Memory of a limit\n")
+		p("Redis's `used_memory` with %d clients that were each admitted once by one limit, less that of an empty one, for each client:\n", r.Plan.IdleClients)
+		p("| algorithm | bytes |")
+		p("|---|--:|")
+		for _, x := range r.LimitMemory {
+			p("| %s | %.0f |", x.Name, x.Bytes)
+		}
+	}
+	if len(r.Twin) > 0 {
+		p("\n## The twin\n")
+		p("One decision in this process, without Redis. Goal: under 200 ns, and nothing allocated.\n")
+		p("| limits | ns | allocations | met |")
+		p("|---|--:|--:|---|")
+		for _, x := range r.Twin {
+			p("| %s | %.0f | %d | %s |", x.Name, x.Nanoseconds, x.Allocs, yes(x.Nanoseconds < 200 && x.Allocs == 0))
 		}
 	}
 	if len(r.Latencies) > 0 {

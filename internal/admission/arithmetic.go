@@ -1,28 +1,24 @@
 package admission
 
-// arithmetic is how one algorithm counts. It is pure: what a request may do is a function
-// of the state, the cost and the time alone. Each is written twice, here and in limits.lua,
-// and the tests hold the two against each other on random histories. All is in integers:
-// times are µs since 1970, and nothing reaches 2^53, where Lua's numbers stop being exact.
+// arithmetic is how one algorithm counts: what a request may do is a function of the state, the cost and the time alone.
+// Each is written twice, here and in limits.lua, and the tests hold the two against each other on random histories. All is in
+// integers: times are µs since 1970, and nothing reaches 2^53, where Lua's numbers stop being exact.
 //
-// Both algorithms reduce to one question. At a given moment a limit has some room, a cost
-// of k needs k·unit of it, and spending takes that away. What differs is how the room
-// grows with time and how it is kept.
+// All algorithms come down to one question. At a given moment a limit has some room, a cost of k needs k·unit of it, and
+// spending takes that away. What differs is how the room grows with time and how it is kept.
 type arithmetic interface {
 	// unit is the room that a cost of one needs.
 	unit() int64
-	// fresh is where a key stands at now that was never charged.
-	fresh(now int64) fill
-	// load brings a stored state to now. A state ahead of now, after a clock that stepped back,
-	// locks nobody out: its time counts as now. Then it must be stored again, whatever is
-	// decided, or the next load would begin anew.
-	load(s state, now int64) (f fill, ahead bool)
-	// store is what to keep of f, which is at now.
-	store(f fill, now int64) state
-	// refund gives back a cost charged at the time at, as far as it still counts.
-	refund(f fill, now, cost, at int64) fill
-	// wait is how long after now a cost, not over the capacity, fits: 0 when it fits now,
-	// otherwise the first microsecond at which it does.
+	// load brings a state to now and says where it stands. A state ahead of now, after a clock that stepped back, locks nobody
+	// out: what it counted is taken as counted by now.
+	load(s *state, now int64) fill
+	// spend takes a cost that fits.
+	spend(s *state, f fill, now int64, c charge) fill
+	// refund gives back what was charged at c.at, as far as it still counts. A negative cost is a debit: spent elsewhere, it
+	// is taken whether it fits or not.
+	refund(s *state, f fill, now int64, c charge) fill
+	// wait is how long after now a cost, not over the capacity, fits: 0 when it fits now, otherwise the first microsecond at
+	// which it does.
 	wait(f fill, now, cost int64) int64
 	// reset is how long after now the room can be taken as all there is; see Standing.
 	reset(f fill, now int64) int64
@@ -30,20 +26,51 @@ type arithmetic interface {
 	parameters() [5]int64
 }
 
-// state is what is kept of a limit's key between requests. Its meaning is the algorithm's.
-type state [3]int64
+// state is what is kept of a limit's key between requests; which part, and its meaning, is the algorithm's. The zero value is a
+// key that was never charged.
+type state struct {
+	numbers [3]int64
+	used    bool             // numbers mean something
+	log     entries          // sliding-window-log
+	held    map[string]int64 // concurrency: since when, by member
+}
 
 // fill is where a key stands at one moment.
 type fill struct {
-	room     int64 // what is free, in the algorithm's units; negative where a counter's clock stepped back
-	previous int64 // sliding-window-counter: the count of the window before
+	room int64 // what is free, in the algorithm's units; negative where more was spent than fits: elsewhere, or under a larger amount
+	also int64 // counter: the count of the window before; log: the time of the oldest entry; concurrency: of the oldest place
+	wait int64 // log: see arithmetic.wait, where the cost doesn't fit
 }
+
+// charge is what one request takes of a limit.
+type charge struct {
+	cost   int64
+	at     int64  // refund: when it was charged
+	member string // concurrency: for whom the place is
+}
+
+// Numbers of the algorithms in limits.lua.
+const (
+	kindBucket = iota + 1
+	kindCounter
+	kindFixed
+	kindLog
+	kindConcurrency
+)
 
 // remaining is how many requests of cost 1 would be admitted.
 func (r *Rule) remaining(f fill) int64 { return max(0, f.room/r.unit) }
 
-// fits reports whether a cost, not over the capacity, is admitted.
-func (r *Rule) fits(f fill, cost int64) bool { return f.room >= cost*r.unit }
+// need is the room that a cost takes. A job is one job, whatever it costs.
+func (r *Rule) need(cost int64) int64 {
+	if r.kind == kindConcurrency {
+		return 1
+	}
+	return cost * r.unit
+}
+
+// fits reports whether a cost is admitted.
+func (r *Rule) fits(f fill, cost int64) bool { return !r.never(cost) && f.room >= r.need(cost) }
 
 // maxExact is the largest integer up to which a float64 holds every one.
 const maxExact = 1<<53 - 1

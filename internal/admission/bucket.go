@@ -4,16 +4,16 @@ import "fmt"
 
 // bucket is a token bucket. It counts in shares of a token, so many that each microsecond
 // adds a whole number of them: for 7 per second, 7 shares a µs and 1,000,000 to a token.
-// State: level in shares, time of that level.
+// State: level in shares, time of that level. After a debit the level can be under zero.
+//
+// A leaky bucket as a meter, which fills by the cost and leaks at the rate, is the same seen from below: what is empty
+// in the one is full in the other. So it has the same arithmetic.
 type bucket struct {
 	refill int64 // shares per µs
 	token  int64 // shares to a token
 	full   int64 // shares in a full bucket, at most maxExact
 	period int64 // µs from empty to full; at least minPeriod
 }
-
-// kindBucket is the bucket's number in limits.lua.
-const kindBucket = 1
 
 // minPeriod keeps a fast bucket from renewing its key's TTL at every request.
 const minPeriod = 1_000_000
@@ -47,26 +47,37 @@ func (b bucket) most() int64 { return min(maxExact, maxPeriod*min(b.refill, 3)) 
 
 func (b bucket) unit() int64 { return b.token }
 
-func (b bucket) fresh(int64) fill { return fill{room: b.full} }
-
-func (b bucket) load(s state, now int64) (fill, bool) {
-	level, passed := s[0], now-s[1]
+func (b bucket) load(s *state, now int64) fill {
+	if !s.used {
+		return fill{room: b.full}
+	}
+	level, passed := s.numbers[0], now-s.numbers[1]
 	switch {
 	case passed < 0: // the level stands, and is refilled from now on
-		return fill{room: level}, true
+		s.numbers[1] = now
 	case passed >= ceilDiv(b.full-level, b.refill): // asked first: the product of a long time would overflow
 		level = b.full
 	default:
 		level += passed * b.refill
 	}
-	return fill{room: level}, false
+	return fill{room: level}
 }
 
-func (b bucket) store(f fill, now int64) state { return state{f.room, now} }
+func (b bucket) store(s *state, f fill, now int64) fill {
+	s.numbers, s.used = [3]int64{f.room, now}, true
+	return f
+}
 
-// refund can give too much, by at most the cost, where the bucket has been full since.
-func (b bucket) refund(f fill, _, cost, _ int64) fill {
-	return fill{room: min(b.full, f.room+cost*b.token)}
+func (b bucket) spend(s *state, f fill, now int64, c charge) fill {
+	f.room -= c.cost * b.token
+	return b.store(s, f, now)
+}
+
+// refund can give too much, by at most the cost, where the bucket has been full since. A debit leaves a debt, which is paid before anything
+// is admitted: else regions that spend together would each begin anew after every exchange.
+func (b bucket) refund(s *state, f fill, now int64, c charge) fill {
+	f.room = max(-maxExact, min(b.full, f.room+c.cost*b.token))
+	return b.store(s, f, now)
 }
 
 func (b bucket) wait(f fill, _, cost int64) int64 {

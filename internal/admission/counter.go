@@ -12,9 +12,6 @@ type counter struct {
 	steps  int64 // to a window, the last one may be shorter; limit·steps is at most maxExact
 }
 
-// kindCounter is the counter's number in limits.lua.
-const kindCounter = 2
-
 // newCounter takes the window in µs.
 func newCounter(limit, window int64) counter {
 	most := maxExact / limit // steps; at least 9,000,000
@@ -24,47 +21,57 @@ func newCounter(limit, window int64) counter {
 
 func (c counter) unit() int64 { return c.steps }
 
-func (c counter) fresh(int64) fill { return fill{room: c.limit * c.steps} }
-
 // rest is how many steps of the window before still lie in the sliding window: rounded up,
 // so that the estimate is never too low.
 func (c counter) rest(now int64) int64 { return c.steps - now%c.window/c.step }
 
-func (c counter) load(s state, now int64) (fill, bool) {
+func (c counter) load(s *state, now int64) fill {
+	if !s.used {
+		return fill{room: c.limit * c.steps}
+	}
 	index := now / c.window
-	ahead := s[0] > index
 	var previous, current int64
-	switch {
-	case s[0] == index:
-		previous, current = s[1], s[2]
-	case s[0] == index-1:
-		previous = s[2]
-	case ahead:
+	switch kept := s.numbers; {
+	case kept[0] == index:
+		previous, current = min(c.limit, kept[1]), min(c.limit, kept[2])
+	case kept[0] == index-1:
+		previous = min(c.limit, kept[2])
+	case kept[0] > index:
 		// What was counted is taken as the window before, so that it is gone in at most one from now.
-		previous = min(c.limit, s[1]+s[2])
+		previous = min(c.limit, kept[1]+kept[2])
+		s.numbers = [3]int64{index, previous, 0}
 	}
-	return fill{room: (c.limit-current)*c.steps - previous*c.rest(now), previous: previous}, ahead
+	return c.fill(now, previous, current)
 }
 
-// current undoes load: the count of this window.
+func (c counter) fill(now, previous, current int64) fill {
+	return fill{room: (c.limit-current)*c.steps - previous*c.rest(now), also: previous}
+}
+
+// current undoes fill: the count of this window.
 func (c counter) current(f fill, now int64) int64 {
-	return c.limit - (f.room+f.previous*c.rest(now))/c.steps
+	return c.limit - (f.room+f.also*c.rest(now))/c.steps
 }
 
-func (c counter) store(f fill, now int64) state {
-	return state{now / c.window, f.previous, c.current(f, now)}
-}
-
-func (c counter) refund(f fill, now, cost, at int64) fill {
-	switch index, charged := now/c.window, at/c.window; {
-	case charged == index:
-		f.room += min(cost, c.current(f, now)) * c.steps
-	case charged == index-1, charged > index: // as in load
-		back := min(cost, f.previous)
-		f.previous -= back
-		f.room += back * c.rest(now)
-	}
+func (c counter) store(s *state, f fill, now int64) fill {
+	s.numbers, s.used = [3]int64{now / c.window, f.also, c.current(f, now)}, true
 	return f
+}
+
+func (c counter) spend(s *state, f fill, now int64, ch charge) fill {
+	f.room -= ch.cost * c.steps
+	return c.store(s, f, now)
+}
+
+func (c counter) refund(s *state, f fill, now int64, ch charge) fill {
+	current := c.current(f, now)
+	switch index, charged := now/c.window, ch.at/c.window; {
+	case charged == index:
+		current = max(0, min(c.limit, current-ch.cost))
+	case charged == index-1, charged > index: // as in load
+		f.also = max(0, min(c.limit, f.also-ch.cost))
+	}
+	return c.store(s, c.fill(now, f.also, current), now)
 }
 
 func (c counter) wait(f fill, now, cost int64) int64 {
@@ -75,7 +82,7 @@ func (c counter) wait(f fill, now, cost int64) int64 {
 	free, current := c.limit-cost, c.current(f, now)
 	if current < free {
 		// Enough of the window before leaves in this one: previous·rest ≤ (free-current)·steps.
-		return c.begin((free-current)*c.steps/f.previous) - now%c.window
+		return c.begin((free-current)*c.steps/f.also) - now%c.window
 	}
 	if current == free {
 		return next // all of the window before must leave

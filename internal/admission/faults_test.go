@@ -65,7 +65,7 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
-			both(t, 10, MaxWindow, func(t *testing.T, r *Rule) {
+			each(t, 10, MaxWindow, func(t *testing.T, r *Rule) {
 				rdb := redistest.Client(t)
 				l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 				v := decide(t, l, request(3, r)) // and the script is known

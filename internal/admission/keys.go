@@ -36,6 +36,10 @@ func (s Subject) tag(per Per) (string, error) {
 		kind, who = "ip:", s.Address
 	case PerOperation:
 		kind, who = "operation:", s.Operation
+	case PerTier:
+		kind, who = "tier:", s.Tier
+	case PerCountry:
+		kind, who = "country:", s.Country
 	case PerGlobal:
 		kind, who = "global:", "all"
 	}
@@ -64,7 +68,7 @@ func (r Request) question(m mode) (*question, error) {
 	if len(r.Rules) > MaxRules {
 		return nil, fmt.Errorf("%w, not %d", ErrRules, len(r.Rules))
 	}
-	q := &question{mode: m, cost: r.Cost, rules: r.Rules, keys: make([]string, len(r.Rules))}
+	q := &question{mode: m, cost: r.Cost, member: r.Job, rules: r.Rules, keys: make([]string, len(r.Rules))}
 	var per Per
 	var tag string
 	for i, rule := range r.Rules {
@@ -79,7 +83,7 @@ func (r Request) question(m mode) (*question, error) {
 		if slices.Contains(q.keys[:i], q.keys[i]) {
 			return nil, fmt.Errorf("%w: %s comes twice", ErrRules, rule.limit.Name)
 		}
-		if r.Cost > rule.capacity {
+		if rule.never(r.Cost) && !rule.limit.Shadow {
 			q.mode = peek // it can never fit, so it spends nothing
 		}
 	}
@@ -96,7 +100,7 @@ func (q *question) bySubject() []*question {
 		if !ok {
 			n = len(parts)
 			number[subject] = n
-			parts = append(parts, &question{mode: q.mode, cost: q.cost, by: q.by})
+			parts = append(parts, &question{mode: q.mode, cost: q.cost, member: q.member, by: q.by})
 		}
 		p := parts[n]
 		p.rules, p.keys, p.place = append(p.rules, q.rules[i]), append(p.keys, key), append(p.place, i)

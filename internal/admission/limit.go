@@ -3,10 +3,12 @@ package admission
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"math"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,8 +17,12 @@ type Algorithm string
 
 // The algorithms; docs/limits.md says what each is good for.
 const (
-	TokenBucket          Algorithm = "token-bucket"
+	FixedWindow          Algorithm = "fixed-window"
+	SlidingWindowLog     Algorithm = "sliding-window-log"
 	SlidingWindowCounter Algorithm = "sliding-window-counter"
+	TokenBucket          Algorithm = "token-bucket"
+	LeakyBucket          Algorithm = "leaky-bucket"
+	Concurrency          Algorithm = "concurrency"
 )
 
 // Per is what a limit counts for: everyone with the same subject shares one count.
@@ -28,8 +34,14 @@ const (
 	PerIP              Per = "ip"
 	PerOperation       Per = "operation"
 	PerClientOperation Per = "client+operation"
+	PerTier            Per = "tier"
+	PerCountry         Per = "country"
 	PerGlobal          Per = "global"
 )
+
+// Month is the Window of a fixed-window that counts by months of the UTC calendar. A day is 24h: fixed windows begin at
+// multiples of their length since 1970 UTC, and so does each day.
+const Month time.Duration = -1
 
 // Bounds of a limit. The largest amount over the longest window still counts exactly in
 // the 53 bits that Lua's numbers hold; under a millisecond no network is that punctual.
@@ -48,18 +60,22 @@ type Limit struct {
 
 	Algorithm Algorithm
 	Per       Per
-	Amount    int64         // per Window, in units of cost; 1 to MaxAmount
-	Window    time.Duration // whole microseconds, MinWindow to MaxWindow
-	Burst     int64         // token-bucket only: most that can be saved up, 1 to MaxAmount; 0: Amount
+	Amount    int64         // per Window, in units of cost; 1 to MaxAmount. concurrency: jobs at one time
+	Window    time.Duration // whole microseconds, MinWindow to MaxWindow; fixed-window: or Month; concurrency: 0
+	Burst     int64         // token-bucket and leaky-bucket only: the most at once, 1 to MaxAmount; 0: Amount
+	Shadow    bool          // counted, but never refuses
 }
 
 // Capacity is the most that one request can ever spend.
 func (l Limit) Capacity() int64 {
-	if l.Algorithm == TokenBucket && l.Burst != 0 {
+	if l.saves() && l.Burst != 0 {
 		return l.Burst
 	}
 	return l.Amount
 }
+
+// saves reports whether the algorithm has a burst.
+func (l Limit) saves() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
 
 // Validate says what makes l impossible to keep exactly, and the mend. Errors name the limit.
 func (l Limit) Validate() error {
@@ -85,49 +101,89 @@ func (l Limit) compute() (arithmetic, error) {
 	if len(l.Owner) > maxOwner {
 		return nil, fmt.Errorf("owner of %d bytes: at most %d", len(l.Owner), maxOwner)
 	}
-	switch l.Per {
-	case PerClient, PerIP, PerOperation, PerClientOperation, PerGlobal:
-	default:
-		return nil, fmt.Errorf("per %q: use %s, %s, %s, %s or %s", l.Per, PerClient, PerIP, PerOperation, PerClientOperation, PerGlobal)
+	if !slices.Contains(everyPer, l.Per) {
+		return nil, fmt.Errorf("per %q: use %s", l.Per, oneOf(everyPer))
+	}
+	if !slices.Contains(everyAlgorithm, l.Algorithm) {
+		return nil, fmt.Errorf("algorithm %q: use %s", l.Algorithm, oneOf(everyAlgorithm))
 	}
 	if l.Amount < 1 || l.Amount > MaxAmount {
 		return nil, fmt.Errorf("amount %d: use 1 to %d", l.Amount, MaxAmount)
 	}
-	if l.Window < MinWindow || l.Window > MaxWindow {
-		return nil, fmt.Errorf("window %v: use %v to %v", l.Window, MinWindow, MaxWindow)
+	if l.Burst != 0 && !l.saves() {
+		return nil, fmt.Errorf("burst: a %s has none; leave it out or use a %s", l.Algorithm, TokenBucket)
 	}
-	if l.Window%time.Microsecond != 0 {
+	if l.Burst < 0 || l.Burst > MaxAmount {
+		return nil, fmt.Errorf("burst %d: use 1 to %d, or 0 for the amount", l.Burst, MaxAmount)
+	}
+	switch {
+	case l.Algorithm == Concurrency:
+		if l.Window != 0 {
+			return nil, fmt.Errorf("window %v: a %s has none; leave it out", l.Window, Concurrency)
+		}
+		return concurrency{limit: l.Amount}, nil
+	case l.Window == Month && l.Algorithm == FixedWindow:
+		return fixed{limit: l.Amount}, nil
+	case l.Window == Month:
+		return nil, fmt.Errorf("window month: a %s has none; use a duration, or a %s", l.Algorithm, FixedWindow)
+	case l.Window < MinWindow || l.Window > MaxWindow:
+		return nil, fmt.Errorf("window %v: use %v to %v", l.Window, MinWindow, MaxWindow)
+	case l.Window%time.Microsecond != 0:
 		return nil, fmt.Errorf("window %v: use whole microseconds", l.Window)
 	}
+	window := l.Window.Microseconds()
 	switch l.Algorithm {
-	case TokenBucket:
-		if l.Burst < 0 || l.Burst > MaxAmount {
-			return nil, fmt.Errorf("burst %d: use 1 to %d, or 0 for the amount", l.Burst, MaxAmount)
+	case FixedWindow:
+		return fixed{limit: l.Amount, window: window}, nil
+	case SlidingWindowLog:
+		if l.Amount > MaxLog {
+			return nil, fmt.Errorf("amount %d: a %s remembers each request, at most %d; use a %s", l.Amount, SlidingWindowLog, MaxLog, SlidingWindowCounter)
 		}
-		return newBucket(l.Amount, l.Window.Microseconds(), l.Capacity())
+		return log{limit: l.Amount, window: window}, nil
 	case SlidingWindowCounter:
-		if l.Burst != 0 {
-			return nil, errors.New("burst: a sliding-window-counter has none; leave it out or use a token-bucket")
-		}
-		return newCounter(l.Amount, l.Window.Microseconds()), nil
+		return newCounter(l.Amount, window), nil
 	default:
-		return nil, fmt.Errorf("algorithm %q: use %s or %s", l.Algorithm, TokenBucket, SlidingWindowCounter)
+		return newBucket(l.Amount, window, l.Capacity())
 	}
+}
+
+var (
+	everyAlgorithm = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket, Concurrency}
+	everyPer       = []Per{PerClient, PerIP, PerOperation, PerClientOperation, PerTier, PerCountry, PerGlobal}
+)
+
+func oneOf[T ~string](words []T) string {
+	var text strings.Builder
+	for i, w := range words {
+		switch {
+		case i == len(words)-1:
+			text.WriteString(" or ")
+		case i > 0:
+			text.WriteString(", ")
+		}
+		text.WriteString(string(w))
+	}
+	return text.String()
 }
 
 // Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to
 // share between requests and goroutines.
 type Rule struct {
 	limit      Limit
+	counted    Limit // whose amounts the key is of; see Scaled
 	capacity   int64
 	arithmetic arithmetic
-	unit       int64             // of the arithmetic
+	parameters [5]int64 // of the arithmetic
+	kind       int64    // their first
+	unit       int64
 	digest     [sha256.Size]byte // of the owner and of all parameters
 	suffix     string            // of its keys; "" where the operation is a part of it
 }
 
 // Compile checks l and prepares it for decisions.
-func Compile(l Limit) (*Rule, error) {
+func Compile(l Limit) (*Rule, error) { return newRule(l, l) }
+
+func newRule(l, counted Limit) (*Rule, error) {
 	a, err := l.arithmetic()
 	if err != nil {
 		return nil, err
@@ -135,20 +191,43 @@ func Compile(l Limit) (*Rule, error) {
 	// A changed parameter makes another key, so that old counts never meet new limits.
 	h := sha256.New()
 	for _, part := range []string{
-		l.Owner, string(l.Algorithm), string(l.Per),
-		strconv.FormatInt(l.Amount, 10), strconv.FormatInt(l.Window.Microseconds(), 10), strconv.FormatInt(l.Capacity(), 10),
+		l.Owner, string(l.Algorithm), string(l.Per), strconv.FormatInt(counted.Amount, 10),
+		strconv.FormatInt(int64(l.Window/time.Microsecond), 10), strconv.FormatInt(counted.Capacity(), 10), strconv.FormatBool(l.Shadow),
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	r := &Rule{limit: l, capacity: l.Capacity(), arithmetic: a, unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
+	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a, parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
+	r.kind = r.parameters[0]
 	if l.Per != PerClientOperation {
 		r.suffix = keySuffix(l.Name, r.digest)
 	}
 	return r, nil
 }
 
+// Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount. What the rule has counted counts on, for
+// the new amount; but a bucket, which counts in parts of its own rate, begins full.
+func (r *Rule) Scaled(factor float64) (*Rule, error) {
+	scale := func(n int64) int64 { return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount)) }
+	l := r.limit
+	l.Amount = scale(l.Amount)
+	if l.Burst != 0 {
+		l.Burst = scale(l.Burst)
+	}
+	if l.Algorithm == SlidingWindowLog {
+		l.Amount = min(l.Amount, MaxLog)
+	}
+	counted := r.counted
+	if l.saves() {
+		counted = l
+	}
+	return newRule(l, counted)
+}
+
 // Limit is what the rule was compiled from.
 func (r *Rule) Limit() Limit { return r.limit }
+
+// never reports whether a cost can't fit at any time.
+func (r *Rule) never(cost int64) bool { return r.kind != kindConcurrency && cost > r.capacity }
 
 // keySuffix is the part of a key that says which limit it is.
 func keySuffix(name string, digest [sha256.Size]byte) string {

@@ -34,13 +34,17 @@ type Subject struct {
 	Client    string // the client's id
 	Address   string // as identity.Address says it: a v6 address is its network
 	Operation string
+	Tier      string
+	Country   string // two letters, or a word for "not known"
 }
 
 // Request is one request, and the limits it must fit.
 type Request struct {
 	Rules   []*Rule
 	Subject Subject
-	Cost    int64 // 1 to MaxAmount; what it spends of every limit
+	Cost    int64 // 1 to MaxAmount; what it spends of every limit but those of concurrency
+	// Job is whose place a limit of concurrency holds, from the charge to the job's end. "": those are only looked at.
+	Job string
 }
 
 // Limiter decides requests. Safe for concurrent use.
@@ -52,13 +56,14 @@ type Limiter struct {
 
 // question is what a source is asked: a request, or the part of one that concerns one subject.
 type question struct {
-	mode  mode
-	cost  int64     // unless only looking, at most every rule's capacity
-	at    int64     // refund: when it was charged
-	by    time.Time // when the asker gives up
-	rules []*Rule
-	keys  []string // of the rules
-	place []int    // of the rules in the request; nil: as here
+	mode   mode
+	cost   int64     // when spending, at most every enforced rule's capacity; of a refund also negative: a debit
+	member string    // for whom places of concurrency are; "": for nobody
+	at     int64     // refund: when it was charged
+	by     time.Time // when the asker gives up
+	rules  []*Rule
+	keys   []string // of the rules
+	place  []int    // of the rules in the request; nil: as here
 }
 
 type mode int64
@@ -71,14 +76,23 @@ const (
 
 // answer is where the rules of a question stand after it.
 type answer struct {
-	now   int64  // by the source's clock
-	spent bool   // on all rules; else on none
-	fills []fill // of the rules; none for a refund
-	err   error
+	now    int64  // by the source's clock
+	spent  bool   // on all enforced rules, and on those shadow rules that had room; else on none
+	passed uint64 // by shadow rules, by their place in the question: they were spent on
+	fills  []fill // of the rules; none for a refund
+	err    error
 }
 
-// charge is what an allowed request has spent.
-type charge struct {
+// MaxRules is at most the bits of answer.passed.
+var _ [64 - MaxRules]struct{}
+
+// spentOn reports whether the question's i-th rule was charged.
+func (a *answer) spentOn(q *question, i int) bool {
+	return a.spent && (!q.rules[i].limit.Shadow || a.passed&(1<<i) != 0)
+}
+
+// charged is what an allowed request has spent.
+type charged struct {
 	questions []*question
 	answers   []answer
 	returned  atomic.Bool
@@ -197,13 +211,28 @@ func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers [
 		if !a.spent {
 			continue
 		}
-		q := *questions[i]
+		q := questions[i].chargedBy(a)
+		if len(q.keys) == 0 {
+			continue // nothing but shadow limits without room
+		}
 		q.mode, q.at, q.by = refund, a.now, by
-		if _, err := l.ask(ctx, &q); err != nil {
+		if _, err := l.ask(ctx, q); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("refund: %w", err))
 		}
 	}
 	return failed
+}
+
+// chargedBy is q with those rules alone that a's spending was charged to.
+func (q *question) chargedBy(a answer) *question {
+	part := *q
+	part.rules, part.keys = nil, nil
+	for i := range q.rules {
+		if a.spentOn(q, i) {
+			part.rules, part.keys = append(part.rules, q.rules[i]), append(part.keys, q.keys[i])
+		}
+	}
+	return &part
 }
 
 // unspend is the answer as if q hadn't been spent.
@@ -211,8 +240,10 @@ func (a *answer) unspend(q *question) {
 	if !a.spent {
 		return
 	}
-	a.spent = false
 	for i, r := range q.rules {
-		a.fills[i] = r.arithmetic.refund(a.fills[i], a.now, q.cost, a.now)
+		if a.spentOn(q, i) {
+			a.fills[i].room += r.need(q.cost)
+		}
 	}
+	a.spent, a.passed = false, 0
 }

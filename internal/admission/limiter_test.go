@@ -43,7 +43,7 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 // C03: a burst on either side of an edge does not pass as twice the limit.
 func TestAnEdgeIsNoLoophole(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		both(t, 10, time.Minute, func(t *testing.T, r *Rule) {
+		each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
 			c.now.Store(start.Add(time.Minute - 500*time.Millisecond).UnixMicro())
 			before := admitted(t, l, 10, r)
 			c.pass(500*time.Millisecond + 1*time.Microsecond)
@@ -147,7 +147,7 @@ func TestASlowBucketReachesItsCost(t *testing.T) {
 // C14, C15: what can never fit is told so, beats every wait, and spends nothing anywhere.
 func TestACostOverTheCapacityNeverFits(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		both(t, 5, time.Hour, func(t *testing.T, small *Rule) {
+		each(t, 5, time.Hour, func(t *testing.T, small *Rule) {
 			large := bucketOf(t, 100, time.Hour, 0)
 			slow := bucketOf(t, 10, MaxWindow, 0)
 			admitted(t, l, 10, slow)
@@ -175,7 +175,7 @@ func TestACostOverTheCapacityNeverFits(t *testing.T) {
 // C18: a cost that would give back, or overflow, is an error and moves nothing.
 func TestBadCostsAreErrors(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		both(t, 5, time.Hour, func(t *testing.T, r *Rule) {
+		each(t, 5, time.Hour, func(t *testing.T, r *Rule) {
 			admitted(t, l, 2, r)
 			for _, cost := range []int64{0, -5, MaxAmount + 1, 1e18, -1 << 63} {
 				for _, ask := range []func(context.Context, Request) (Verdict, error){l.Decide, l.Peek} {
@@ -276,7 +276,7 @@ func (v Verdict) taken() int64 {
 // C21: in 300 random states of every algorithm, a client that sleeps the whole seconds it was told is admitted.
 func TestObeyedRetryAfterIsNeverRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		both(t, 7, 5*time.Second, func(t *testing.T, r *Rule) {
+		each(t, 7, 5*time.Second, func(t *testing.T, r *Rule) {
 			for refused := 0; refused < 300; {
 				c.pass(time.Duration(rand.IntN(2_500_000)) * time.Microsecond)
 				cost := 1 + rand.Int64N(7)
@@ -332,7 +332,7 @@ func TestSimultaneousRequestsCannotOverspend(t *testing.T) {
 		"twin":          {NewLocal()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			both(t, 10, MaxWindow, func(t *testing.T, r *Rule) {
+			each(t, 10, MaxWindow, func(t *testing.T, r *Rule) {
 				if in := atOnce(t, 200, limiters, request(1, r)); in != 10 {
 					t.Errorf("%d admitted, not 10", in)
 				}
@@ -366,7 +366,7 @@ func atOnce(t *testing.T, n int, limiters []*Limiter, r Request) int64 {
 // What a line refuses after all gets its limits back: once, where it was charged, and never more than there was.
 func TestARefundGivesBackWhatWasCharged(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		both(t, 10, time.Minute, func(t *testing.T, r *Rule) {
+		each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
 			other := counterOf(t, 100, time.Hour)
 			remaining := func() int64 { t.Helper(); return peekAt(t, l, request(1, r)).Standings[0].Remaining }
 			refund := func(v Verdict) {

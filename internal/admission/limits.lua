@@ -1,27 +1,31 @@
--- Decides a batch of questions about limits, in one step and at one time. Each key is read once, each that
--- changed is written once, however many questions name it.
+-- Decides a batch of questions about limits, in one step and at one time. Each key is read once, each that changed is written
+-- once, however many questions name it.
 --
 -- KEYS      the limits' keys that the batch is about, each once; 1 to 512
 -- ARGV[1]   a JSON list of integers under 2^53:
 --             now        µs since 1970; 0: the time of this server
 --             slack      ms that a key outlives its use
 --             rules, refunds, questions   how many of each follow
---             per rule:     algorithm, unit and three more parameters (bucket.go, counter.go)
+--             per rule:     algorithm, unit and three more parameters (arithmetic.go)
 --             per key:      number of its rule, from 1
---             per refund:   cost, time of the charge, how many keys, their numbers
---             per question: 1 to spend, 0 to only look, cost (at most every limit's capacity), how many keys, their numbers
+--             per refund:   cost (negative: a debit), time of the charge, number of the member, how many keys, their numbers
+--             per question: 1 to spend, 0 to only look, cost, number of the member, how many keys, their numbers, below 0 where the
+--                           key's limit is a shadow one
+-- ARGV[2..] members, by number from 1 (0: none): for whom places of a concurrency limit are
 -- Returns   integers:
 --             now
---             per key:      count of the window before (counter.go), else 0
---             per question: 1 if spent, else 0, then per key of it: its room after
+--             per key:      what fill.also is (arithmetic.go), before the batch's questions
+--             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
+--                           log without the room, the µs until it will have it
 --
--- A question is spent if each of its keys has room for it, and then on all of them; else nothing is.
--- Refunds come first, so that what is given back can be taken at once.
+-- A question is spent if each of its enforced keys has room for it, and then on all of them and on those of the others that have
+-- room; else nothing is. Refunds come first, so that what is given back can be taken at once.
 --
--- A key holds what is kept of its limit as integers with blanks between. One that holds anything else is as good
--- as missing: untouched. Room, unit and the arithmetic are those of arithmetic.go, which is this script's twin.
+-- A key that holds what no script wrote is as good as missing: unused. Room, unit and the arithmetic are those of arithmetic.go,
+-- which is this script's twin.
 
-local call, floor, match, format = redis.call, math.floor, string.match, string.format
+local call, pcall, floor, min, max = redis.call, redis.pcall, math.floor, math.min, math.max
+local match, format = string.match, string.format
 local args = cjson.decode(ARGV[1])
 local now, slack = args[1], args[2]
 if now == 0 then
@@ -29,124 +33,346 @@ if now == 0 then
   now = time[1] * 1000000 + time[2]
 end
 
--- An algorithm is three functions. load returns the room of a stored state (or false) brought to now, the count of
--- the window before, whether the key's TTL must be renewed when it is written, and whether it must be written in any
--- case: a state ahead of now, after a clock that stepped back. refund returns room and count after a refund. save
--- returns what to keep, and the ms after which it isn't worth keeping.
+-- An algorithm is four functions. rule reads three parameters. load returns the room of a key, brought to now, what is told of it
+-- beside that, whether its TTL must be renewed when it is written, and whether it must be written in any case: a state ahead of
+-- now, after a clock that stepped back. refund returns room and the rest after a refund. save writes what to keep.
 -- A TTL is renewed once a period or window only: a SET that leaves it alone costs a third of one that sets it.
+local kept, rule, unit, room, also, renew, dirty = call('MGET', unpack(KEYS)), {}, {}, {}, {}, {}, {}
 
--- Kept: level and its time. From one period to the next a bucket is full, so a TTL to the end of the next is enough.
+local function write(k, value, lasts)
+  if renew[k] then
+    call('SET', KEYS[k], value, 'PX', lasts + slack)
+  else
+    call('SET', KEYS[k], value, 'KEEPTTL')
+  end
+end
+
+-- Kept: level and its time. From one period to the next a bucket is full, so a TTL to the end of the next is enough; a debt
+-- lasts as much longer.
 local bucket = {}
 local at_now = format(' %.0f', now)
 
-function bucket.load(rule, kept)
-  local level, at = match(kept or '', '^(%d+) (%d+)$')
+function bucket.rule(a, b, c) return { refill = a, full = b, period = c } end
+
+function bucket.load(r, k)
+  local level, at = match(kept[k] or '', '^(-?%d+) (%d+)$')
   if not level then
-    return rule.full, 0, true, false
+    return r.full, 0, true, false
   end
   level, at = level + 0, at + 0
   if now > at then
-    level = level + (now - at) * rule.refill
+    level = level + (now - at) * r.refill
   end
-  if level > rule.full then
-    level = rule.full
+  if level > r.full then
+    level = r.full
   end
-  return level, 0, floor(at / rule.period) ~= floor(now / rule.period), at > now
+  return level, 0, level < 0 or floor(at / r.period) ~= floor(now / r.period), at > now
 end
 
-function bucket.refund(rule, room, previous, cost, at)
-  room = room + cost * rule.unit
-  if room > rule.full then
-    room = rule.full
-  end
-  return room, previous
+function bucket.refund(r, k, cost)
+  room[k] = max(-9007199254740991, min(r.full, room[k] + cost * r.unit))
+  renew[k] = renew[k] or room[k] < 0
 end
 
-function bucket.save(rule, room, previous)
-  return format('%.0f', room) .. at_now, floor(2 * rule.period / 1000)
+function bucket.save(r, k)
+  local debt = max(0, -room[k]) / r.refill
+  write(k, format('%.0f', room[k]) .. at_now, floor((2 * r.period + debt) / 1000))
 end
 
 -- Kept: index of the window, count of the one before, count of this one.
 local counter = {}
 
-function counter.load(rule, kept)
-  local index, previous, current = match(kept or '', '^(%d+) (%d+) (%d+)$')
+function counter.rule(limit, window, step, r)
+  local index = floor(now / window)
+  return {
+    limit = limit, window = window, index = index,
+    rest = r - floor((now - index * window) / step), -- as counter.rest
+    starts = format('%.0f ', index), lasts = floor(((index + 2) * window - now) / 1000),
+  }
+end
+
+function counter.load(r, k)
+  local index, previous, current = match(kept[k] or '', '^(%d+) (%d+) (%d+)$')
   if not index then
-    return rule.limit * rule.unit, 0, true, false
+    return r.limit * r.unit, 0, true, false
   end
   index, previous, current = index + 0, previous + 0, current + 0
-  local renew = index ~= rule.index
-  if index > rule.index then
+  local again = index ~= r.index
+  if index > r.index then
     previous, current = previous + current, 0
-  elseif index == rule.index - 1 then
+  elseif index == r.index - 1 then
     previous, current = current, 0
-  elseif renew then
+  elseif again then
     previous, current = 0, 0
   end
-  -- A count over the limit, but for the sum above, was not written here; it must not lock anybody out for longer.
-  if previous > rule.limit then
-    previous = rule.limit
+  -- A count over the limit was not written here, or under a larger limit; it must not lock anybody out for longer.
+  if previous > r.limit then
+    previous = r.limit
   end
-  if current > rule.limit then
-    current = rule.limit
+  if current > r.limit then
+    current = r.limit
   end
-  return (rule.limit - current) * rule.unit - previous * rule.rest, previous, renew, index > rule.index
+  return (r.limit - current) * r.unit - previous * r.rest, previous, again, index > r.index
 end
 
-function counter.current(rule, room, previous)
-  return rule.limit - (room + previous * rule.rest) / rule.unit
-end
+function counter.current(r, k) return r.limit - (room[k] + also[k] * r.rest) / r.unit end
 
-function counter.refund(rule, room, previous, cost, at)
-  local charged = floor(at / rule.window)
-  if charged == rule.index then
-    room = room + math.min(cost, counter.current(rule, room, previous)) * rule.unit
-  elseif charged == rule.index - 1 or charged > rule.index then
-    local back = math.min(cost, previous)
-    previous = previous - back
-    room = room + back * rule.rest
+function counter.refund(r, k, cost, at)
+  local charged, current = floor(at / r.window), counter.current(r, k)
+  if charged == r.index then
+    current = max(0, min(r.limit, current - cost))
+  elseif charged == r.index - 1 or charged > r.index then
+    also[k] = max(0, min(r.limit, also[k] - cost))
   end
-  return room, previous
+  room[k] = (r.limit - current) * r.unit - also[k] * r.rest
 end
 
-function counter.save(rule, room, previous)
+function counter.save(r, k)
   -- Counts are short enough for Lua's own 14 digits.
-  return rule.starts .. previous .. ' ' .. counter.current(rule, room, previous), rule.lasts
+  write(k, r.starts .. also[k] .. ' ' .. counter.current(r, k), r.lasts)
 end
+
+-- Kept: number of the window, its count.
+local fixed = {}
+
+-- month returns number and first day, in days since 1970, of the month that a day is in (H. Hinnant, chrono-compatible low-level
+-- date algorithms: years that begin in March).
+local function month(day)
+  local z = day + 719468
+  local era = floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+  local mp = floor((5 * doy + 2) / 153)
+  return (yoe + era * 400) * 12 + mp + 2, day - doy + floor((153 * mp + 2) / 5)
+end
+
+-- number returns number, begin and end of the window that a time is in.
+function fixed.number(r, at)
+  if r.window > 0 then
+    local number = floor(at / r.window)
+    return number, (number + 1) * r.window
+  end
+  local number, first = month(floor(at / 86400000000))
+  local _, next = month(first + 31)
+  return number, next * 86400000000
+end
+
+function fixed.rule(limit, window)
+  local r = { limit = limit, window = window }
+  local ends
+  r.now, ends = fixed.number(r, now)
+  r.lasts = floor((ends - now) / 1000)
+  return r
+end
+
+function fixed.load(r, k)
+  local number, count = match(kept[k] or '', '^(%d+) (%d+)$')
+  if not number then
+    return r.limit, 0, true, false
+  end
+  number, count = number + 0, count + 0
+  if number < r.now then
+    return r.limit, 0, true, false
+  end
+  return r.limit - min(r.limit, count), 0, number > r.now, number > r.now
+end
+
+function fixed.refund(r, k, cost, at)
+  if fixed.number(r, at) >= r.now then
+    room[k] = max(0, min(r.limit, room[k] + cost))
+  end
+end
+
+function fixed.save(r, k) write(k, format('%.0f %.0f', r.now, r.limit - room[k]), r.lasts) end
+
+-- Kept: a list. Its head is the sum of the entries' costs and the time of the newest, then come the entries, each its time and cost.
+local log = {}
+local logs = {} -- by key: total, newest; gone: how many entries after the head have left; seen: those that were read, by place
+
+function log.rule(limit, window) return { limit = limit, window = window, leaves = now - window } end
+
+-- entry reads the n-th entry of a list, with its neighbours.
+local function entry(k, n)
+  local l = logs[k]
+  if not l.seen[n] then
+    if l.ends and n >= l.ends then return nil end
+    local texts = call('LRANGE', KEYS[k], n, n + 63)
+    for i = 1, #texts do
+      l.seen[n + i - 1] = texts[i]
+    end
+    if #texts < 64 then l.ends = n + #texts end
+    if #texts == 0 then return nil end
+  end
+  local at, cost = match(l.seen[n], '^(%d+) (%d+)$')
+  return (at or 0) + 0, (cost or 0) + 0
+end
+
+-- fold takes what is ahead of now as logged now.
+local function fold(k)
+  local l, ahead = logs[k], 0
+  while true do
+    local text = call('LINDEX', KEYS[k], -1)
+    local at, cost = match(text, '^(%d+) (%d+)$')
+    if call('LLEN', KEYS[k]) == 1 or not at or at + 0 <= now then break end
+    ahead = ahead + cost
+    call('RPOP', KEYS[k])
+  end
+  if ahead > 0 then call('RPUSH', KEYS[k], format('%.0f %.0f', now, ahead)) end
+  l.newest, l.seen, l.ends = now, {}, nil
+end
+
+-- first moves past the entries that have left, and returns the time of the oldest that hasn't.
+local function first(r, k)
+  local l = logs[k]
+  while true do
+    local at, cost = entry(k, l.gone + 1)
+    if not at then
+      l.total = 0
+      return 0
+    end
+    if at > r.leaves then return at end
+    l.gone, l.total = l.gone + 1, l.total - cost
+  end
+end
+
+function log.load(r, k)
+  local l = { total = 0, newest = 0, gone = 0, seen = {} }
+  logs[k] = l
+  local head = pcall('LINDEX', KEYS[k], 0)
+  local total, newest = match(type(head) == 'string' and head or '', '^(%d+) (%d+)$')
+  if not total then
+    if head then call('DEL', KEYS[k]) end
+    l.ends = 1
+    return r.limit, 0, true, false
+  end
+  l.listed, l.total, l.newest = true, total + 0, newest + 0
+  local ahead = l.newest > now
+  if ahead then fold(k) end
+  local oldest = first(r, k)
+  return r.limit - l.total, oldest, true, ahead or l.gone > 0
+end
+
+function log.refund(r, k, cost, at)
+  local l = logs[k]
+  if cost < 0 then
+    room[k] = room[k] - max(0, min(-cost, room[k]))
+    return
+  end
+  if not l.listed then return end
+  for i = call('LLEN', KEYS[k]) - 1, l.gone + 1, -1 do
+    local text = call('LINDEX', KEYS[k], i)
+    local when, had = match(text, '^(%d+) (%d+)$')
+    if at <= now and when + 0 < at then break end
+    if at > now or when + 0 == at then
+      had = had + 0
+      local back = min(cost, had)
+      if had - back > 0 then
+        call('LSET', KEYS[k], i, format('%s %.0f', when, had - back))
+      else
+        call('LREM', KEYS[k], -1, text)
+      end
+      l.seen, l.ends, l.total = {}, nil, l.total - back
+      also[k] = first(r, k)
+      room[k] = room[k] + back
+      break
+    end
+  end
+end
+
+function log.save(r, k)
+  local key, l = KEYS[k], logs[k]
+  local total = r.limit - room[k]
+  local added = total - l.total
+  if l.listed then call('LTRIM', key, l.gone + 1, -1) end
+  if added > 0 then
+    local last = l.newest == now and call('LINDEX', key, -1)
+    local at, cost = match(last or '', '^(%d+) (%d+)$')
+    if at and at + 0 == now then
+      call('LSET', key, -1, format('%.0f %.0f', now, cost + added))
+    else
+      call('RPUSH', key, format('%.0f %.0f', now, added))
+    end
+    l.newest = now
+  end
+  if total > 0 then
+    call('LPUSH', key, format('%.0f %.0f', total, l.newest))
+    call('PEXPIRE', key, floor(r.window / 1000) + slack)
+  else
+    call('DEL', key)
+  end
+end
+
+-- wait is how long until a cost fits that doesn't: until enough of the oldest entries have left.
+function log.wait(r, k, cost)
+  if cost > r.limit then return 0 end
+  local n, free = logs[k].gone, room[k]
+  repeat
+    n = n + 1
+    local at, had = entry(k, n)
+    if not at then return r.window end
+    free = free + had
+    if free >= cost then return at + r.window - now end
+  until false
+end
+
+-- Kept: a sorted set of members, by when each was last known to live.
+local concurrency = { single = true }
+
+function concurrency.rule(limit, lasts) return { limit = limit, lasts = lasts } end
+
+local function oldest(k)
+  local member = call('ZRANGE', KEYS[k], 0, 0, 'WITHSCORES')
+  return (member[2] or 0) + 0
+end
+
+function concurrency.load(r, k)
+  local count = pcall('ZCARD', KEYS[k])
+  if type(count) ~= 'number' then
+    call('DEL', KEYS[k])
+    count = 0
+  end
+  return r.limit - count, count > 0 and oldest(k) or 0, true, false
+end
+
+function concurrency.take(k, member)
+  if member and call('ZADD', KEYS[k], 'NX', now, member) == 1 then room[k] = room[k] - 1 end
+end
+
+function concurrency.refund(_, k, cost, _, member)
+  if cost < 0 then return end
+  room[k] = room[k] + call('ZREM', KEYS[k], member or '')
+  also[k] = oldest(k)
+end
+
+function concurrency.save(r, k) call('PEXPIRE', KEYS[k], r.lasts + slack) end
 
 local p = 5 -- how much of args is read
 
+local algorithms = { bucket, counter, fixed, log, concurrency }
 local rules = {}
-for r = 1, args[3] do
-  local kind, unit, a, b, c = args[p + 1], args[p + 2], args[p + 3], args[p + 4], args[p + 5]
+for n = 1, args[3] do
+  local algorithm, u = algorithms[args[p + 1]], args[p + 2]
+  local r = algorithm.rule(args[p + 3], args[p + 4], args[p + 5], u)
+  r.algorithm, r.unit = algorithm, u
+  rules[n] = r
   p = p + 5
-  if kind == 1 then
-    rules[r] = { algorithm = bucket, unit = unit, refill = a, full = b, period = c }
-  else
-    local index = floor(now / b)
-    rules[r] = {
-      algorithm = counter, unit = unit, limit = a, window = b,
-      index = index, rest = unit - floor((now - index * b) / c), -- as counter.rest
-      starts = format('%.0f ', index), lasts = floor(((index + 2) * b - now) / 1000),
-    }
-  end
 end
 
-local kept = call('MGET', unpack(KEYS))
-local rule, unit, room, previous, renew, dirty = {}, {}, {}, {}, {}, {}
 for k = 1, #KEYS do
   local r = rules[args[p + k]]
   rule[k], unit[k] = r, r.unit
-  room[k], previous[k], renew[k], dirty[k] = r.algorithm.load(r, kept[k])
+  room[k], also[k], renew[k], dirty[k] = r.algorithm.load(r, k)
 end
 p = p + #KEYS
 
 for _ = 1, args[4] do
-  local cost, at, count = args[p + 1], args[p + 2], args[p + 3]
-  p = p + 3
+  local cost, at, member, count = args[p + 1], args[p + 2], ARGV[args[p + 3] + 1], args[p + 4]
+  if args[p + 3] == 0 then member = nil end
+  p = p + 4
   for i = p + 1, p + count do
     local k = args[i]
-    room[k], previous[k] = rule[k].algorithm.refund(rule[k], room[k], previous[k], cost, at)
+    rule[k].algorithm.refund(rule[k], k, cost, at, member)
     dirty[k] = true
   end
   p = p + count
@@ -154,14 +380,15 @@ end
 
 local reply, n = { now }, 1 + #KEYS
 for k = 1, #KEYS do
-  reply[1 + k] = previous[k]
+  reply[1 + k] = also[k]
 end
 for _ = 1, args[5] do
-  local spend, cost, count = args[p + 1], args[p + 2], args[p + 3]
-  p, n = p + 3, n + 1
+  local spend, cost, count = args[p + 1], args[p + 2], args[p + 4]
+  local member = args[p + 3] > 0 and ARGV[args[p + 3] + 1]
+  p, n = p + 4, n + 1
   for i = p + 1, p + count do
     local k = args[i]
-    if room[k] < cost * unit[k] then
+    if k > 0 and room[k] < (rule[k].algorithm.single and 1 or cost * unit[k]) then
       spend = 0
       break
     end
@@ -169,24 +396,34 @@ for _ = 1, args[5] do
   reply[n] = spend
   for i = p + 1, p + count do
     local k = args[i]
-    if spend == 1 then
-      room[k] = room[k] - cost * unit[k]
+    local shadow = k < 0
+    if shadow then k = -k end
+    local algorithm = rule[k].algorithm
+    local need = algorithm.single and 1 or cost * unit[k]
+    local fits = room[k] >= need
+    if spend == 1 and fits then
+      if algorithm.take then
+        algorithm.take(k, member)
+      else
+        room[k] = room[k] - need
+      end
       dirty[k] = true
     end
     n = n + 1
     reply[n] = room[k]
+    if shadow then
+      n = n + 1
+      reply[n] = spend == 1 and fits and 1 or 0
+    end
+    if not fits and algorithm.wait then
+      n = n + 1
+      reply[n] = algorithm.wait(rule[k], k, cost)
+    end
   end
   p = p + count
 end
 
 for k = 1, #KEYS do
-  if dirty[k] then
-    local value, lasts = rule[k].algorithm.save(rule[k], room[k], previous[k])
-    if renew[k] then
-      call('SET', KEYS[k], value, 'PX', lasts + slack)
-    else
-      call('SET', KEYS[k], value, 'KEEPTTL')
-    end
-  end
+  if dirty[k] then rule[k].algorithm.save(rule[k], k) end
 end
 return reply

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,12 +25,21 @@ func anyLimit(t *rapid.T, name string) *Rule {
 		)
 		l := Limit{
 			Name:      name,
-			Per:       rapid.SampledFrom([]Per{PerClient, PerIP, PerOperation, PerClientOperation, PerGlobal}).Draw(t, "per"),
-			Algorithm: rapid.SampledFrom([]Algorithm{TokenBucket, SlidingWindowCounter}).Draw(t, "algorithm"),
+			Per:       rapid.SampledFrom(everyPer).Draw(t, "per"),
+			Algorithm: rapid.SampledFrom(everyAlgorithm).Draw(t, "algorithm"),
 			Amount:    amount.Draw(t, "amount"),
-			Window:    window.Draw(t, "window"),
+			Shadow:    rapid.IntRange(0, 4).Draw(t, "shadow") == 4,
 		}
-		if l.Algorithm == TokenBucket && rapid.Bool().Draw(t, "has burst") {
+		switch l.Algorithm {
+		case Concurrency:
+			return l
+		case FixedWindow:
+			window = rapid.OneOf(window, rapid.Just(Month))
+		case SlidingWindowLog:
+			l.Amount = (l.Amount-1)%MaxLog + 1
+		}
+		l.Window = window.Draw(t, "window")
+		if l.saves() && rapid.Bool().Draw(t, "has burst") {
 			l.Burst = amount.Draw(t, "burst")
 		}
 		return l
@@ -43,9 +53,11 @@ func anyLimit(t *rapid.T, name string) *Rule {
 
 // anyCost draws mostly what may fit.
 func anyCost(t *rapid.T, rules []*Rule) int64 {
-	least := rules[0].capacity
+	least := int64(MaxAmount)
 	for _, r := range rules {
-		least = min(least, r.capacity)
+		if r.kind != kindConcurrency {
+			least = min(least, r.capacity)
+		}
 	}
 	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, least), rapid.Int64Range(1, least), rapid.Int64Range(1, MaxAmount)).Draw(t, "cost")
 }
@@ -53,6 +65,9 @@ func anyCost(t *rapid.T, rules []*Rule) int64 {
 // anyPause draws times at which something may change for one of the rules.
 func anyPause(t *rapid.T, rules []*Rule) time.Duration {
 	w := rapid.SampledFrom(rules).Draw(t, "of").limit.Window.Microseconds()
+	if w <= 0 {
+		w = (31 * 24 * time.Hour).Microseconds()
+	}
 	µs := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, w/100), rapid.Int64Range(0, w), rapid.Int64Range(0, 3*w)).Draw(t, "µs")
 	return time.Duration(µs) * time.Microsecond
 }
@@ -75,8 +90,9 @@ func TestLuaAndTwinAgreeAndAreHonest(t *testing.T) {
 		for i := range rapid.IntRange(1, 3).Draw(rt, "rules") {
 			m.rules = append(m.rules, anyLimit(rt, redistest.Name(t, fmt.Sprint("m", i))))
 		}
+		m.whole = slices.Clone(m.rules)
 		rt.Repeat(map[string]func(*rapid.T){
-			"decide": m.decide, "peek": m.peek, "refund": m.refund, "wait": m.wait, "step back": m.stepBack,
+			"decide": m.decide, "peek": m.peek, "refund": m.refund, "debit": m.debit, "scale": m.scale, "wait": m.wait, "step back": m.stepBack,
 		})
 	})
 }
@@ -85,14 +101,17 @@ type model struct {
 	t         *testing.T
 	clock     *clock
 	lua, twin *Limiter
-	rules     []*Rule
+	whole     []*Rule
+	rules     []*Rule      // whole, or scaled
 	allowed   [][2]Verdict // of Lua and twin, not refunded
+	jobs      int
 }
 
 func (m *model) request(t *rapid.T) Request {
 	s := alice
 	s.Client = rapid.SampledFrom([]string{"alice", "bob"}).Draw(t, "client")
-	return Request{Rules: m.rules, Subject: s, Cost: anyCost(t, m.rules)}
+	m.jobs++
+	return Request{Rules: slices.Clone(m.rules), Subject: s, Cost: anyCost(t, m.rules), Job: fmt.Sprint("job ", m.jobs)}
 }
 
 // ask asks both and holds their verdicts against each other.
@@ -113,9 +132,9 @@ func (m *model) decide(t *rapid.T) {
 	}
 	for i, s := range lua.Standings {
 		b := before.Standings[i]
-		if lua.Allowed {
-			b.Remaining -= r.Cost
-			b.Reset = s.Reset // a charge moves it
+		if lua.Allowed && !s.Violated {
+			b.Remaining -= min(r.Cost, s.Rule.need(r.Cost)) // of places it takes one
+			b.Reset = s.Reset                               // a charge moves it
 		}
 		if s != b {
 			t.Fatalf("cost %d took %+v to %+v", r.Cost, before.Standings[i], s)
@@ -130,12 +149,18 @@ func (m *model) decide(t *rapid.T) {
 func (m *model) peek(t *rapid.T) {
 	r := m.request(t)
 	v, _ := m.ask(t, r, peekAt)
-	least := v.Standings[0].Remaining
+	least := int64(MaxAmount)
 	for _, s := range v.Standings {
 		if s.Remaining < 0 || s.Remaining > s.Rule.capacity || s.Reset < 0 {
 			t.Fatalf("%+v is out of bounds", s)
 		}
-		least = min(least, s.Remaining)
+		switch {
+		case s.Rule.limit.Shadow:
+		case s.Rule.kind != kindConcurrency:
+			least = min(least, s.Remaining)
+		case s.Remaining == 0:
+			least = 0
+		}
 	}
 	for cost := max(1, least); cost <= min(least+1, MaxAmount); cost++ {
 		r.Cost = cost
@@ -150,8 +175,8 @@ func (m *model) honest(t *rapid.T, r Request, v Verdict) {
 	if v.Allowed != (v.Reason == "") || v.Allowed != (v.RetryAfter == 0 && !v.Never) || v.Never && v.RetryAfter != 0 {
 		t.Fatalf("%+v contradicts itself", v)
 	}
-	if v.Allowed || v.Never {
-		return
+	if s, _ := v.Strictest(); v.Allowed || v.Never || s.Rule.kind == kindConcurrency {
+		return // nobody knows when a job ends
 	}
 	now := m.clock.now.Load()
 	defer m.clock.now.Store(now)
@@ -163,7 +188,7 @@ func (m *model) honest(t *rapid.T, r Request, v Verdict) {
 		}
 	}
 	m.clock.now.Store(now + after)
-	if v, _ := m.ask(t, r, peekAt); !v.Allowed {
+	if v, _ := m.ask(t, r, peekAt); !v.Allowed && !places(v) {
 		t.Fatalf("RetryAfter is %d µs, and then it is refused for %v more", after, v.RetryAfter)
 	}
 }
@@ -182,6 +207,42 @@ func (m *model) refund(t *rapid.T) {
 	m.peek(t)
 }
 
+// places reports whether nothing but a limit of concurrency refuses.
+func places(v Verdict) bool {
+	for _, s := range v.Standings {
+		if s.Violated && !s.Rule.limit.Shadow && s.Rule.kind != kindConcurrency {
+			return false
+		}
+	}
+	return !v.Allowed
+}
+
+// debit takes what was spent elsewhere.
+func (m *model) debit(t *rapid.T) {
+	r := m.request(t)
+	for _, l := range []*Limiter{m.lua, m.twin} {
+		q, err := r.question(refund)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.cost, q.at, q.by = -q.cost, m.clock.now.Load(), time.Now().Add(patience)
+		if _, err := l.ask(m.t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.peek(t)
+}
+
+// scale gives the rules other amounts: a grace has ended, a centre was lost.
+func (m *model) scale(t *rapid.T) {
+	factor := rapid.SampledFrom([]float64{1, 0.1, 1. / 3, 2, 2.5}).Draw(t, "factor")
+	for i, r := range m.whole {
+		if scaled, err := r.Scaled(factor); err == nil { // else it can't be counted exactly
+			m.rules[i] = scaled
+		}
+	}
+}
+
 func (m *model) wait(t *rapid.T) { m.clock.pass(anyPause(t, m.rules)) }
 
 func (m *model) stepBack(t *rapid.T) {
@@ -198,7 +259,7 @@ func TestABatchIsManyDecisions(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newClock()
 		lua := &script{rdb: rdb, clock: c.now.Load, slack: time.Hour}
-		twin := &memory{clock: c.now.Load, kept: map[string]kept{}}
+		twin := newMemory(c.now.Load)
 		var rules []*Rule
 		for i := range 4 {
 			rules = append(rules, anyLimit(rt, redistest.Name(t, fmt.Sprint("b", i))))
@@ -209,9 +270,9 @@ func TestABatchIsManyDecisions(t *testing.T) {
 			for range rapid.IntRange(1, 10).Draw(rt, "questions") {
 				r := Request{
 					Rules:   rules[rapid.IntRange(0, 3).Draw(rt, "from"):],
-					Subject: Subject{Client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "client"), Address: "x", Operation: "y"},
+					Subject: Subject{Client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "client"), Address: "x", Operation: "y", Tier: "t", Country: "NO"},
 				}
-				r.Cost = anyCost(rt, r.Rules)
+				r.Cost, r.Job = anyCost(rt, r.Rules), rapid.SampledFrom([]string{"", "j1", "j2", "j3"}).Draw(rt, "job")
 				q, err := r.question(rapid.SampledFrom([]mode{peek, spend, spend, refund}).Draw(rt, "mode"))
 				if err != nil {
 					rt.Fatal(err)
@@ -225,7 +286,7 @@ func TestABatchIsManyDecisions(t *testing.T) {
 			}
 			for i, q := range batch {
 				if q.mode == refund {
-					twin.answer(q)
+					twin.answer(q, make([]fill, len(q.rules)))
 				}
 				if got[i].err != nil {
 					rt.Fatal(got[i].err)
@@ -235,7 +296,7 @@ func TestABatchIsManyDecisions(t *testing.T) {
 				if q.mode == refund {
 					continue
 				}
-				want := twin.answer(q)
+				want := twin.answer(q, make([]fill, len(q.rules)))
 				if diff := cmp.Diff(want, got[i], cmp.AllowUnexported(answer{}, fill{})); diff != "" {
 					rt.Fatalf("question %d: twin (-) and Lua (+) differ:\n%s", i, diff)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,11 +44,9 @@ func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error
 	ctx, cancel := context.WithDeadline(ctx, batch[from].by)
 	defer cancel()
 	for from < len(batch) {
-		to, keys := from+1, len(batch[from].keys)
-		for ; to < len(batch) && keys+len(batch[to].keys) <= maxKeys; to++ {
-			keys += len(batch[to].keys)
-		}
-		if err := s.call(ctx, batch[from:to], answers[from:to]); err != nil {
+		c := newCall(batch[from:])
+		to := from + len(c.batch)
+		if err := s.call(ctx, c, answers[from:to]); err != nil {
 			for i := from; i < to; i++ {
 				answers[i].err = err
 			}
@@ -59,25 +58,33 @@ func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error
 
 // call runs the script once. A script that Redis doesn't know (after a restart) is sent whole;
 // nothing else is repeated, for a lost reply may stand for a charge.
-func (s *script) call(ctx context.Context, batch []*question, answers []answer) error {
-	c := s.encode(batch)
-	values, err := s.run(ctx, "evalsha", limits.Hash(), c)
+func (s *script) call(ctx context.Context, c *call, answers []answer) error {
+	var now int64
+	if s.clock != nil {
+		now = s.clock()
+	}
+	args := c.encode(now, s.slack)
+	values, err := s.run(ctx, "evalsha", limits.Hash(), c, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		values, err = s.run(ctx, "eval", limitsLua, c)
+		values, err = s.run(ctx, "eval", limitsLua, c, args)
 	}
 	if err != nil {
 		return err
 	}
-	return c.decode(values, batch, answers)
+	return c.decode(values, answers)
 }
 
-func (s *script) run(ctx context.Context, command, script string, c *call) ([]int64, error) {
-	args := make([]any, 0, 4+len(c.keys))
+func (s *script) run(ctx context.Context, command, script string, c *call, numbers []byte) ([]int64, error) {
+	args := make([]any, 0, 4+len(c.keys)+len(c.members))
 	args = append(args, command, script, len(c.keys))
 	for _, key := range c.keys {
 		args = append(args, key)
 	}
-	cmd := redis.NewIntSliceCmd(ctx, append(args, c.args)...) // unlike Script.Run's, without an allocation per integer
+	args = append(args, numbers)
+	for _, member := range c.members {
+		args = append(args, member)
+	}
+	cmd := redis.NewIntSliceCmd(ctx, args...) // unlike Script.Run's, without an allocation per integer
 	if err := s.rdb.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
@@ -86,105 +93,162 @@ func (s *script) run(ctx context.Context, command, script string, c *call) ([]in
 
 // call is one batch as limits.lua takes it.
 type call struct {
+	batch   []*question
 	keys    []string // each once
+	rules   []*Rule  // of the keys
 	numbers []int64  // of the keys of each question in turn, from 1
-	args    []byte
+	members []string
 }
 
-func (s *script) encode(batch []*question) *call {
+// newCall takes as many of the questions as fit in one call. A key stands for one rule in it: where a rule meets a scaled variant
+// of itself on one key, the call ends before the second.
+func newCall(questions []*question) *call {
 	c := &call{}
-	number := make(map[string]int64, 2*len(batch)) // of the keys
-	ruleNumber := make(map[*Rule]int64, 8)
-	var rules, ofKeys []int64 // as ARGV[1] has them
-	refunds := int64(0)
-	for _, q := range batch {
-		if q.mode == refund {
-			refunds++
+	number := make(map[string]int64, 2*len(questions)) // of the keys
+	for n, q := range questions {
+		fits := n == 0 || len(c.keys)+len(q.keys) <= maxKeys
+		for i := 0; fits && i < len(q.keys); i++ {
+			k, known := number[q.keys[i]]
+			fits = !known || c.rules[k-1] == q.rules[i] || c.rules[k-1].parameters == q.rules[i].parameters
+		}
+		if !fits {
+			break
 		}
 		for i, key := range q.keys {
-			n, ok := number[key]
-			if !ok {
-				rule := q.rules[i]
-				r, ok := ruleNumber[rule]
-				if !ok {
-					r = int64(len(ruleNumber) + 1)
-					ruleNumber[rule] = r
-					p := rule.arithmetic.parameters()
-					rules = append(rules, p[:]...)
-				}
-				ofKeys = append(ofKeys, r)
-				c.keys = append(c.keys, key)
-				n = int64(len(c.keys))
-				number[key] = n
+			k, known := number[key]
+			if !known {
+				c.keys, c.rules = append(c.keys, key), append(c.rules, q.rules[i])
+				k = int64(len(c.keys))
+				number[key] = k
 			}
-			c.numbers = append(c.numbers, n)
+			c.numbers = append(c.numbers, k)
 		}
+		c.batch = questions[:n+1]
 	}
-
-	var now int64
-	if s.clock != nil {
-		now = s.clock()
-	}
-	c.args = make([]byte, 0, 64+12*len(rules)+4*len(ofKeys)+8*len(batch)+4*len(c.numbers))
-	c.args = append(c.args, '[')
-	c.add(now, s.slack.Milliseconds(), int64(len(ruleNumber)), refunds, int64(len(batch))-refunds)
-	c.add(rules...)
-	c.add(ofKeys...)
-	if refunds > 0 {
-		c.addQuestions(batch, true)
-	}
-	c.addQuestions(batch, false)
-	c.args[len(c.args)-1] = ']'
 	return c
 }
 
+func (c *call) encode(now int64, slack time.Duration) []byte {
+	ruleNumber := make(map[*Rule]int64, 8)
+	refunds := int64(0)
+	for _, q := range c.batch {
+		if q.mode == refund {
+			refunds++
+		}
+	}
+	var parameters []int64
+	ofKeys := make([]int64, len(c.rules))
+	for i, rule := range c.rules {
+		r, known := ruleNumber[rule]
+		if !known {
+			r = int64(len(ruleNumber) + 1)
+			ruleNumber[rule] = r
+			parameters = append(parameters, rule.parameters[:]...)
+		}
+		ofKeys[i] = r
+	}
+	out := make(numbers, 0, 64+12*len(parameters)+4*len(ofKeys)+10*len(c.batch)+4*len(c.numbers))
+	out = append(out, '[')
+	out.add(now, slack.Milliseconds(), int64(len(ruleNumber)), refunds, int64(len(c.batch))-refunds)
+	out.add(parameters...)
+	out.add(ofKeys...)
+	if refunds > 0 {
+		c.addQuestions(&out, true)
+	}
+	c.addQuestions(&out, false)
+	out[len(out)-1] = ']'
+	return out
+}
+
 // addQuestions adds the refunds, or all others.
-func (c *call) addQuestions(batch []*question, refunds bool) {
-	numbers := c.numbers
-	for _, q := range batch {
+func (c *call) addQuestions(out *numbers, refunds bool) {
+	keys := c.numbers
+	for _, q := range c.batch {
 		n := len(q.keys)
 		if refunds == (q.mode == refund) {
 			if refunds {
-				c.add(q.cost, q.at, int64(n))
+				out.add(q.cost, q.at, c.member(q), int64(n))
+				out.add(keys[:n]...)
 			} else {
-				c.add(int64(q.mode), q.cost, int64(n))
+				out.add(int64(q.mode), q.cost, c.member(q), int64(n))
+				for i, k := range keys[:n] {
+					if q.rules[i].limit.Shadow {
+						k = -k
+					}
+					out.add(k)
+				}
 			}
-			c.add(numbers[:n]...)
 		}
-		numbers = numbers[n:]
+		keys = keys[n:]
 	}
 }
 
-func (c *call) add(values ...int64) {
+// member returns the number of the question's member, 0 where none of its rules needs one.
+func (c *call) member(q *question) int64 {
+	if q.member == "" || !slices.ContainsFunc(q.rules, func(r *Rule) bool { return r.kind == kindConcurrency }) {
+		return 0
+	}
+	c.members = append(c.members, q.member)
+	return int64(len(c.members))
+}
+
+// numbers is a JSON list of integers.
+type numbers []byte
+
+func (n *numbers) add(values ...int64) {
 	for _, v := range values {
-		c.args = append(strconv.AppendInt(c.args, v, 10), ',')
+		*n = append(strconv.AppendInt(*n, v, 10), ',')
 	}
 }
 
 // decode gives the questions of the batch their answers.
-func (c *call) decode(values []int64, batch []*question, answers []answer) error {
-	want := 1 + len(c.keys)
-	for _, q := range batch {
-		if q.mode != refund {
-			want += 1 + len(q.keys)
+func (c *call) decode(values []int64, answers []answer) error {
+	short := fmt.Errorf("the script answered %d values, too few", len(values))
+	next := func() (v int64, ok bool) {
+		if len(values) == 0 {
+			return 0, false
 		}
+		v, values = values[0], values[1:]
+		return v, true
 	}
-	if len(values) != want {
-		return fmt.Errorf("the script answered %d values, not %d", len(values), want)
+	now, ok := next()
+	if !ok || len(values) < len(c.keys) {
+		return short
 	}
-	now, previous, rest := values[0], values[1:1+len(c.keys)], values[1+len(c.keys):]
-	numbers, fills := c.numbers, make([]fill, len(c.numbers))
-	for i, q := range batch {
+	also := values[:len(c.keys)]
+	values = values[len(c.keys):]
+	keys, fills := c.numbers, make([]fill, len(c.numbers))
+	for i, q := range c.batch {
 		n := len(q.keys)
-		answers[i].now = now
+		a := &answers[i]
+		a.now = now
 		if q.mode != refund {
-			answers[i].spent, answers[i].fills = rest[0] == 1, fills[:n:n]
-			for j, number := range numbers[:n] {
-				fills[j] = fill{room: rest[1+j], previous: previous[number-1]}
+			spent, _ := next()
+			a.spent, a.fills = spent == 1, fills[:n:n]
+			for j, k := range keys[:n] {
+				r, f := q.rules[j], &fills[j]
+				if f.room, ok = next(); !ok {
+					return short
+				}
+				f.also = also[k-1]
+				if f.also == 0 && f.room < r.parameters[2] && (r.kind == kindLog || r.kind == kindConcurrency) {
+					f.also = now // the batch itself made the first entry
+				}
+				if r.limit.Shadow {
+					if passed, _ := next(); passed == 1 {
+						a.passed |= 1 << j
+					}
+				}
+				if r.kind == kindLog && !a.spentOn(q, j) && !r.fits(*f, q.cost) {
+					f.wait, _ = next()
+				}
 			}
-			rest, fills = rest[1+n:], fills[n:]
+			fills = fills[n:]
 		}
-		numbers = numbers[n:]
+		keys = keys[n:]
+	}
+	if len(values) > 0 {
+		return fmt.Errorf("the script answered %d values too many", len(values))
 	}
 	return nil
 }

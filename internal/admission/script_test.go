@@ -33,7 +33,7 @@ func TestLargeNumbersKeepTheirDigits(t *testing.T) {
 	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
 		t.Run(name, func(t *testing.T) {
 			const month = 30 * 24 * time.Hour
-			both(t, 10_000_000, month, func(t *testing.T, r *Rule) {
+			each(t, 10_000_000, month, func(t *testing.T, r *Rule) {
 				for i, want := range []int64{9_999_999, 9_999_998} {
 					l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience) // each time a new process
 					v := decide(t, l, request(1, r))
@@ -106,7 +106,7 @@ func TestEveryKeyEnds(t *testing.T) {
 func TestASpoiledKeyHeals(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
-	both(t, 10, time.Minute, func(t *testing.T, r *Rule) {
+	each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
 		c := newClock()
 		l := c.onRedis(rdb)
 		c.pass(10 * time.Second)
@@ -212,7 +212,7 @@ func TestALostScriptCacheIsNoticedByNobody(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
-	both(t, 1000, MaxWindow, func(t *testing.T, r *Rule) {
+	each(t, 1000, MaxWindow, func(t *testing.T, r *Rule) {
 		admitted(t, l, 10, r)
 		done := make(chan struct{})
 		var n atomic.Int64

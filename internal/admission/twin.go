@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	maxKept   = 100_000 // counts that a process keeps by itself: about 20 MB
-	sweepFrom = 1_000   // counts from which to look for stale ones
+	maxKept    = 100_000 // counts that a process keeps by itself: about 30 MB
+	sweepFrom  = 1_000   // counts from which to look for stale ones
+	sweepLooks = 4       // counts to look at for each new one: more than one, so that stale ones grow fewer
 )
 
 // memory is a source within this process: the twin of limits.lua, with the same answers to the same questions.
@@ -16,7 +17,7 @@ type memory struct {
 	clock func() int64 // µs since 1970
 
 	mu   sync.Mutex
-	kept map[string]kept // guarded by mu
+	kept map[string]*kept // guarded by mu
 }
 
 type kept struct {
@@ -25,66 +26,81 @@ type kept struct {
 }
 
 // NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps at most 100,000 counts;
-// over that it forgets some at random.
+// over that it forgets the least used of some.
 func NewLocal() *Limiter {
 	return newLocal(func() int64 { return time.Now().UnixMicro() })
 }
 
 func newLocal(clock func() int64) *Limiter {
-	m := &memory{clock: clock, kept: map[string]kept{}}
-	return &Limiter{ask: func(_ context.Context, q *question) (answer, error) { return m.answer(q), nil }}
+	m := newMemory(clock)
+	return &Limiter{ask: func(_ context.Context, q *question) (answer, error) {
+		return m.answer(q, make([]fill, len(q.rules))), nil
+	}}
 }
 
-// answer decides one question.
-func (m *memory) answer(q *question) answer {
+func newMemory(clock func() int64) *memory { return &memory{clock: clock, kept: map[string]*kept{}} }
+
+// answer decides one question. The answer's fills are those given, one for each rule.
+func (m *memory) answer(q *question, fills []fill) answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := answer{now: m.clock(), fills: make([]fill, len(q.rules))}
-	a.spent = q.mode == spend
+	var found [MaxRules]*kept
+	a := answer{now: m.clock(), spent: q.mode == spend, fills: fills}
 	for i, r := range q.rules {
-		a.fills[i] = m.load(q.keys[i], r, a.now)
-		a.spent = a.spent && r.fits(a.fills[i], q.cost)
+		k := m.find(q.keys[i], r, a.now, q.mode != peek)
+		found[i], fills[i] = k, r.arithmetic.load(&k.state, a.now)
+		a.spent = a.spent && (r.fits(fills[i], q.cost) || r.limit.Shadow)
 	}
+	c := charge{q.cost, q.at, q.member}
 	for i, r := range q.rules {
-		switch {
+		switch k := found[i]; {
 		case q.mode == refund:
-			a.fills[i] = r.arithmetic.refund(a.fills[i], a.now, q.cost, q.at)
-		case a.spent:
-			a.fills[i].room -= q.cost * r.unit
-		default:
-			continue
+			fills[i] = r.arithmetic.refund(&k.state, fills[i], a.now, c)
+		case a.spent && r.fits(fills[i], q.cost):
+			fills[i] = r.arithmetic.spend(&k.state, fills[i], a.now, c)
+			if r.limit.Shadow {
+				a.passed |= 1 << i
+			}
+		case r.kind == kindLog && !r.fits(fills[i], q.cost):
+			fills[i].wait = r.arithmetic.(log).fitsAt(&k.state, fills[i], a.now, q.cost)
 		}
-		m.keep(q.keys[i], r, a.fills[i], a.now)
 	}
 	return a
 }
 
-func (m *memory) load(key string, r *Rule, now int64) fill {
-	k, ok := m.kept[key]
-	if !ok {
-		return r.arithmetic.fresh(now)
+// find returns what is kept of a key. A key that is only looked at isn't kept for that.
+func (m *memory) find(key string, r *Rule, now int64, keep bool) *kept {
+	if k, ok := m.kept[key]; ok {
+		k.rule = r // it may have been scaled
+		return k
 	}
-	f, ahead := r.arithmetic.load(k.state, now)
-	if ahead {
-		m.keep(key, r, f, now)
+	k := &kept{rule: r}
+	if keep {
+		m.sweep(now)
+		m.kept[key] = k
 	}
-	return f
+	return k
 }
 
-// keep stores a key. For each new one it looks at a few others and drops those that are as good as fresh; where there
-// are too many keys, any.
-func (m *memory) keep(key string, r *Rule, f fill, now int64) {
-	if _, ok := m.kept[key]; !ok && len(m.kept) >= sweepFrom {
-		looks := 4
-		for other, k := range m.kept {
-			f, _ := k.rule.arithmetic.load(k.state, now)
-			if len(m.kept) >= maxKept || f == k.rule.arithmetic.fresh(now) {
-				delete(m.kept, other)
-			}
-			if looks--; looks == 0 {
-				break
-			}
+// sweep is called for each new key. It looks at a few others and drops those that are as good as unused; where there are too
+// many keys, also the one of them with the most room: who has used up a limit must not get a new one by minting keys.
+func (m *memory) sweep(now int64) {
+	if len(m.kept) < sweepFrom {
+		return
+	}
+	looks, loosest, most := sweepLooks, "", -1.0
+	for key, k := range m.kept {
+		f := k.rule.arithmetic.load(&k.state, now)
+		if f == k.rule.arithmetic.load(&state{}, now) {
+			delete(m.kept, key)
+		} else if free := float64(f.room) / float64(k.rule.capacity*k.rule.unit); free > most {
+			loosest, most = key, free
+		}
+		if looks--; looks == 0 {
+			break
 		}
 	}
-	m.kept[key] = kept{r, r.arithmetic.store(f, now)}
+	if len(m.kept) >= maxKept {
+		delete(m.kept, loosest)
+	}
 }

@@ -10,7 +10,7 @@ import (
 func TestTheTwinForgetsStaleCounts(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	m := &memory{clock: c.now.Load, kept: map[string]kept{}}
+	m := newMemory(c.now.Load)
 	long, short := counterOf(t, 10, MaxWindow), counterOf(t, 10, time.Second)
 	fill := func(r *Rule, prefix string, n int) {
 		for i := range n {
@@ -18,7 +18,7 @@ func TestTheTwinForgetsStaleCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !m.answer(q).spent {
+			if !m.answer(q, make([]fill, len(q.rules))).spent {
 				t.Fatalf("%s%d is refused", prefix, i)
 			}
 		}

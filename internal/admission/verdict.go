@@ -7,8 +7,8 @@ type Verdict struct {
 	Allowed bool
 	// Reason is the name of the strictest violated limit: the one to wait longest for. "" when allowed.
 	Reason string
-	// RetryAfter is exact: the same request, alone, is admitted after it and not a microsecond
-	// earlier. 0 when allowed or Never.
+	// RetryAfter is exact, but where the reason is a limit of concurrency: the same request, alone, is admitted after it and not a
+	// microsecond earlier. 0 when allowed or Never.
 	RetryAfter time.Duration
 	// Never: the cost is over the capacity of the limit Reason, and no wait helps.
 	Never bool
@@ -18,7 +18,7 @@ type Verdict struct {
 	// At is when it was decided, by the store's clock. Zero where no rule applied.
 	At time.Time
 
-	charge *charge // what Refund gives back; nil where nothing was charged
+	charge *charged // what Refund gives back; nil where nothing was charged
 }
 
 // Standing is where one limit stands for the one who asked.
@@ -27,19 +27,21 @@ type Standing struct {
 	// Remaining is how many requests of cost 1 this limit would admit now: from 0 to the capacity.
 	Remaining int64
 	// Reset is how long the client can't use more than Remaining, the "effective window" of
-	// RateLimit's t: a token bucket's time until it is full, a counter's until its window ends.
+	// RateLimit's t: a bucket's time until all is free, a window's and a counter's until the window ends, a log's until its oldest
+	// entry leaves (0: there is none). 0 for concurrency, which has no window.
 	Reset time.Duration
-	// RetryAfter is how long until this limit alone admits the request; 0 when it does now or never will.
+	// RetryAfter is how long until this limit alone admits the request; 0 when it does now or never will. Of concurrency it is a
+	// prediction.
 	RetryAfter time.Duration
-	Violated   bool
+	Violated   bool // it refuses; a shadow limit: it would have
 	Never      bool // the cost is over the limit's capacity
 }
 
 // Strictest is the standing that speaks for all: the violated one to wait longest for, else the
-// one with the least remaining. Not ok where no rule applied.
+// one with the least remaining. Shadow rules don't speak. Not ok where no other rule applied.
 func (v Verdict) Strictest() (s Standing, ok bool) {
 	for _, other := range v.Standings {
-		if !ok || stricter(other, s) {
+		if !other.Rule.limit.Shadow && (!ok || stricter(other, s)) {
 			s, ok = other, true
 		}
 	}
@@ -70,7 +72,7 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 		spent = spent || a.spent
 		for j, rule := range questions[i].rules {
 			s := rule.standing(a.fills[j], a.now)
-			if !a.spent { // else what is left needn't hold another
+			if !a.spentOn(questions[i], j) { // else what is left needn't hold another
 				rule.judge(&s, a.fills[j], a.now, r.Cost)
 			}
 			place := j
@@ -78,11 +80,11 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 				place = questions[i].place[j]
 			}
 			v.Standings[place] = s
-			v.Allowed = v.Allowed && !s.Violated
+			v.Allowed = v.Allowed && (!s.Violated || rule.limit.Shadow)
 		}
 	}
 	if spent {
-		v.charge = &charge{questions: questions, answers: answers}
+		v.charge = &charged{questions: questions, answers: answers}
 	}
 	if !v.Allowed {
 		s, _ := v.Strictest()
@@ -98,7 +100,7 @@ func (r *Rule) standing(f fill, now int64) Standing {
 // judge says whether the rule lets a cost through.
 func (r *Rule) judge(s *Standing, f fill, now, cost int64) {
 	switch {
-	case cost > r.capacity:
+	case r.never(cost):
 		s.Violated, s.Never = true, true
 	case !r.fits(f, cost):
 		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, cost))

@@ -22,6 +22,7 @@ type Job struct {
 	CreatedAt   time.Time
 	Traceparent string // W3C trace context of the request; "" where there was none
 	Fingerprint string // tells two requests with one Idempotency-Key apart; "" without a key
+	Holds       Holds  // given back by the script that ends the job
 }
 
 // Standing is where a job stands. Times are Redis's, at microseconds; zero where they have no meaning.
@@ -91,4 +92,10 @@ func ParseID(id string) (backend string, ok bool) {
 		return "", false
 	}
 	return id[:cut], true
+}
+
+// Holds are places of limits of concurrency that a job takes up until it ends. The zero value holds none.
+type Holds struct {
+	Member string   // by which the places are known: the job's id, or one that begins with it
+	Keys   []string // of the limits
 }
