@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"math/big"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func TestABucketIsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		r := ofAlgorithm(rt, TokenBucket)
+		r := ofAlgorithm(rt, rapid.SampledFrom([]Algorithm{TokenBucket, LeakyBucket}).Draw(rt, "of"))
 		b := r.arithmetic.(bucket)
 		if big.NewRat(b.refill, b.token).Cmp(big.NewRat(r.limit.Amount, r.limit.Window.Microseconds())) != 0 {
 			return // rounded to whole µs: not by this definition
@@ -76,6 +77,37 @@ func TestACounterIsItsDefinition(t *testing.T) {
 			}
 			if v.Allowed {
 				counts[now/window] += cost
+			}
+		}
+	})
+}
+
+// A fixed window admits up to its amount from one multiple of its length since 1970 UTC to the next, or in one calendar month.
+func TestAFixedWindowIsItsDefinition(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		r := ofAlgorithm(rt, FixedWindow)
+		c := newClock()
+		l := c.local()
+		counts := map[string]int64{} // admitted, by window
+		for range 30 {
+			c.pass(anyPause(rt, []*Rule{r}))
+			at := time.UnixMicro(c.now.Load()).UTC()
+			window := at.Format("2006-01")
+			if r.limit.Window != Month {
+				window = fmt.Sprint(at.UnixMicro() / r.limit.Window.Microseconds())
+			}
+			cost := min(r.capacity, anyCost(rt, []*Rule{r}))
+			want := counts[window]+cost <= r.capacity
+			v := decide(t, l, request(cost, r))
+			if v.Allowed != want {
+				rt.Fatalf("cost %d on top of %d of %d: allowed %v", cost, counts[window], r.capacity, v.Allowed)
+			}
+			if want {
+				counts[window] += cost
+			}
+			if left := r.capacity - counts[window]; v.Standings[0].Remaining != left {
+				rt.Fatalf("%d remain, not %d", v.Standings[0].Remaining, left)
 			}
 		}
 	})

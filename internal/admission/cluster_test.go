@@ -18,21 +18,26 @@ func TestOnACluster(t *testing.T) {
 	rdb, _ := redistest.StartCluster(t)
 	l := newLimiter(&script{rdb: rdb, slack: keySlack}, true, patience)
 
-	// C29, C30: five limits of four subjects are kept for 200 clients of any name, and no script leaves its slot.
+	// C29, C30: limits of every algorithm and every kind of subject are kept for 200 clients of any name, and no script leaves its slot.
 	t.Run("limits of all subjects hold", func(t *testing.T) {
 		var rules []*Rule
-		for _, per := range []Per{PerIP, PerClient, PerOperation, PerClientOperation, PerGlobal} {
-			for _, a := range []Algorithm{TokenBucket, SlidingWindowCounter} {
-				l := Limit{Algorithm: a, Per: per, Amount: 100_000, Window: MaxWindow}
+		for _, per := range everyPer {
+			for _, a := range everyAlgorithm {
+				l := Limit{Algorithm: a, Per: per, Amount: MaxLog, Window: MaxWindow}
 				if per == PerClientOperation {
 					l.Amount = 2
+				}
+				if a == Concurrency {
+					l.Window = 0
 				}
 				rules = append(rules, compile(t, l))
 			}
 		}
 		for i := range 200 {
-			r := Request{Rules: rules, Cost: 1, Subject: Subject{Client: fmt.Sprintf("{%d}}{a{", i), Address: fmt.Sprint(i), Operation: fmt.Sprintf("}{%d", i%7)}}
+			r := Request{Rules: rules, Cost: 1, Subject: Subject{Client: fmt.Sprintf("{%d}}{a{", i), Address: fmt.Sprint(i),
+				Operation: fmt.Sprintf("}{%d", i%7), Tier: fmt.Sprint("{", i%3), Country: "NO"}}
 			for j := range 3 {
+				r.Job = fmt.Sprint(i, " ", j)
 				v := decide(t, l, r)
 				if v.Allowed != (j < 2) {
 					t.Fatalf("request %d of client %d: %+v", j, i, v)
@@ -45,14 +50,49 @@ func TestOnACluster(t *testing.T) {
 			}
 		}
 		v := peekAt(t, l, Request{Rules: rules, Cost: 1, Subject: alice})
-		for _, s := range v.Standings[8:] {
-			if s.Remaining != 100_000-400 {
-				t.Errorf("%d remain of a global limit that admitted 400", s.Remaining)
-			}
-		}
 		for i, s := range v.Standings {
 			if s.Rule != rules[i] {
 				t.Errorf("standing %d is of another rule", i)
+			}
+			if s.Rule.limit.Per == PerGlobal && s.Remaining != MaxLog-400 {
+				t.Errorf("%d remain of a global %s that admitted 400", s.Remaining, s.Rule.limit.Algorithm)
+			}
+		}
+	})
+
+	t.Run("places are held by jobs", func(t *testing.T) {
+		client := compile(t, Limit{Algorithm: Concurrency, Amount: 3})
+		global := compile(t, Limit{Algorithm: Concurrency, Per: PerGlobal, Amount: 2})
+		var held []Verdict
+		for i := range 4 {
+			v := hold(t, l, fmt.Sprint("job ", i), client, global)
+			if v.Allowed != (i < 2) || v.Standings[0].Remaining != max(1, int64(2-i)) || v.Standings[1].Remaining != max(0, int64(1-i)) {
+				t.Errorf("job %d: %+v", i, v)
+			}
+			held = append(held, v)
+		}
+		if err := l.Refund(t.Context(), held[0]); err != nil {
+			t.Fatal(err)
+		}
+		if v := hold(t, l, "another", client, global); !v.Allowed {
+			t.Errorf("a place was given back: %+v", v)
+		}
+	})
+
+	// A shadow limit on another node is charged only for what the enforced ones let in, and never refuses.
+	t.Run("shadow limits refuse nobody and are charged for nobody refused", func(t *testing.T) {
+		trial := compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 10, Window: MaxWindow, Shadow: true})
+		full := compile(t, Limit{Algorithm: FixedWindow, Per: PerIP, Amount: 1, Window: MaxWindow, Shadow: true})
+		operation := compile(t, Limit{Algorithm: LeakyBucket, Per: PerOperation, Amount: 2, Window: MaxWindow})
+		for i, want := range []bool{true, true, false, false} {
+			v := decide(t, l, request(1, trial, full, operation))
+			if v.Allowed != want || v.Standings[0].Violated || v.Standings[1].Violated != (i > 0) {
+				t.Errorf("request %d: %+v", i, v)
+			}
+		}
+		for i, want := range []int64{8, 0, 0} {
+			if s := peekAt(t, l, request(1, trial, full, operation)).Standings[i]; s.Remaining != want {
+				t.Errorf("%s has %d, not %d", s.Rule.limit.Algorithm, s.Remaining, want)
 			}
 		}
 	})
@@ -83,6 +123,8 @@ func TestOnACluster(t *testing.T) {
 			compile(t, Limit{Algorithm: TokenBucket, Amount: 5, Window: MaxWindow}),
 			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerIP, Amount: 5, Window: MaxWindow}),
 			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerGlobal, Amount: 5, Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowLog, Per: PerTier, Amount: 5, Window: MaxWindow}),
+			compile(t, Limit{Algorithm: FixedWindow, Per: PerCountry, Amount: 5, Window: MaxWindow}),
 		}
 		if err := l.Refund(t.Context(), decide(t, l, request(3, rules...))); err != nil {
 			t.Fatal(err)

@@ -5,29 +5,39 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"forebay/internal/redistest"
 )
 
 // C33: a changed limit starts afresh, at once, and the old counts never come back into it.
 func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		for _, a := range []Algorithm{TokenBucket, SlidingWindowCounter} {
-			old := Limit{Name: redistest.Name(t, "changed"), Owner: "limits", Algorithm: a, Per: PerClient, Amount: 5, Window: time.Hour}
+		each(t, 5, time.Hour, func(t *testing.T, r *Rule) {
+			old := r.limit
+			old.Owner = "limits"
 			if n := admitted(t, l, 6, compile(t, old)); n != 5 {
 				t.Fatalf("%d of 6 admitted, not 5", n)
 			}
-			window, amount, owner, per, algorithm := old, old, old, old, old
+			window, amount, owner, per, shadow := old, old, old, old, old
 			window.Window = 10 * time.Second
 			amount.Amount = 6
 			owner.Owner = "tier:free"
 			per.Per = PerIP
-			algorithm.Algorithm = map[Algorithm]Algorithm{TokenBucket: SlidingWindowCounter, SlidingWindowCounter: TokenBucket}[a]
-			changes := []Limit{window, amount, owner, per, algorithm}
-			if a == TokenBucket {
+			shadow.Shadow = true
+			changes := []Limit{window, amount, owner, per, shadow}
+			for _, a := range exact {
+				if algorithm := old; a != old.Algorithm {
+					algorithm.Algorithm = a
+					changes = append(changes, algorithm)
+				}
+			}
+			if old.saves() {
 				burst := old
 				burst.Burst = 7
 				changes = append(changes, burst)
+			}
+			if old.Algorithm == FixedWindow {
+				month := old
+				month.Window = Month
+				changes = append(changes, month)
 			}
 			for _, changed := range changes {
 				v := decide(t, l, request(1, compile(t, changed)))
@@ -37,6 +47,49 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 			}
 			if decide(t, l, request(1, compile(t, old))).Allowed {
 				t.Error("the unchanged limit has forgotten")
+			}
+		})
+	})
+}
+
+// Each subject of a tier, a country or all together has one count, and no other's.
+func TestWhoSharesACount(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
+		for per, same := range map[Per]Subject{
+			PerClient:          {Client: "alice", Address: "x", Operation: "x", Tier: "x", Country: "SE"},
+			PerIP:              {Client: "x", Address: "192.0.2.1", Operation: "x", Tier: "x", Country: "SE"},
+			PerOperation:       {Client: "x", Address: "x", Operation: "report", Tier: "x", Country: "SE"},
+			PerClientOperation: {Client: "alice", Address: "x", Operation: "report", Tier: "x", Country: "SE"},
+			PerTier:            {Client: "x", Address: "x", Operation: "x", Tier: "free", Country: "SE"},
+			PerCountry:         {Client: "x", Address: "x", Operation: "x", Tier: "x", Country: "NO"},
+			PerGlobal:          {Client: "x", Address: "x", Operation: "x", Tier: "x", Country: "SE"},
+		} {
+			for _, a := range everyAlgorithm {
+				limit := Limit{Algorithm: a, Per: per, Amount: 3, Window: time.Hour}
+				if a == Concurrency {
+					limit.Window = 0
+				}
+				r := compile(t, limit)
+				remaining := func(s Subject) int64 {
+					t.Helper()
+					v, err := l.Peek(t.Context(), Request{Rules: []*Rule{r}, Subject: s, Cost: 1})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return v.Standings[0].Remaining
+				}
+				hold(t, l, "a job of alice", r)
+				other := Subject{Client: "y", Address: "y", Operation: "y", Tier: "y", Country: "unknown"}
+				want := int64(3)
+				if per == PerGlobal {
+					want = 2
+				}
+				if n := remaining(same); n != 2 {
+					t.Errorf("%s per %s: %+v has %d, not alice's 2", a, per, same, n)
+				}
+				if n := remaining(other); n != want {
+					t.Errorf("%s per %s: %+v has %d, not %d", a, per, other, n, want)
+				}
 			}
 		}
 	})
@@ -69,6 +122,10 @@ func TestSubjectsNeverShareByAccident(t *testing.T) {
 		"client operation:x":   {per(PerClient), Subject{Client: "operation:x"}},
 		"ip x":                 {per(PerIP), Subject{Address: "x"}},
 		"operation x":          {per(PerOperation), Subject{Operation: "x"}},
+		"tier x":               {per(PerTier), Subject{Tier: "x"}},
+		"country x":            {per(PerCountry), Subject{Country: "x"}},
+		"tier country:x":       {per(PerTier), Subject{Tier: "country:x"}},
+		"country global:all":   {per(PerCountry), Subject{Country: "global:all"}},
 		"global":               {per(PerGlobal), Subject{}},
 		"client global:all":    {per(PerClient), Subject{Client: "global:all"}},
 		"operation global all": {per(PerOperation), Subject{Operation: "all"}},
@@ -99,11 +156,11 @@ func FuzzKeys(f *testing.F) {
 	f.Add(strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20))
 	form := regexp.MustCompile(`^fb:\{[0-9a-f]{32}\}:limit:per-minute:[0-9a-f]{32}$`)
 	var rules []*Rule
-	for _, p := range []Per{PerClient, PerClientOperation, PerOperation, PerIP} {
+	for _, p := range everyPer {
 		rules = append(rules, compile(f, Limit{Name: "per-minute", Algorithm: TokenBucket, Per: p, Amount: 1, Window: time.Hour}))
 	}
 	f.Fuzz(func(t *testing.T, client, operation string) {
-		q, err := Request{Rules: rules, Subject: Subject{Client: client, Address: client, Operation: operation}, Cost: 1}.question(spend)
+		q, err := Request{Rules: rules, Subject: Subject{Client: client, Address: client, Operation: operation, Tier: client, Country: operation}, Cost: 1}.question(spend)
 		if (err != nil) != (client == "" || operation == "") {
 			t.Fatalf("%q, %q: %v", client, operation, err)
 		}

@@ -174,6 +174,7 @@ type Rule struct {
 	capacity   int64
 	arithmetic arithmetic
 	parameters [5]int64 // of the arithmetic
+	widest     [5]int64 // those of the larger amount, of this rule's and of counted: by them others may debit the key
 	kind       int64    // their first
 	unit       int64
 	digest     [sha256.Size]byte // of the owner and of all parameters
@@ -197,7 +198,14 @@ func newRule(l, counted Limit) (*Rule, error) {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a, parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
-	r.kind = r.parameters[0]
+	r.kind, r.widest = r.parameters[0], r.parameters
+	if counted.Amount > l.Amount {
+		whole, err := counted.arithmetic()
+		if err != nil {
+			return nil, err
+		}
+		r.widest = whole.parameters()
+	}
 	if l.Per != PerClientOperation {
 		r.suffix = keySuffix(l.Name, r.digest)
 	}

@@ -15,10 +15,14 @@ func TestWhatALimitMayBe(t *testing.T) {
 		change(&l)
 		return l
 	}
-	counter := func(change func(*Limit)) Limit {
-		l := good(change)
-		l.Algorithm = SlidingWindowCounter
-		return l
+	of := func(a Algorithm) func(func(*Limit)) Limit {
+		return func(change func(*Limit)) Limit {
+			return good(func(l *Limit) { l.Algorithm = a; change(l) })
+		}
+	}
+	counter, log, fixed, leaky := of(SlidingWindowCounter), of(SlidingWindowLog), of(FixedWindow), of(LeakyBucket)
+	places := func(change func(*Limit)) Limit {
+		return of(Concurrency)(func(l *Limit) { l.Window = 0; change(l) })
 	}
 	for _, l := range []Limit{
 		good(func(l *Limit) {}),
@@ -34,6 +38,18 @@ func TestWhatALimitMayBe(t *testing.T) {
 		counter(func(l *Limit) { l.Amount, l.Window = 1, 31*24*time.Hour }),
 		counter(func(l *Limit) { l.Amount, l.Window = MaxAmount, MaxWindow }),
 		counter(func(l *Limit) { l.Amount, l.Window = MaxAmount, MinWindow }),
+		log(func(l *Limit) { l.Amount, l.Window = 1, 31*24*time.Hour }),
+		log(func(l *Limit) { l.Amount, l.Window = MaxLog, MaxWindow }),
+		fixed(func(l *Limit) { l.Amount, l.Window = 1, Month }),
+		fixed(func(l *Limit) { l.Amount, l.Window = MaxAmount, Month }),
+		fixed(func(l *Limit) { l.Amount, l.Window = MaxAmount, MinWindow }),
+		fixed(func(l *Limit) { l.Window = MaxWindow }),
+		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 20_000, time.Second, 1 }),
+		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
+		places(func(l *Limit) { l.Amount = 1 }),
+		places(func(l *Limit) { l.Amount = MaxAmount }),
+		good(func(l *Limit) { l.Per = PerTier }),
+		good(func(l *Limit) { l.Per = PerCountry; l.Shadow = true }),
 	} {
 		if err := l.Validate(); err != nil {
 			t.Errorf("%+v: %v", l, err)
@@ -55,7 +71,20 @@ func TestWhatALimitMayBe(t *testing.T) {
 		{good(func(l *Limit) { l.Burst = MaxAmount + 1 }), "use 1 to 1000000000"},
 		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
 		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }), "up to 2501999; use a smaller burst, or a rounder amount and window"},
-		{counter(func(l *Limit) { l.Burst = 5 }), "leave it out or use a token-bucket"},
+		{good(func(l *Limit) { l.Window = Month }), "window month: a token-bucket has none; use a duration, or a fixed-window"},
+		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "can be counted exactly up to 100; use a smaller burst"},
+		{leaky(func(l *Limit) { l.Window = Month }), "window month: a leaky-bucket has none; use a duration, or a fixed-window"},
+		{counter(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-counter has none; leave it out or use a token-bucket"},
+		{counter(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-counter has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-log has none; leave it out or use a token-bucket"},
+		{log(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-log has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Amount = MaxLog + 1 }), "amount 10001: a sliding-window-log remembers each request, at most 10000; use a sliding-window-counter"},
+		{fixed(func(l *Limit) { l.Burst = 5 }), "burst: a fixed-window has none; leave it out or use a token-bucket"},
+		{places(func(l *Limit) { l.Burst = 5 }), "burst: a concurrency has none; leave it out or use a token-bucket"},
+		{places(func(l *Limit) { l.Window = time.Minute }), "window 1m0s: a concurrency has none; leave it out"},
+		{places(func(l *Limit) { l.Window = Month }), "a concurrency has none; leave it out"},
+		{places(func(l *Limit) { l.Amount = 0 }), "amount 0: use 1 to 1000000000"},
+		{places(func(l *Limit) { l.Amount = -5 }), "amount -5: use 1 to 1000000000"},
 	} {
 		err := c.limit.Validate()
 		if err == nil || !strings.Contains(err.Error(), c.mend) || !strings.HasPrefix(err.Error(), "limit ") {
@@ -65,7 +94,7 @@ func TestWhatALimitMayBe(t *testing.T) {
 			t.Errorf("%+v: Compile says %v, Validate %v", c.limit, compiled, err)
 		}
 	}
-	for _, of := range []func(func(*Limit)) Limit{good, counter} { // every algorithm
+	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} { // every algorithm with a window
 		for _, c := range []struct {
 			amount int64
 			window time.Duration
@@ -76,6 +105,7 @@ func TestWhatALimitMayBe(t *testing.T) {
 			{MaxAmount + 1, time.Minute, "use 1 to 1000000000"},
 			{10, 0, "window 0s: use 1ms to 8784h0m0s"},
 			{10, -time.Second, "window -1s: use 1ms to 8784h0m0s"},
+			{10, -2, "window -2ns: use 1ms to 8784h0m0s"}, // next to Month
 			{10, MinWindow - time.Microsecond, "use 1ms to"},
 			{10, MaxWindow + time.Microsecond, "use 1ms to"},
 			{10, time.Second + time.Nanosecond, "use whole microseconds"},

@@ -50,8 +50,11 @@ type Request struct {
 // Limiter decides requests. Safe for concurrent use.
 type Limiter struct {
 	ask    func(context.Context, *question) (answer, error)
+	shared bool          // the source is Redis
 	split  bool          // a script can't touch two subjects: a cluster
 	within time.Duration // bounds one decision
+	places *places       // nil: nobody looks after places
+	region *Region       // nil: there are no others
 }
 
 // question is what a source is asked: a request, or the part of one that concerns one subject.
@@ -95,6 +98,7 @@ func (a *answer) spentOn(q *question, i int) bool {
 type charged struct {
 	questions []*question
 	answers   []answer
+	by        *Limiter
 	returned  atomic.Bool
 }
 
@@ -106,7 +110,7 @@ func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 }
 
 func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
-	l := &Limiter{split: cluster, within: within}
+	l := &Limiter{shared: true, split: cluster, within: within}
 	if cluster {
 		l.ask = func(ctx context.Context, q *question) (answer, error) {
 			answers, _ := s.decide(ctx, []*question{q})
@@ -129,25 +133,40 @@ func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 // It takes at most a second. An error other than ErrCost and ErrRules means that nobody knows: the request
 // may have been charged, once, and can't be refunded. The end of ctx ends the wait, not a charge under way.
 func (l *Limiter) Decide(ctx context.Context, r Request) (Verdict, error) {
-	return l.judge(ctx, r, spend)
+	v, err := l.judge(ctx, r, spend)
+	if err == nil && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
+		return l.judge(ctx, r, spend)
+	}
+	return v, err
 }
 
 // Peek says where the request's limits stand, and whether Decide would allow it. It spends nothing.
 func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
-	return l.judge(ctx, r, peek)
+	v, err := l.judge(ctx, r, peek)
+	if err == nil && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
+		return l.judge(ctx, r, peek)
+	}
+	return v, err
 }
 
-// Refund gives back what an allowed request was charged, as far as it still counts: for work that
+// Refund gives back what an allowed request was charged, where it was charged, as far as it still counts: for work that
 // was refused after all. Only the first call for a verdict does anything, even where it fails:
 // the refund may have been carried out. The end of ctx doesn't stop it.
 func (l *Limiter) Refund(ctx context.Context, v Verdict) error {
 	if v.charge == nil || v.charge.returned.Swap(true) {
 		return nil
 	}
-	return l.giveBack(ctx, v.charge.questions, v.charge.answers, l.within)
+	by := v.charge.by
+	if by.region != nil {
+		by.region.note(v.charge, -1)
+	}
+	return by.giveBack(ctx, v.charge.questions, v.charge.answers, by.within)
 }
 
 func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error) {
+	if l.region != nil {
+		r.Rules = l.region.rules(r.Rules)
+	}
 	q, err := r.question(m)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("limits: %w", err)
@@ -164,7 +183,14 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("limits: %w", err)
 	}
-	return verdict(r, questions, answers), nil
+	v := verdict(r, questions, answers)
+	if v.charge != nil {
+		v.charge.by = l
+		if l.region != nil {
+			l.region.note(v.charge, 1)
+		}
+	}
+	return v, nil
 }
 
 // askAll asks one question after the other. When one is refused, what the others spent is given back and the

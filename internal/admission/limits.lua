@@ -232,7 +232,7 @@ local function first(r, k)
       return 0
     end
     if at > r.leaves then return at end
-    l.gone, l.total = l.gone + 1, l.total - cost
+    l.gone, l.total = l.gone + 1, max(0, l.total - cost)
   end
 end
 
@@ -250,6 +250,10 @@ function log.load(r, k)
   local ahead = l.newest > now
   if ahead then fold(k) end
   local oldest = first(r, k)
+  if oldest > now then -- the head was wrong: not written here
+    fold(k)
+    oldest, ahead = first(r, k), true
+  end
   return r.limit - l.total, oldest, true, ahead or l.gone > 0
 end
 
@@ -272,9 +276,9 @@ function log.refund(r, k, cost, at)
       else
         call('LREM', KEYS[k], -1, text)
       end
-      l.seen, l.ends, l.total = {}, nil, l.total - back
+      l.seen, l.ends, l.total = {}, nil, max(0, l.total - back)
       also[k] = first(r, k)
-      room[k] = room[k] + back
+      room[k] = min(r.limit, room[k] + back)
       break
     end
   end

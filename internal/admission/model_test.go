@@ -188,7 +188,7 @@ func (m *model) honest(t *rapid.T, r Request, v Verdict) {
 		}
 	}
 	m.clock.now.Store(now + after)
-	if v, _ := m.ask(t, r, peekAt); !v.Allowed && !places(v) {
+	if v, _ := m.ask(t, r, peekAt); !v.Allowed && !onlyPlaces(v) {
 		t.Fatalf("RetryAfter is %d µs, and then it is refused for %v more", after, v.RetryAfter)
 	}
 }
@@ -207,8 +207,8 @@ func (m *model) refund(t *rapid.T) {
 	m.peek(t)
 }
 
-// places reports whether nothing but a limit of concurrency refuses.
-func places(v Verdict) bool {
+// onlyPlaces reports whether nothing but a limit of concurrency refuses.
+func onlyPlaces(v Verdict) bool {
 	for _, s := range v.Standings {
 		if s.Violated && !s.Rule.limit.Shadow && s.Rule.kind != kindConcurrency {
 			return false

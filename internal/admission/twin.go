@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -88,7 +89,7 @@ func (m *memory) sweep(now int64) {
 	if len(m.kept) < sweepFrom {
 		return
 	}
-	looks, loosest, most := sweepLooks, "", -1.0
+	looks, loosest, most := sweepLooks, "", math.Inf(-1)
 	for key, k := range m.kept {
 		f := k.rule.arithmetic.load(&k.state, now)
 		if f == k.rule.arithmetic.load(&state{}, now) {

@@ -19,6 +19,7 @@ type Verdict struct {
 	At time.Time
 
 	charge *charged // what Refund gives back; nil where nothing was charged
+	places []place  // of the limits of concurrency
 }
 
 // Standing is where one limit stands for the one who asked.
@@ -75,11 +76,16 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 			if !a.spentOn(questions[i], j) { // else what is left needn't hold another
 				rule.judge(&s, a.fills[j], a.now, r.Cost)
 			}
-			place := j
+			at := j
 			if questions[i].place != nil {
-				place = questions[i].place[j]
+				at = questions[i].place[j]
 			}
-			v.Standings[place] = s
+			v.Standings[at] = s
+			if rule.kind == kindConcurrency {
+				f := a.fills[j]
+				v.places = append(v.places, place{standing: at, key: questions[i].keys[j], room: f.room,
+					due: f.also > 0 && a.now-f.also >= PlaceLease.Microseconds()})
+			}
 			v.Allowed = v.Allowed && (!s.Violated || rule.limit.Shadow)
 		}
 	}
@@ -87,10 +93,15 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 		v.charge = &charged{questions: questions, answers: answers}
 	}
 	if !v.Allowed {
-		s, _ := v.Strictest()
-		v.Reason, v.RetryAfter, v.Never = s.Rule.limit.Name, s.RetryAfter, s.Never
+		v.conclude()
 	}
 	return v
+}
+
+// conclude takes from the strictest standing what a refusal says.
+func (v *Verdict) conclude() {
+	s, _ := v.Strictest()
+	v.Reason, v.RetryAfter, v.Never = s.Rule.limit.Name, s.RetryAfter, s.Never
 }
 
 func (r *Rule) standing(f fill, now int64) Standing {

@@ -1,8 +1,10 @@
-// Package cache holds what is already known: the last good answer of the backend to each request, in Redis.
+// Package cache holds what is already known: the last good answer of the backend to each request, in Redis (Cache), and, so that
+// some outlive a lost Redis, in the memory of the process that they passed through (Memory).
 //
 // One key holds one answer, with a TTL of as long as the operation's config lets it be served; so the cache needs no
 // sweeping, and its size is what was answered within that time. Ages come from Redis's clock alone (how long the answer is
 // good, less the TTL that is left): host clocks may differ or step.
+// In memory an answer goes on ageing by the process's monotonic clock, from the age that it had.
 //
 // Only good answers (2xx) get in. A backend that fails for a moment can't leave its error page behind to be served when it is well again.
 //
@@ -54,15 +56,23 @@ var putSource string
 
 var putScript = redis.NewScript(putSource)
 
+// check says whether a may be stored: ErrNotGood, ErrTooLarge or nil.
+func (a Answer) check() error {
+	if a.Status < 200 || a.Status > 299 {
+		return fmt.Errorf("status %d: %w", a.Status, ErrNotGood)
+	}
+	if len(a.Body) > MaxBody || len(a.ContentType) > MaxContentType {
+		return ErrTooLarge
+	}
+	return nil
+}
+
 // Put stores a under key until it is staleFor old. a.Age says how old it is already; an answer that is too old by then, or older
 // than the one that is stored, is dropped in silence. Errors: ErrNotGood and ErrTooLarge (nothing was stored), or Redis's
 // (it may have been stored; calling again does no harm).
 func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Duration) error {
-	if a.Status < 200 || a.Status > 299 {
-		return fmt.Errorf("store answer with status %d: %w", a.Status, ErrNotGood)
-	}
-	if len(a.Body) > MaxBody || len(a.ContentType) > MaxContentType {
-		return fmt.Errorf("store answer: %w", ErrTooLarge)
+	if err := a.check(); err != nil {
+		return fmt.Errorf("store answer: %w", err)
 	}
 	good, age := staleFor.Milliseconds(), max(a.Age, 0).Milliseconds()
 	if age >= good {
@@ -77,29 +87,35 @@ func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Dur
 // Get returns the answer stored under key and its age, and whether there is one. Errors are Redis's, or say that what is stored there
 // is not an answer of this version.
 func (c *Cache) Get(ctx context.Context, key string) (Answer, bool, error) {
+	a, _, ok, err := c.read(ctx, key)
+	return a, ok, err
+}
+
+// read is Get, and tells how old the answer may become.
+func (c *Cache) read(ctx context.Context, key string) (a Answer, staleFor time.Duration, found bool, err error) {
 	// In one transaction: an answer replaced between the two reads would lend its youth to the one before it.
 	var value *redis.StringCmd
 	var left *redis.DurationCmd
-	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		value, left = p.Get(ctx, key), p.PTTL(ctx, key)
 		return nil
 	})
 	if errors.Is(err, redis.Nil) {
-		return Answer{}, false, nil
+		return Answer{}, 0, false, nil
 	}
 	if err != nil {
-		return Answer{}, false, fmt.Errorf("read stored answer: %w", err)
+		return Answer{}, 0, false, fmt.Errorf("read stored answer: %w", err)
 	}
 	text, err := value.Bytes()
 	if err != nil {
-		return Answer{}, false, fmt.Errorf("read stored answer: %w", err)
+		return Answer{}, 0, false, fmt.Errorf("read stored answer: %w", err)
 	}
-	a, good, ok := decode(text)
+	a, staleFor, ok := decode(text)
 	if !ok || left.Val() < 0 { // no TTL: somebody else's key, whose age nobody knows
-		return Answer{}, false, fmt.Errorf("read stored answer: %s holds something else", key)
+		return Answer{}, 0, false, fmt.Errorf("read stored answer: %s holds something else", key)
 	}
-	a.Age = max(good-left.Val(), 0) // under 0 where Redis's clock stepped back
-	return a, true, nil
+	a.Age = max(staleFor-left.Val(), 0) // under 0 where Redis's clock stepped back
+	return a, staleFor, true, nil
 }
 
 // A value is one line of ASCII, "1 <good> <status> <n>\n", then n bytes of content type, then the body. 1 is the layout's version,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"forebay/internal/cache"
+	"forebay/internal/jobs"
 )
 
 // Step is one thing to try, in the order of an operation's on_overload.
@@ -68,19 +69,25 @@ func (p Policy) Serves(age time.Duration, w Wish) bool {
 	return p.Allows(w) && age <= p.StaleFor
 }
 
-// Answers finds a stored answer by its key; *cache.Cache is one. It reports false where there is none.
+// Answers finds a stored answer by its key; *cache.Cache and *cache.Memory are such. It reports false where there is none.
 type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
+}
+
+// Rememberer is an Answers that this process can tell of answers it comes by, and that has them when the store is lost;
+// *cache.Memory is one.
+type Rememberer interface {
+	Remember(key string, a cache.Answer, staleFor time.Duration)
 }
 
 // Degrader finds what to answer instead. Safe for concurrent use when its Answers is.
 type Degrader struct{ answers Answers }
 
-// New returns a Degrader that takes stale answers from answers.
+// New returns a Degrader that takes stale answers from answers. Where that is a Rememberer too, they may outlive the store.
 func New(answers Answers) *Degrader { return &Degrader{answers: answers} }
 
 // Stale returns the last good answer to the same request, where there is one that the policy and the caller's wish let be
-// served, and whether there is. On an error, which is the store's, there is none.
+// served, and whether there is. On an error, which is the store's, there is none. Its body is shared: it must not be written into.
 func (d *Degrader) Stale(ctx context.Context, p Policy, operation, client, tier string, payload []byte, w Wish) (cache.Answer, bool, error) {
 	if !p.Allows(w) {
 		return cache.Answer{}, false, nil
@@ -90,4 +97,20 @@ func (d *Degrader) Stale(ctx context.Context, p Policy, operation, client, tier 
 		return cache.Answer{}, false, err
 	}
 	return a, true, nil
+}
+
+// Remember tells the Rememberer, where there is one, the backend's answer to job, given age ago, so that a later request like job's
+// can have it though the store is lost. A process knows only what it is told: call this with each answer that it serves from the
+// store. It waits for nothing, costs nothing where policy p serves no stale answers, and drops what isn't a good one in silence.
+func (d *Degrader) Remember(p Policy, job jobs.Job, meta jobs.Meta, body []byte, age time.Duration) {
+	memory, ok := d.answers.(Rememberer)
+	if !ok || !p.Allows(Wish{}) {
+		return
+	}
+	memory.Remember(keyOf(p, job), cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body, Age: age}, p.StaleFor)
+}
+
+// keyOf names the answer to job for those who share it with the job's own client.
+func keyOf(p Policy, job jobs.Job) string {
+	return cache.Key(job.Operation, p.Scope(job.Client, job.Tier), job.Payload)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"forebay/internal/cache"
 	"forebay/internal/degrade"
+	"forebay/internal/jobs"
 	"forebay/internal/redistest"
 )
 
@@ -191,4 +193,74 @@ func TestNothingIsLookedUpThatMayNotBeServed(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c, ok, err)
 		}
 	}
+}
+
+func TestWhatWasServedIsServedWhenTheStoreIsLostToWhoSharesIt(t *testing.T) {
+	t.Parallel()
+	acme, bolt, core := caller{"acme", "pro"}, caller{"bolt", "pro"}, caller{"core", "free"}
+	for share, want := range map[string]map[caller]bool{
+		degrade.ShareClient: {acme: true, bolt: false, core: false}, // case C110
+		degrade.ShareTier:   {acme: true, bolt: true, core: false},
+		degrade.ShareAll:    {acme: true, bolt: true, core: true},
+	} {
+		memory := cache.NewMemory(nil, 0, func() bool { return false })
+		defer memory.Close()
+		d := degrade.New(memory)
+		p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+		job := jobs.Job{ID: "b-1", Operation: "op", Client: acme.client, Tier: acme.tier, Payload: []byte(`{"month":11,"year":2026}`)}
+		d.Remember(p, job, jobs.Meta{Status: 201, ContentType: "a/b"}, []byte("acme's"), 10*time.Minute)
+		d.Remember(p, job, jobs.Meta{Status: 502, ContentType: "a/b"}, []byte("bad"), 0)
+		for who, sees := range want {
+			a, ok, err := d.Stale(t.Context(), p, "op", who.client, who.tier, []byte(`{"year":2026, "month":11}`), degrade.Wish{})
+			switch {
+			case ok != sees, ok && err != nil, !ok && !errors.Is(err, cache.ErrLost):
+				t.Errorf("share %s, %s: %v, %v; want %v", share, who.client, ok, err, sees)
+			case ok && (a.Status != 201 || a.ContentType != "a/b" || string(a.Body) != "acme's" || a.Age < 10*time.Minute):
+				t.Errorf("share %s, %s: %+v", share, who.client, a)
+			}
+		}
+		old := degrade.Wish{MaxStale: 599 * time.Second, HasMaxStale: true}
+		if _, ok, err := d.Stale(t.Context(), p, "op", acme.client, acme.tier, job.Payload, old); ok || err != nil {
+			t.Errorf("share %s, too old for who asks: %v, %v", share, ok, err)
+		}
+	}
+}
+
+func TestNothingIsRememberedThatMayNotBeServed(t *testing.T) {
+	t.Parallel()
+	memory := cache.NewMemory(nil, 0, func() bool { return false })
+	defer memory.Close()
+	d := degrade.New(memory)
+	stale := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	job := jobs.Job{Operation: "op", Client: "acme", Tier: "pro"}
+	for _, p := range []degrade.Policy{{}, {Steps: []degrade.Step{degrade.Reject}, StaleFor: time.Hour}, {Steps: []degrade.Step{degrade.Stale}}} {
+		d.Remember(p, job, jobs.Meta{Status: 200}, []byte("a"), 0)
+		if _, ok, _ := d.Stale(t.Context(), stale, "op", "acme", "pro", nil, degrade.Wish{}); ok {
+			t.Errorf("%+v: remembered", p)
+		}
+	}
+	// A store that remembers nothing is fine.
+	degrade.New(cache.New(redistest.Client(t))).Remember(stale, job, jobs.Meta{Status: 200}, []byte("a"), 0)
+}
+
+// Case C114: within stale_for, and one second beyond, with the store lost and the clock going on.
+func TestAStaleAnswerIsServedUntilItIsTooOldThoughTheStoreIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		memory := cache.NewMemory(nil, 0, func() bool { return false })
+		defer memory.Close()
+		d := degrade.New(memory)
+		p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour}
+		d.Remember(p, jobs.Job{Operation: "op", Client: "acme"}, jobs.Meta{Status: 200}, []byte("a"), 10*time.Minute)
+		for _, step := range []struct {
+			sleep, age time.Duration
+			ok         bool
+		}{{50*time.Minute - time.Second, time.Hour - time.Second, true}, {2 * time.Second, 0, false}} {
+			time.Sleep(step.sleep)
+			a, ok, _ := d.Stale(t.Context(), p, "op", "acme", "", nil, degrade.Wish{})
+			if ok != step.ok || a.Age != step.age {
+				t.Errorf("%v of age %v, want %v of %v", ok, a.Age, step.ok, step.age)
+			}
+		}
+	})
 }

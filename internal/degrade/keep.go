@@ -9,7 +9,7 @@ import (
 	"forebay/internal/jobs"
 )
 
-// Store is where good answers are put for later. Put may replace what is there.
+// Store is where good answers are put for later; *cache.Cache and *cache.Memory are such. Put may replace what is there.
 type Store interface {
 	Put(ctx context.Context, key string, a cache.Answer, staleFor time.Duration) error
 }
@@ -32,8 +32,7 @@ func (k *Keeper) Store(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 	if !p.Allows(Wish{}) {
 		return nil
 	}
-	key := cache.Key(job.Operation, p.Scope(job.Client, job.Tier), job.Payload)
-	if err := k.store.Put(ctx, key, cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body}, p.StaleFor); err != nil {
+	if err := k.store.Put(ctx, keyOf(p, job), cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body}, p.StaleFor); err != nil {
 		return fmt.Errorf("keep the answer of job %s: %w", job.ID, err)
 	}
 	return nil

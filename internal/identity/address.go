@@ -24,12 +24,18 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 //
 // The peer of a Unix socket counts as 127.0.0.1. Any other unreadable peer is ErrNoAddress.
 func (i *Identifier) Address(r *http.Request) (netip.Addr, error) {
+	addr, _, err := i.address(r)
+	return addr, err
+}
+
+// address is Address, and reports whether the connection's peer is a trusted proxy, whose headers are believed.
+func (i *Identifier) address(r *http.Request) (addr netip.Addr, proxied bool, err error) {
 	last, ok := peer(r.RemoteAddr)
 	if !ok {
-		return netip.Addr{}, ErrNoAddress
+		return netip.Addr{}, false, ErrNoAddress
 	}
 	if !i.trusts(last) {
-		return last, nil
+		return last, false, nil
 	}
 	lines := r.Header[i.header]
 	for n := len(lines) - 1; n >= 0; n-- {
@@ -41,15 +47,15 @@ func (i *Identifier) Address(r *http.Request) (netip.Addr, error) {
 			}
 			addr, ok := node(entry)
 			if !ok {
-				return last, nil
+				return last, true, nil
 			}
 			if !i.trusts(addr) {
-				return addr, nil
+				return addr, true, nil
 			}
 			last = addr
 		}
 	}
-	return last, nil
+	return last, true, nil
 }
 
 // network returns what one caller is counted by: an IPv4 address, or an IPv6 network.

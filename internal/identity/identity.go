@@ -7,6 +7,9 @@
 // client with others by sending something empty. A request without any key belongs to
 // its address, where the config names a tier for such callers.
 //
+// Where the caller is (its country) is the word of a trusted proxy, or else what a database says of its address. A caller
+// can't choose it: a header of its own making is never believed.
+//
 // Keys are known only by their SHA-256 digest. A plain hash is right for keys of many
 // random bits; for a password that people choose it would not be.
 package identity
@@ -27,6 +30,7 @@ type Client struct {
 	Tier      string
 	Anonymous bool   // no key was presented
 	Address   string // what limits per ip count: the IPv4 address, or the IPv6 network such as 2001:db8::/64
+	Country   string // where the address is: upper-case ISO 3166-1 alpha-2; "" where nobody trusted knows
 }
 
 // Digest is the SHA-256 of an API key.
@@ -53,6 +57,13 @@ type Config struct {
 	// IPv6Prefix is how many leading bits of an IPv6 address make one caller; 0 stands for
 	// 64, the smallest network that is given to one user, who then owns all its addresses.
 	IPv6Prefix int
+
+	// CountryHeader is the header in which trusted proxies tell the caller's country, such as "CF-IPCountry"; "": none. It is
+	// believed only where the connection's peer is in TrustedProxies, which must set it or remove it: one that
+	// passes the caller's own on lets it choose. What isn't the code of a country (XX, T1, EU) says nothing.
+	CountryHeader string
+	// Countries is asked where the header says nothing; nil: nobody is. Its word, too, counts only where it is a country's code.
+	Countries CountryDatabase
 }
 
 // Errors of Identify. None carries anything of what the caller sent.
@@ -73,6 +84,9 @@ type Identifier struct {
 	header    string
 	forwarded bool
 	bits      int
+
+	countryHeader string
+	countries     CountryDatabase
 }
 
 type owner struct {
@@ -87,6 +101,9 @@ func New(c Config) *Identifier {
 		anonymous: c.Anonymous,
 		header:    http.CanonicalHeaderKey(c.Header),
 		bits:      c.IPv6Prefix,
+
+		countryHeader: http.CanonicalHeaderKey(c.CountryHeader),
+		countries:     c.Countries,
 	}
 	if i.header == "" {
 		i.header = "X-Forwarded-For"
@@ -111,7 +128,7 @@ func New(c Config) *Identifier {
 // Address and nothing else, so that failed attempts can be counted against that; and
 // ErrNoAddress, with which it has nothing.
 func (i *Identifier) Identify(r *http.Request) (Client, error) {
-	addr, err := i.Address(r)
+	addr, proxied, err := i.address(r)
 	if err != nil {
 		return Client{}, err
 	}
@@ -127,11 +144,13 @@ func (i *Identifier) Identify(r *http.Request) (Client, error) {
 			return c, ErrUnknownKey
 		}
 		c.ID, c.Name, c.Tier = known.Name, known.Name, known.Tier
+		c.Country = i.country(r, addr, proxied)
 		return c, nil
 	case i.anonymous == "":
 		return c, ErrNoKey
 	}
 	c.ID, c.Tier, c.Anonymous = "ip:"+c.Address, i.anonymous, true
+	c.Country = i.country(r, addr, proxied)
 	return c, nil
 }
 

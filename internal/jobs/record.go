@@ -6,19 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // A job's record is one string, so that a waiting job costs little memory:
 //
-//	<accepted> <start by> <end by> <keep> <client tag> {words}\n<payload>
+//	<accepted> <start by> <end by> <keep> <client tag> [@<member>@<key>@<key>... ]{words}\n<payload>
 //
 // The numbers (µs since 1970, keep in ms) are written by the offer script on Redis's clock and read by the other
-// scripts; the words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
+// scripts; member and keys are its Holds, which the script that ends the job gives back; the words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
 
-// maxWords bounds the JSON of a record: the look script reads no further than 1 KiB, so that a status costs the
+// maxWords bounds the JSON of a record: the look script reads no further than 2 KiB, so that a status costs the
 // same whatever the payload. Names and ids are bounded well below it by config and identity.
 const maxWords = 900
+
+// MaxHolds bounds the keys of a job's Holds: with each of at most 142 bytes, and the words, they stay within what look reads.
+const MaxHolds = 4
 
 type words struct {
 	ID          string   `json:"i"`
@@ -43,7 +47,19 @@ func EncodeRecord(j Job) ([]byte, error) {
 	if len(head) > maxWords {
 		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, len(head), maxWords)
 	}
-	out := make([]byte, 0, len(head)+1+len(j.Payload))
+	if len(j.Holds.Keys) > MaxHolds {
+		return nil, fmt.Errorf("encode job %s: it holds %d places, over %d", j.ID, len(j.Holds.Keys), MaxHolds)
+	}
+	out := make([]byte, 0, len(head)+1+len(j.Payload)+150*len(j.Holds.Keys))
+	if len(j.Holds.Keys) > 0 {
+		for _, part := range append([]string{j.Holds.Member}, j.Holds.Keys...) {
+			if strings.ContainsAny(part, "@ ") {
+				return nil, fmt.Errorf("encode job %s: place %q has a blank or an @", j.ID, part)
+			}
+			out = append(append(out, '@'), part...)
+		}
+		out = append(out, ' ')
+	}
 	out = append(out, head...)
 	out = append(out, '\n')
 	return append(out, j.Payload...), nil
@@ -71,6 +87,13 @@ func DecodeRecord(data []byte) (Job, Times, error) {
 		numbers[i], rest = n, after
 	}
 	_, rest, found := bytes.Cut(rest, []byte{' '}) // the client tag is the scripts' own
+	var holds Holds
+	if found && len(rest) > 0 && rest[0] == '@' {
+		var places []byte
+		places, rest, found = bytes.Cut(rest[1:], []byte{' '})
+		parts := strings.Split(string(places), "@")
+		holds = Holds{Member: parts[0], Keys: parts[1:]}
+	}
 	head, payload, ended := bytes.Cut(rest, []byte{'\n'})
 	if !found || !ended {
 		return Job{}, Times{}, errRecord
@@ -89,5 +112,5 @@ func DecodeRecord(data []byte) (Job, Times, error) {
 		Keep:     time.Duration(numbers[3]) * time.Millisecond,
 	}
 	return Job{ID: w.ID, Operation: w.Operation, Client: w.Client, Tier: w.Tier, Priority: w.Priority, Payload: payload,
-		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint}, t, nil
+		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint, Holds: holds}, t, nil
 }

@@ -16,7 +16,7 @@ for i = 7, #ARGV do
       position, wait = rank + 1, paused and 0 or wait_for(rank, full)
     end
   end
-  -- 1 KiB holds every record's words; its payload comes after them.
-  out[#out + 1] = { call('GETRANGE', prefix .. 'job:' .. id, 0, 1023), position, wait, s }
+  -- 2 KiB hold every record's words; its payload comes after them.
+  out[#out + 1] = { call('GETRANGE', prefix .. 'job:' .. id, 0, 2047), position, wait, s }
 end
 return out

@@ -79,8 +79,20 @@ local function move(id, state, ...)
   call('HINCRBY', key, 'ver', 1)
 end
 
+-- vacate gives back the places that a job holds in limits of concurrency (jobs/record.go). They are keys of other subjects: on
+-- a cluster jobs hold none, for a script can't reach them there.
+local function vacate(id)
+  local places = string.match(call('GETRANGE', prefix .. 'job:' .. id, 0, 1023), '^%d+ %d+ %d+ %d+ %x+ @(%S+) ')
+  local member
+  for part in string.gmatch(places or '', '[^@]+') do
+    if member then call('ZREM', part, member) end
+    member = member or part
+  end
+end
+
 -- finish ends a job for good: its keys get the time that they may outlive it. The caller has taken it out of its zset.
 local function finish(id, state, keep, ...)
+  vacate(id)
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
   call('PEXPIRE', prefix .. 'job:' .. id, keep)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)

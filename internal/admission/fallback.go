@@ -1,0 +1,84 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Fallback decides by a shared Limiter, and goes on by itself where that can't decide: each process by the twin, with its part of
+// every limit. What is spent then is not known to Redis later: when it is back, its counts go on from where they were. Safe for
+// concurrent use.
+type Fallback struct {
+	shared, own *Limiter
+	peers       func() int
+	healthy     func() bool
+
+	parts sync.Map // *Rule by part
+}
+
+type part struct {
+	rule  *Rule
+	peers int
+}
+
+// NewFallback returns a Fallback. peers is how many processes share the limits, healthy whether the shared Limiter can be asked
+// without waiting for nothing.
+func NewFallback(shared *Limiter, peers func() int, healthy func() bool) *Fallback {
+	return &Fallback{shared: shared, own: NewLocal(), peers: peers, healthy: healthy}
+}
+
+// Decide is Limiter.Decide, of the shared limits or of this process's part. Its errors are the caller's mistakes: ErrCost and ErrRules.
+func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
+	if f.healthy() {
+		v, err := f.shared.Decide(ctx, r)
+		if err == nil || isMistake(err) {
+			return v, err
+		}
+	}
+	return f.own.Decide(ctx, f.share(r))
+}
+
+// Peek is Limiter.Peek, as Decide would decide.
+func (f *Fallback) Peek(ctx context.Context, r Request) (Verdict, error) {
+	if f.healthy() {
+		v, err := f.shared.Peek(ctx, r)
+		if err == nil || isMistake(err) {
+			return v, err
+		}
+	}
+	return f.own.Peek(ctx, f.share(r))
+}
+
+// Refund gives back what a verdict of this Fallback charged, to where it was charged.
+func (f *Fallback) Refund(ctx context.Context, v Verdict) error { return f.shared.Refund(ctx, v) }
+
+func isMistake(err error) bool {
+	return errors.Is(err, ErrCost) || errors.Is(err, ErrRules) || errors.Is(err, errNoSubject)
+}
+
+// share is the request with this process's part of each limit.
+func (f *Fallback) share(r Request) Request {
+	n := max(1, f.peers())
+	if n == 1 {
+		return r
+	}
+	rules := make([]*Rule, len(r.Rules))
+	for i, rule := range r.Rules {
+		rules[i] = f.part(rule, n)
+	}
+	r.Rules = rules
+	return r
+}
+
+func (f *Fallback) part(rule *Rule, n int) *Rule {
+	if p, ok := f.parts.Load(part{rule, n}); ok {
+		return p.(*Rule)
+	}
+	scaled, err := rule.Scaled(1 / float64(n))
+	if err != nil {
+		scaled = rule // a part too fine to count: the whole is the nearest that can be kept
+	}
+	f.parts.Store(part{rule, n}, scaled)
+	return scaled
+}

@@ -1,0 +1,355 @@
+package cache_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"forebay/internal/cache"
+	"forebay/internal/redistest"
+)
+
+func memory(t *testing.T, inner *cache.Cache, maxBytes int64, healthy func() bool) *cache.Memory {
+	t.Helper()
+	m := cache.NewMemory(inner, maxBytes, healthy)
+	t.Cleanup(m.Close)
+	return m
+}
+
+// lost is a Memory without any Redis: it panics where it asks for it.
+func lost(t *testing.T, maxBytes int64) *cache.Memory {
+	t.Helper()
+	return memory(t, nil, maxBytes, func() bool { return false })
+}
+
+func answer(body string, age time.Duration) cache.Answer {
+	return cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte(body), Age: age}
+}
+
+// serves fails the test unless m serves body at key, no younger than age. "" stands for nothing.
+func serves(t *testing.T, m *cache.Memory, key, body string, age time.Duration) {
+	t.Helper()
+	a, ok, err := m.Get(t.Context(), key)
+	switch {
+	case body == "" && ok:
+		t.Errorf("%s: serves %q, want nothing", key, a.Body)
+	case body != "" && (!ok || err != nil):
+		t.Errorf("%s: %v, %v, want %q", key, ok, err, body)
+	case string(a.Body) != body || a.Age < age || a.Age > age+time.Minute:
+		t.Errorf("%s: serves %q of age %v, want %q of %v", key, a.Body, a.Age, body, age)
+	}
+}
+
+// Case C114: there is a warm entry, and what is behind can't be reached, or doesn't answer.
+func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hung": (*redistest.Server).Stop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			rdb := server.Client(t)
+			m := memory(t, cache.New(rdb), 0, nil)
+
+			if err := m.Put(t.Context(), "put", answer("put", time.Minute), time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			put(t, rdb, "got", answer("got", 2*time.Minute), time.Hour)
+			put(t, rdb, "other", answer("another process's", 0), time.Hour)
+			serves(t, m, "got", "got", 2*time.Minute)
+			every := make([]byte, 256)
+			for i := range every {
+				every[i] = byte(i)
+			}
+			m.Remember("told", cache.Answer{Status: 206, ContentType: "a/b", Body: every, Age: 3 * time.Minute}, time.Hour)
+
+			lose(server)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			for key, age := range map[string]time.Duration{"put": time.Minute, "got": 2 * time.Minute, "told": 3 * time.Minute} {
+				a, ok, err := m.Get(ctx, key)
+				if err != nil || !ok || a.Age < age || a.Age > age+time.Minute {
+					t.Errorf("%s: %+v, %v, %v; want it at age %v", key, a, ok, err, age)
+				}
+			}
+			a, _, _ := m.Get(ctx, "told")
+			if a.Status != 206 || a.ContentType != "a/b" || !bytes.Equal(a.Body, every) {
+				t.Errorf("told: %+v, want it as it was", a)
+			}
+			if a, ok, err := m.Get(ctx, "other"); ok || err == nil {
+				t.Errorf("what never passed through: %+v, %v, %v; want Redis's error", a, ok, err)
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("took %v: longer than the context allows", took)
+			}
+		})
+	}
+}
+
+func TestALostRedisIsNotAskedAndNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	m := lost(t, 0)
+	m.Remember("k", answer("known", time.Minute), time.Hour)
+	serves(t, m, "k", "known", time.Minute)
+	if a, ok, err := m.Get(t.Context(), "unknown"); ok || !errors.Is(err, cache.ErrLost) {
+		t.Errorf("%+v, %v, %v; want ErrLost", a, ok, err)
+	}
+}
+
+func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	var healthy atomic.Bool
+	healthy.Store(true)
+	m := memory(t, cache.New(rdb), 0, healthy.Load)
+	for _, key := range []string{"replaced", "removed", "older"} {
+		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, rdb, "replaced", answer("another process's", time.Second), time.Hour)
+	rdb.Del(t.Context(), "removed", "older")
+	put(t, rdb, "older", answer("older", 10*time.Minute), time.Hour)
+	want := map[string]time.Duration{"another process's": time.Second, "": 0, "older": 10 * time.Minute}
+	bodies := map[string]string{"replaced": "another process's", "removed": "", "older": "older"}
+	for _, state := range []string{"healthy", "lost"} { // what was seen is what is remembered
+		healthy.Store(state == "healthy")
+		for key, body := range bodies {
+			serves(t, m, key, body, want[body])
+		}
+	}
+
+	healthy.Store(true)
+	server.Restart() // and without anybody's doing, it holds again
+	put(t, rdb, "replaced", answer("after the restart", 0), time.Hour)
+	serves(t, m, "replaced", "after the restart", 0)
+}
+
+func TestAgeGrowsByTheLocalClockUpToTheLastMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := cache.NewMemory(nil, 0, func() bool { return false })
+		defer m.Close() // within the bubble, whose clock the clean-up waits for
+		m.Remember("k", answer("a", 10*time.Minute), time.Hour)
+		m.Remember("long", answer("b", 0), 400*24*time.Hour)
+		want := func(age time.Duration) {
+			t.Helper()
+			if a, ok, err := m.Get(t.Context(), "k"); !ok || err != nil || a.Age != age {
+				t.Errorf("%v, %v, age %v; want %v", ok, err, a.Age, age)
+			}
+		}
+		want(10 * time.Minute)
+		time.Sleep(20*time.Minute + 7)
+		want(30*time.Minute + 7)
+		want(30*time.Minute + 7) // looking at it doesn't make it younger
+		time.Sleep(30*time.Minute - 8)
+		want(time.Hour - 1)
+		time.Sleep(time.Nanosecond)
+		if a, ok, err := m.Get(t.Context(), "k"); ok || !errors.Is(err, cache.ErrLost) {
+			t.Errorf("%+v, %v, %v; want nothing at age 1h", a, ok, err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := m.HoldsNow(); n != 1 {
+			t.Errorf("holds %d answers, want the long-lived one alone", n)
+		}
+		time.Sleep(time.Hour)
+		if a, ok, _ := m.Get(t.Context(), "long"); !ok || a.Age != time.Hour+50*time.Minute+2*time.Second {
+			t.Errorf("long: %v, age %v", ok, a.Age)
+		}
+	})
+}
+
+// Age counts from the backend's answer, by Redis's clock and then by ours.
+func TestAnAnswerReadFromRedisIsNeverServedYoungerThanItIs(t *testing.T) {
+	t.Parallel()
+	rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
+	var healthy atomic.Bool
+	healthy.Store(true)
+	m := memory(t, cache.New(rdb), 0, healthy.Load)
+	put(t, rdb, key, answer("a", 40*time.Minute), time.Hour)
+	serves(t, m, key, "a", 40*time.Minute)
+	healthy.Store(false)
+	for range 200 {
+		before, _ := get(t, rdb, key)
+		a, ok, err := m.Get(t.Context(), key)
+		if least := before.Age - 2*time.Millisecond; !ok || err != nil || a.Age < least { // Redis rounds to milliseconds, twice
+			t.Fatalf("%v, %v, age %v; Redis said %v before", ok, err, a.Age, before.Age)
+		}
+	}
+}
+
+func TestTheYoungerAnswerIsRemembered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := cache.NewMemory(nil, 0, func() bool { return false })
+		defer m.Close()
+		for _, step := range []struct {
+			body     string
+			age      time.Duration
+			staleFor time.Duration
+			want     string
+		}{
+			{"first", time.Minute, time.Hour, "first"},
+			{"younger", 2 * time.Second, time.Hour, "younger"}, // two seconds old, and three with the next step
+			{"as young", 3 * time.Second, time.Hour, "as young"},
+			{"older", 5 * time.Second, time.Hour, "as young"},
+			{"older, longer good", 40 * time.Second, 24 * time.Hour, "as young"},
+			{"too old", 2 * time.Minute, time.Minute, "as young"},
+			{"as old as it may get", 0, 0, "as young"},
+			{"youngest, shorter good", 0, time.Minute, "youngest, shorter good"},
+			{"younger than is possible", -time.Hour, time.Minute, "younger than is possible"},
+			{"and not for ever", 0, time.Minute, "and not for ever"},
+		} {
+			m.Remember("k", answer(step.body, step.age), step.staleFor)
+			if a, ok, _ := m.Get(t.Context(), "k"); !ok || string(a.Body) != step.want || a.Age < 0 {
+				t.Errorf("after %q: %v %q of age %v, want %q", step.body, ok, a.Body, a.Age, step.want)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// between holds up what comes back from Redis.
+type between struct{ then func() }
+
+func (b between) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+func (b between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		b.then()
+		return err
+	}
+}
+
+// What this process remembered while a read was on its way is younger than what the read found.
+func TestAReadThatWasOvertakenForgetsNothing(t *testing.T) {
+	t.Parallel()
+	for there, found := range map[string]bool{"none": false, "older": true} {
+		t.Run(there, func(t *testing.T) {
+			t.Parallel()
+			rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
+			if found {
+				put(t, rdb, key, answer("older", time.Minute), time.Hour)
+			}
+			var healthy atomic.Bool
+			healthy.Store(true)
+			m := memory(t, cache.New(rdb), 0, healthy.Load)
+			var once sync.Once
+			rdb.AddHook(between{func() {
+				once.Do(func() {
+					if err := m.Put(t.Context(), key, answer("younger", 0), time.Hour); err != nil {
+						t.Error(err)
+					}
+				})
+			}})
+			if _, ok, err := m.Get(t.Context(), key); ok != found || err != nil {
+				t.Fatalf("the read: %v, %v; want %v", ok, err, found)
+			}
+			healthy.Store(false)
+			serves(t, m, key, "younger", 0)
+		})
+	}
+}
+
+// Case C112: what is served is the last good answer.
+func TestABadAnswerIsNeverRemembered(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	m := memory(t, cache.New(server.Client(t)), 0, nil)
+	if err := m.Put(t.Context(), "warm", answer("good", time.Minute), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []int{0, 199, 300, 404, 500, 503} {
+		for _, key := range []string{"warm", "cold"} {
+			bad := cache.Answer{Status: status, Body: []byte("<html>")}
+			if err := m.Put(t.Context(), key, bad, time.Hour); !errors.Is(err, cache.ErrNotGood) {
+				t.Errorf("status %d: %v, want ErrNotGood", status, err)
+			}
+			m.Remember(key, bad, time.Hour)
+		}
+	}
+	m.Remember("cold", cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)}, time.Hour)
+	server.Kill()
+	serves(t, m, "warm", "good", time.Minute)
+	serves(t, m, "cold", "", 0)
+}
+
+func TestAPutThatRedisDidNotTakeIsRememberedAndReported(t *testing.T) {
+	t.Parallel()
+	for name, applied := range map[string]bool{"not applied": false, "reply lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
+			faults := redistest.NewFaulty(t, rdb)
+			m := memory(t, cache.New(rdb), 0, nil)
+			faults.FailNext(redistest.Any, applied)
+			if err := m.Put(t.Context(), key, answer("a", 0), time.Hour); err == nil {
+				t.Error("no error")
+			}
+			faults.FailNext(redistest.Any, applied)
+			serves(t, m, key, "a", 0)
+			if !applied { // Redis is well again, and knows of nothing
+				serves(t, m, key, "", 0)
+			}
+		})
+	}
+}
+
+func TestManyMayUseItAtOnce(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Client(t)
+	var turn atomic.Int64
+	m := memory(t, cache.New(rdb), 4<<10, func() bool { return turn.Add(1)%2 == 0 })
+	var keys []string
+	for range 5 {
+		keys = append(keys, cache.Key(redistest.Name(t, "op"), "", nil))
+	}
+	var all sync.WaitGroup
+	for w := range 8 {
+		all.Go(func() {
+			for n := range 100 {
+				key := keys[(w+n)%len(keys)]
+				switch a := answer(key, time.Duration(n)*time.Millisecond); n % 4 {
+				case 0:
+					if err := m.Put(t.Context(), key, a, time.Hour); err != nil {
+						t.Error(err)
+					}
+				case 1:
+					m.Remember(key, a, time.Hour)
+				default:
+					a, ok, err := m.Get(t.Context(), key)
+					if ok && string(a.Body) != key || err != nil && !errors.Is(err, cache.ErrLost) {
+						t.Errorf("%s: %+v, %v, %v", key, a, ok, err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Not parallel: goroutines of other tests would count.
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	m := cache.NewMemory(nil, 0, func() bool { return false })
+	m.Remember("k", answer("known", 0), time.Hour)
+	m.Close()
+	m.Close()
+	serves(t, m, "k", "known", 0) // it works all the same
+	goleak.VerifyNone(t, before)
+}
