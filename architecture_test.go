@@ -108,12 +108,14 @@ func TestImportsAreThoseOfTheArchitecture(t *testing.T) {
 func TestLibrariesHaveOneDoor(t *testing.T) {
 	t.Parallel()
 	doors := map[string][]string{
-		"github.com/hibiken/asynq":         {"internal/jobs", "bench"}, // bench measures against it
-		"github.com/gorilla/mux":           {"internal/httpapi"},
-		"go.yaml.in/yaml/v3":               {"internal/config"},
-		"github.com/alicebob/miniredis/v2": {"internal/store", "internal/redistest"},
-		"forebay/internal/config":          {"cmd/api", "cmd/worker", "cmd/internal/wire"},
-		"forebay/internal/redistest":       {},
+		"github.com/hibiken/asynq":                {"internal/jobs", "bench"}, // bench measures against it
+		"github.com/gorilla/mux":                  {"internal/httpapi"},
+		"go.yaml.in/yaml/v3":                      {"internal/config"},
+		"github.com/alicebob/miniredis/v2":        {"internal/store", "internal/redistest"},
+		"github.com/oschwald/maxminddb-golang/v2": {"internal/identity"},
+		"github.com/maypok86/otter/v2":            {"internal/cache"},
+		"forebay/internal/config":                 {"cmd/api", "cmd/worker", "cmd/internal/wire"},
+		"forebay/internal/redistest":              {},
 	}
 	for pkg, list := range imports(t) {
 		for library, may := range doors {

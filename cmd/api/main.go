@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 		return usage(err)
 	}
 	wire.TuneMemory(env)
-	a := api{log: log, stdout: stdout}
+	a := api{log: log, stdout: stdout, metrics: wire.Metrics()}
 	c, warnings := config.Demo(), []config.Warning(nil)
 	if *file != "" {
 		if c, warnings, err = wire.Load(*file, env); err != nil {
@@ -79,7 +79,11 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if _, err = c.Check(); err != nil {
 		return usage(err)
 	}
-	if err := a.serve(ctx, c, *file == ""); err != nil {
+	clients, err := wire.NewClients(c, env, a.metrics, log)
+	if err != nil {
+		return usage(err)
+	}
+	if err := a.serve(ctx, c, clients, *file == ""); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

@@ -8,8 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"forebay/cmd/internal/wire"
 	"forebay/internal/config"
@@ -19,8 +24,9 @@ import (
 )
 
 type api struct {
-	log    *slog.Logger
-	stdout io.Writer
+	log     *slog.Logger
+	stdout  io.Writer
+	metrics *prometheus.Registry
 }
 
 // demo starts a fragile backend for each of c's, on a free port, and points c at them. Two on one would together get
@@ -48,8 +54,9 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 }
 
 // serve runs the api until ctx ends, then stops it in order: no new job is admitted; the embedded worker ends its
-// calls, while clients may still ask for their jobs; requests under way are answered; Redis is let go.
-func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err error) {
+// calls, while clients may still ask for their jobs; requests under way are answered; the work in the background writes what is
+// left; Redis is let go.
+func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients, trying bool) (err error) {
 	s, err := store.Open(ctx, string(c.Redis.URL), a.log)
 	if err != nil {
 		return err
@@ -59,8 +66,7 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err erro
 		return errors.Join(err, s.Close())
 	}
 	listener := wire.Listen(c, s.Client())
-	metrics := wire.Metrics()
-	front, err := wire.Front(c, s, lines, listener, metrics, a.log)
+	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}
@@ -79,7 +85,7 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err erro
 	defer fail(nil)
 	drained := make(chan error, 1)
 	if c.Worker.Embedded {
-		w, err := wire.Back(c, s, lines, listener, metrics, a.log)
+		w, err := wire.Back(c, s, front.Answers, lines, listener, a.metrics, a.log)
 		if err != nil {
 			public.Close(0)
 			admin.Close(0)
@@ -95,6 +101,10 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err erro
 	} else {
 		drained <- nil
 	}
+	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var behind sync.WaitGroup
+	behind.Go(func() { front.Run(background) })
+	behind.Go(func() { watch(background, c, clients) })
 	public.Serve(fail)
 	admin.Serve(fail)
 	if trying {
@@ -110,6 +120,8 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err erro
 	all.Go(func() { public.Close(requestGrace) })
 	all.Go(func() { admin.Close(requestGrace) })
 	all.Wait()
+	endBackground()
+	behind.Wait()
 	if left == nil {
 		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.
 		err = errors.Join(listener.Close(), s.Close())
@@ -119,6 +131,22 @@ func (a api) serve(ctx context.Context, c *config.Config, trying bool) (err erro
 	}
 	return err
 }
+
+// watch keeps up with the clients file, where there is one. Without one SIGHUP keeps its meaning: the terminal is gone.
+func watch(ctx context.Context, c *config.Config, clients *wire.Clients) {
+	if c.Identity.ClientsFile == "" {
+		return
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	clients.Watch(ctx, tick.C, hup)
+}
+
+// lookEvery is how late a changed clients file may be noticed. A look costs one stat.
+const lookEvery = time.Second
 
 // requestGrace is what requests under way get once the worker has ended: each is answered within a second, but for a
 // large result on its way to a slow client.

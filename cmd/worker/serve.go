@@ -14,6 +14,7 @@ import (
 
 	"forebay/api"
 	"forebay/cmd/internal/wire"
+	"forebay/internal/cache"
 	"forebay/internal/config"
 	"forebay/internal/store"
 )
@@ -30,7 +31,7 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 	}
 	listener := wire.Listen(c, s.Client())
 	metrics := wire.Metrics()
-	w, err := wire.Back(c, s, lines, listener, metrics, log)
+	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}

@@ -74,9 +74,11 @@ func (b bucket) spend(s *state, f fill, now int64, c charge) fill {
 }
 
 // refund can give too much, by at most the cost, where the bucket has been full since. A debit leaves a debt, which is paid before anything
-// is admitted: else regions that spend together would each begin anew after every exchange.
+// is admitted: else regions that spend together would each begin anew after every exchange. It is bounded by what can be counted: from
+// there to full is maxExact.
 func (b bucket) refund(s *state, f fill, now int64, c charge) fill {
-	f.room = max(-maxExact, min(b.full, f.room+c.cost*b.token))
+	most := maxExact / b.token
+	f.room = max(b.full-maxExact, min(b.full, f.room+max(-most, min(most, c.cost))*b.token))
 	return b.store(s, f, now)
 }
 

@@ -4,7 +4,9 @@
 // # Words
 //
 // A limit is a rule as the operator wrote it: so much per window, counted per client, address,
-// operation, client and operation, or for all together. Compiled it is a [Rule].
+// operation, client and operation, tier, country, or for all together. Compiled it is a [Rule].
+//
+// A shadow limit is counted as any other and never refuses; it tells whom it would have refused.
 //
 // A subject is whom a rule counts for. All requests with the same subject share one key.
 //
@@ -12,8 +14,13 @@
 // limit can ever let through at once; a cost above it can never fit.
 //
 // The room of a key is what is free at one moment, in integers of the algorithm's choosing; a
-// unit is what a cost of 1 needs of it. Both algorithms come down to "room ≥ cost·unit", so many
-// limits of any kind are decided by one loop (arithmetic.go).
+// unit is what a cost of 1 needs of it. All algorithms come down to "room ≥ cost·unit", so many
+// limits of any kind are decided by one loop (arithmetic.go; then a file for each algorithm).
+//
+// A place is one job's part of a concurrency limit. It is held by a member, the job's id, from the charge to
+// the job's end (places.go).
+//
+// A debit is a charge without a question: what other regions have spent (region.go).
 //
 // A source keeps the keys' states and answers questions about them: limits.lua on Redis, for all
 // processes together, or memory, its twin in this process. Tests hold the two against each
@@ -45,8 +52,15 @@
 // what they were charged; the verdict is the same as from one script, but for an instant
 // another request may see the charge.
 //
+// # Around the decision
+//
+// [Newcomers] knows who is new, [Shadows] whom shadow limits would have refused, [Peers] how many processes there are. [Fallback]
+// goes on by the twin where Redis is lost, with each process's part of every limit. [Region] keeps the limits of several
+// regions together, each of which has a Redis of its own.
+//
 // # When things go wrong
 //
 // Nothing is asked twice: a lost reply is an error, and its charge stands. A clock that steps
-// back locks nobody out. A key with a state that no script wrote counts as untouched.
+// back locks nobody out. A key with a state that no script wrote counts as unused. A process that dies between a charge
+// and its job's record leaves a place taken for a lease, and the other charges until their windows end.
 package admission

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"sync"
 )
 
 // Fallback decides by a shared Limiter, and goes on by itself where that can't decide: each process by the twin, with its part of
@@ -14,12 +13,7 @@ type Fallback struct {
 	peers       func() int
 	healthy     func() bool
 
-	parts sync.Map // *Rule by part
-}
-
-type part struct {
-	rule  *Rule
-	peers int
+	parts variants[int]
 }
 
 // NewFallback returns a Fallback. peers is how many processes share the limits, healthy whether the shared Limiter can be asked
@@ -65,20 +59,8 @@ func (f *Fallback) share(r Request) Request {
 	}
 	rules := make([]*Rule, len(r.Rules))
 	for i, rule := range r.Rules {
-		rules[i] = f.part(rule, n)
+		rules[i] = f.parts.of(rule, n, 1/float64(n))
 	}
 	r.Rules = rules
 	return r
-}
-
-func (f *Fallback) part(rule *Rule, n int) *Rule {
-	if p, ok := f.parts.Load(part{rule, n}); ok {
-		return p.(*Rule)
-	}
-	scaled, err := rule.Scaled(1 / float64(n))
-	if err != nil {
-		scaled = rule // a part too fine to count: the whole is the nearest that can be kept
-	}
-	f.parts.Store(part{rule, n}, scaled)
-	return scaled
 }

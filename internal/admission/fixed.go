@@ -38,8 +38,8 @@ func (w fixed) load(s *state, now int64) fill {
 		count = s.numbers[1]
 	case s.numbers[0] > number:
 		// After a clock that stepped back what was counted counts in the window that it stepped back to: it's gone at its end.
-		count = s.numbers[1]
-		s.numbers[0] = number
+		count = min(w.limit, s.numbers[1])
+		s.numbers[0], s.numbers[1] = number, count
 	}
 	return fill{room: w.limit - min(w.limit, count)}
 }

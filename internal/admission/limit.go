@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -210,25 +209,6 @@ func newRule(l, counted Limit) (*Rule, error) {
 		r.suffix = keySuffix(l.Name, r.digest)
 	}
 	return r, nil
-}
-
-// Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount. What the rule has counted counts on, for
-// the new amount; but a bucket, which counts in parts of its own rate, begins full.
-func (r *Rule) Scaled(factor float64) (*Rule, error) {
-	scale := func(n int64) int64 { return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount)) }
-	l := r.limit
-	l.Amount = scale(l.Amount)
-	if l.Burst != 0 {
-		l.Burst = scale(l.Burst)
-	}
-	if l.Algorithm == SlidingWindowLog {
-		l.Amount = min(l.Amount, MaxLog)
-	}
-	counted := r.counted
-	if l.saves() {
-		counted = l
-	}
-	return newRule(l, counted)
 }
 
 // Limit is what the rule was compiled from.

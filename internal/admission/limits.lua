@@ -50,7 +50,7 @@ end
 -- Kept: level and its time. From one period to the next a bucket is full, so a TTL to the end of the next is enough; a debt
 -- lasts as much longer.
 local bucket = {}
-local at_now = format(' %.0f', now)
+local at_now = format(' %d', now)
 
 function bucket.rule(a, b, c) return { refill = a, full = b, period = c } end
 
@@ -70,13 +70,14 @@ function bucket.load(r, k)
 end
 
 function bucket.refund(r, k, cost)
-  room[k] = max(-9007199254740991, min(r.full, room[k] + cost * r.unit))
+  local most = floor(9007199254740991 / r.unit)
+  room[k] = max(r.full - 9007199254740991, min(r.full, room[k] + max(-most, min(most, cost)) * r.unit))
   renew[k] = renew[k] or room[k] < 0
 end
 
 function bucket.save(r, k)
   local debt = max(0, -room[k]) / r.refill
-  write(k, format('%.0f', room[k]) .. at_now, floor((2 * r.period + debt) / 1000))
+  write(k, format('%d', room[k]) .. at_now, floor(min(2 * r.period + debt, 6324480000000000) / 1000)) -- at most 2·maxPeriod
 end
 
 -- Kept: index of the window, count of the one before, count of this one.
@@ -87,7 +88,7 @@ function counter.rule(limit, window, step, r)
   return {
     limit = limit, window = window, index = index,
     rest = r - floor((now - index * window) / step), -- as counter.rest
-    starts = format('%.0f ', index), lasts = floor(((index + 2) * window - now) / 1000),
+    lasts = floor(((index + 2) * window - now) / 1000),
   }
 end
 
@@ -128,8 +129,7 @@ function counter.refund(r, k, cost, at)
 end
 
 function counter.save(r, k)
-  -- Counts are short enough for Lua's own 14 digits.
-  write(k, r.starts .. also[k] .. ' ' .. counter.current(r, k), r.lasts)
+  write(k, format('%d %d %d', r.index, also[k], counter.current(r, k)), r.lasts)
 end
 
 -- Kept: number of the window, its count.
@@ -184,7 +184,7 @@ function fixed.refund(r, k, cost, at)
   end
 end
 
-function fixed.save(r, k) write(k, format('%.0f %.0f', r.now, r.limit - room[k]), r.lasts) end
+function fixed.save(r, k) write(k, format('%d %d', r.now, r.limit - room[k]), r.lasts) end
 
 -- Kept: a list. Its head is the sum of the entries' costs and the time of the newest, then come the entries, each its time and cost.
 local log = {}
@@ -218,7 +218,7 @@ local function fold(k)
     ahead = ahead + cost
     call('RPOP', KEYS[k])
   end
-  if ahead > 0 then call('RPUSH', KEYS[k], format('%.0f %.0f', now, ahead)) end
+  if ahead > 0 then call('RPUSH', KEYS[k], format('%d %d', now, ahead)) end
   l.newest, l.seen, l.ends = now, {}, nil
 end
 
@@ -272,7 +272,7 @@ function log.refund(r, k, cost, at)
       had = had + 0
       local back = min(cost, had)
       if had - back > 0 then
-        call('LSET', KEYS[k], i, format('%s %.0f', when, had - back))
+        call('LSET', KEYS[k], i, format('%s %d', when, had - back))
       else
         call('LREM', KEYS[k], -1, text)
       end
@@ -293,14 +293,14 @@ function log.save(r, k)
     local last = l.newest == now and call('LINDEX', key, -1)
     local at, cost = match(last or '', '^(%d+) (%d+)$')
     if at and at + 0 == now then
-      call('LSET', key, -1, format('%.0f %.0f', now, cost + added))
+      call('LSET', key, -1, format('%d %d', now, cost + added))
     else
-      call('RPUSH', key, format('%.0f %.0f', now, added))
+      call('RPUSH', key, format('%d %d', now, added))
     end
     l.newest = now
   end
   if total > 0 then
-    call('LPUSH', key, format('%.0f %.0f', total, l.newest))
+    call('LPUSH', key, format('%d %d', total, l.newest))
     call('PEXPIRE', key, floor(r.window / 1000) + slack)
   else
     call('DEL', key)

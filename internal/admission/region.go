@@ -75,7 +75,7 @@ type Region struct {
 	met     atomic.Int64 // when the centre was last reached, ns since 1970 by this process's clock; 0: never
 	regions atomic.Int64
 	lost    atomic.Bool
-	shares  sync.Map // *Rule by sharedRule
+	shares  variants[int64]
 
 	mu      sync.Mutex
 	spent   map[string]spending // guarded by mu: by key, not yet told
@@ -87,11 +87,6 @@ type spending struct {
 	Parameters [5]int64 `json:"p"`
 	Cost       int64    `json:"c"`
 	At         int64    `json:"t"` // of the newest
-}
-
-type sharedRule struct {
-	rule    *Rule
-	regions int64
 }
 
 // RegionConfig is what a Region is made of.
@@ -339,16 +334,11 @@ func (r *Region) rules(whole []*Rule) []*Rule {
 	n := r.regions.Load()
 	rules := make([]*Rule, len(whole))
 	for i, rule := range whole {
-		if shared, ok := r.shares.Load(sharedRule{rule, n}); ok {
-			rules[i] = shared.(*Rule)
+		if rule.kind == kindConcurrency {
+			rules[i] = rule // places are a region's own
 			continue
 		}
-		scaled, err := rule.Scaled(r.part())
-		if err != nil || rule.kind == kindConcurrency {
-			scaled = rule
-		}
-		r.shares.Store(sharedRule{rule, n}, scaled)
-		rules[i] = scaled
+		rules[i] = r.shares.of(rule, n, r.part())
 	}
 	return rules
 }

@@ -188,19 +188,31 @@ func TestADebitIsTaken(t *testing.T) {
 			}
 		})
 		// The largest debit leaves a debt that ends, and a number that Redis can hold.
-		buckets(t, 1, time.Second, 1, func(t *testing.T, r *Rule) {
-			for range 20 {
-				debit(t, l, c, r, MaxAmount)
-			}
-			v := decide(t, l, request(1, r))
-			if v.Allowed || v.RetryAfter <= 0 || v.Standings[0].Remaining != 0 {
-				t.Errorf("%+v", v)
-			}
-			c.pass(v.RetryAfter)
-			if !decide(t, l, request(1, r)).Allowed {
-				t.Error("refused after the debt was paid")
-			}
-		})
+		for _, limit := range []Limit{
+			{Amount: 1, Window: time.Second, Burst: 1},
+			{Amount: 10_191, Window: 24 * time.Hour}, // MaxAmount times its token is over 2^63
+			{Amount: 1, Window: MaxWindow, Burst: 100},
+		} {
+			buckets(t, limit.Amount, limit.Window, limit.Burst, func(t *testing.T, r *Rule) {
+				for range 20 {
+					debit(t, l, c, r, MaxAmount)
+				}
+				v := decide(t, l, request(1, r))
+				if v.Allowed || v.RetryAfter < time.Hour || v.Standings[0].Remaining != 0 {
+					t.Fatalf("%+v", v)
+				}
+				now := c.now.Load()
+				c.pass(v.RetryAfter - time.Microsecond)
+				if decide(t, l, request(1, r)).Allowed {
+					t.Error("admitted a microsecond early")
+				}
+				c.pass(time.Microsecond)
+				if !decide(t, l, request(1, r)).Allowed {
+					t.Error("refused after the debt was paid")
+				}
+				c.now.Store(now)
+			})
+		}
 		r := placesOf(t, 2)
 		debit(t, l, c, r, 2)
 		if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 2 {

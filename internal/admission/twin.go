@@ -29,7 +29,12 @@ type kept struct {
 // NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps at most 100,000 counts;
 // over that it forgets the least used of some.
 func NewLocal() *Limiter {
-	return newLocal(func() int64 { return time.Now().UnixMicro() })
+	return NewLocalAt(time.Now)
+}
+
+// NewLocalAt is NewLocal by another clock: what a limit does in an hour can be seen at once. The clock must be safe for concurrent use.
+func NewLocalAt(clock func() time.Time) *Limiter {
+	return newLocal(func() int64 { return clock().UnixMicro() })
 }
 
 func newLocal(clock func() int64) *Limiter {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"fmt"
 	"maps"
 	"net"
@@ -20,6 +19,7 @@ func (c *Config) check(r *report) {
 	c.checkListeners(r)
 	r.duration("shutdown", c.Shutdown, 100*time.Millisecond, time.Hour)
 	c.checkRedis(r)
+	c.checkRegion(r)
 
 	if len(c.Tiers) == 0 {
 		r.errorf("tiers", "has no tier; add one, such as free: {}, and name it where callers get their tier")
@@ -27,7 +27,8 @@ func (c *Config) check(r *report) {
 	for _, name := range names(c.Tiers) {
 		key := join("tiers", name)
 		r.name(key, name, brief(name))
-		r.number(key+".weight", c.Tiers[name].Weight, 0.001, 1000)
+		r.number(key+".weight", c.Tiers[name].Weight, minWeight, maxWeight)
+		c.Tiers[name].Grace.check(r, key+".grace")
 	}
 	c.checkIdentity(r)
 
@@ -48,8 +49,16 @@ func (c *Config) check(r *report) {
 		r.name(key, name, brief(name))
 		c.checkOperation(r, key, c.Operations[name])
 	}
-	c.eachLimit(func(key string, l *Limit) { checkLimit(r, key, *l) })
-	c.checkLimitNames(r)
+	for _, list := range c.lists() {
+		c.checkList(r, list)
+	}
+	c.checkNames(r)
+	for tier, operation := range c.requests() {
+		c.checkMeeting(r, tier, operation)
+	}
+	for n, client := range c.Identity.Clients {
+		c.checkOwn(r, fmt.Sprintf("identity.clients[%d]", n), client)
+	}
 }
 
 func (c *Config) checkListeners(r *report) {
@@ -84,57 +93,54 @@ func isLoopback(listen string) bool {
 var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
 func (c *Config) checkRedis(r *report) {
-	url := string(c.Redis.URL)
-	if url == "" {
-		if r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {
-			r.errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the embedded Redis; set redis.url, or leave this out")
-		}
-		return
-	}
-	scheme, rest, _ := strings.Cut(url, "://")
-	switch {
-	case !slices.Contains(redisSchemes, scheme):
-		r.errorf("redis.url", "begins with none of %s://", strings.Join(redisSchemes, "://, "))
-	case rest == "" || rest[0] == '/' && scheme != "unix":
-		r.errorf("redis.url", "names no host; write it as in redis://127.0.0.1:6379/0")
+	r.oneOf("redis.on_failure", c.Redis.OnFailure, "degrade", "reject")
+	r.oneOf("check.on_failure", c.Checks.OnFailure, "local", "allow", "refuse")
+	if c.Redis.URL != "" {
+		r.redisURL("redis.url", c.Redis.URL)
+	} else if r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {
+		r.errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the embedded Redis; set redis.url, or leave this out")
 	}
 }
 
-func (c *Config) checkIdentity(r *report) {
-	id := c.Identity
-	if id.Anonymous == "" && len(id.Clients) == 0 && !r.given("identity.anonymous") {
-		r.errorf("identity", "nobody may ask; set identity.anonymous to the tier of callers without a key, or list identity.clients")
+func (r *report) redisURL(key string, url SecretURL) {
+	scheme, rest, _ := strings.Cut(string(url), "://")
+	switch {
+	case !slices.Contains(redisSchemes, scheme):
+		r.errorf(key, "begins with none of %s://", strings.Join(redisSchemes, "://, "))
+	case rest == "" || rest[0] == '/' && scheme != "unix":
+		r.errorf(key, "names no host; write it as in redis://127.0.0.1:6379/0")
 	}
-	if id.Anonymous != "" {
-		r.known("identity.anonymous", id.Anonymous, "tier", names(c.Tiers))
+}
+
+func (c *Config) checkRegion(r *report) {
+	g := c.Region
+	if g == (Region{}) && !r.given("region") {
+		return
 	}
-	named := map[string]string{}
-	owners := map[Digest]string{}
-	for n, client := range id.Clients {
-		key := fmt.Sprintf("identity.clients[%d]", n)
-		r.nameKey(key+".name", client.Name)
-		if other, twice := named[client.Name]; twice {
-			r.errorf(key+".name", "%s is also the name of %s; names are unique, so give one client both keys or another name", r.shown(key+".name", client.Name), other)
+	r.nameKey("region.name", g.Name)
+	synced := g.Sync != (Sync{}) || r.given("region.sync")
+	switch {
+	case g.Share == 0 && !r.given("region.share"):
+		if !synced {
+			r.errorf("region.share", "is required without region.sync: the part of every limit that this region decides over, such as 0.4")
 		}
-		named[client.Name] = key
-		if client.Tier == "" {
-			r.errorf(key+".tier", "is required; known tiers: %s", list(names(c.Tiers)))
-		} else {
-			r.known(key+".tier", client.Tier, "tier", names(c.Tiers))
-		}
-		if len(client.KeySHA256) == 0 {
-			r.errorf(key+".key_sha256", `needs the SHA-256 of at least one key, in a list: printf %%s "$KEY" | sha256sum`)
-		}
-		for i, digest := range client.KeySHA256 {
-			at := fmt.Sprintf("%s.key_sha256[%d]", key, i)
-			if digest == sha256.Sum256(nil) {
-				r.errorf(at, `is the digest of an empty key, which nobody may have; was the variable in printf %%s "$KEY" | sha256sum empty?`)
-			}
-			if other, twice := owners[digest]; twice {
-				r.errorf(at, "is also %s; one key belongs to one client", other)
-			}
-			owners[digest] = at
-		}
+	case g.Share <= 0 || g.Share > 1:
+		r.errorf("region.share", "%s is out of bounds; write the part of every limit that this region decides over, above 0 and at most 1",
+			r.shown("region.share", g.Share))
+	}
+	if !synced {
+		return
+	}
+	switch {
+	case g.Sync.Redis == "":
+		r.errorf("region.sync.redis", "is required: the URL of a Redis that all regions reach, such as redis://centre.example.com:6379/0")
+	case g.Sync.Redis == c.Redis.URL:
+		r.errorf("region.sync.redis", "is also redis.url; regions that share one Redis count together without this, so leave region out")
+	default:
+		r.redisURL("region.sync.redis", g.Sync.Redis)
+	}
+	if g.Sync.Every != 0 || r.given("region.sync.every") {
+		r.duration("region.sync.every", g.Sync.Every, 100*time.Millisecond, time.Minute)
 	}
 }
 

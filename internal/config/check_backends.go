@@ -127,9 +127,41 @@ func (c *Config) checkOperation(r *report, key string, o Operation) {
 			r.errorf(at, "%s stands in the list twice", r.shown(at, tier))
 		}
 	}
+	o.Cost.check(r, key+".cost")
 	checkOverload(r, key, o)
 	r.duration(key+".keep_result", o.KeepResult, time.Second, maxStay)
 	r.size(key+".max_result", o.MaxResult, 1, 64<<20)
+}
+
+// pointerForm is RFC 6901 without the empty pointer: the whole payload is no number beside others.
+var pointerForm = regexp.MustCompile(`^(?:/(?:[^~/]|~[01])*)+$`)
+
+func (c Cost) check(r *report, key string) {
+	const form = "/pages, or /options/pages for a field within another"
+	amount := func(key string, n int64) {
+		if n < 1 || n > maxAmount {
+			r.errorf(key, "%s is out of bounds; write 1 to %d", r.shown(key, n), maxAmount)
+		}
+	}
+	if c.From == "" && c.Fixed != 0 || r.places[key].text != "" {
+		amount(key, c.Fixed)
+		return
+	}
+	switch {
+	case c.From == "":
+		r.errorf(key+".from", "is required: a JSON Pointer to the number in the payload, such as %s", form)
+	case !pointerForm.MatchString(c.From) || len(c.From) > 256:
+		r.errorf(key+".from", "%s isn't a JSON Pointer of at most 256 characters; write it as %s", r.shown(key+".from", c.From), form)
+	}
+	amount(key+".default", c.Default)
+	if c.Max == 0 && !r.given(key+".max") {
+		r.errorf(key+".max", "is required: the highest cost that a request may have")
+		return
+	}
+	amount(key+".max", c.Max)
+	if c.Default > c.Max {
+		r.errorf(key+".default", "%s is more than max (%s); raise max, or lower the default", r.shown(key+".default", c.Default), r.shown(key+".max", c.Max))
+	}
 }
 
 func checkPath(r *report, key, path string) {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,151 +13,276 @@ import (
 // Algorithms of a limit.
 const (
 	TokenBucket          = "token-bucket"
+	LeakyBucket          = "leaky-bucket"
 	SlidingWindowCounter = "sliding-window-counter"
+	SlidingWindowLog     = "sliding-window-log"
+	FixedWindow          = "fixed-window"
+	Concurrency          = "concurrency"
 )
+
+var algorithms = []string{TokenBucket, LeakyBucket, SlidingWindowCounter, SlidingWindowLog, FixedWindow, Concurrency}
 
 const (
 	maxAmount = 1_000_000_000 // far above any rate that one Redis can count
+	maxLog    = 10_000        // each is an entry in Redis, for each client
 	maxWindow = 366 * 24 * time.Hour
+	maxGrace  = 100 // far above what a first week deserves
 )
 
-// eachLimit calls do for every limit of a config and its key.
-func (c *Config) eachLimit(do func(key string, l *Limit)) {
-	each := func(key string, limits []Limit) {
-		for n := range limits {
-			do(fmt.Sprintf("%s[%d]", key, n), &limits[n])
-		}
+// limitList is a list of limits, and the tier and operation whose it is; "": of any.
+type limitList struct {
+	limits          []Limit
+	tier, operation string
+	own             string // the key of a client's list
+}
+
+// key is where the list stands. It is made only where it is told: there are many kinds of request to look at.
+func (list limitList) key() string {
+	switch {
+	case list.own != "":
+		return list.own
+	case list.tier != "":
+		return join("tiers", list.tier) + ".limits"
+	case list.operation != "":
+		return join("operations", list.operation) + ".limits"
 	}
+	return "limits"
+}
+
+// lists are all lists of limits of the config.
+func (c *Config) lists() []limitList {
+	var all []limitList
 	for _, name := range names(c.Tiers) {
-		each(join("tiers", name)+".limits", c.Tiers[name].Limits)
+		all = append(all, c.tierList(name))
 	}
-	each("limits", c.Limits)
+	all = append(all, c.everywhere())
 	for _, name := range names(c.Operations) {
-		each(join("operations", name)+".limits", c.Operations[name].Limits)
+		all = append(all, c.operationList(name))
+	}
+	for n, client := range c.Identity.Clients {
+		all = append(all, limitList{own: fmt.Sprintf("identity.clients[%d].limits", n), limits: client.Limits, tier: client.Tier})
+	}
+	return all
+}
+
+func (c *Config) everywhere() limitList { return limitList{limits: c.Limits} }
+
+func (c *Config) tierList(name string) limitList {
+	return limitList{limits: c.Tiers[name].Limits, tier: name}
+}
+
+func (c *Config) operationList(name string) limitList {
+	return limitList{limits: c.Operations[name].Limits, operation: name}
+}
+
+// checkList checks each limit of a list by itself.
+func (c *Config) checkList(r *report, list limitList) {
+	for n, l := range list.limits {
+		key := fmt.Sprintf("%s[%d]", list.key(), n)
+		c.checkSubject(r, key, l)
+		c.checkWhen(r, key+".when", l.When, list)
+		checkAmounts(r, key, l)
 	}
 }
 
-func checkLimit(r *report, key string, l Limit) {
+func (c *Config) checkSubject(r *report, key string, l Limit) {
 	r.nameKey(key+".name", l.Name)
-	r.oneOf(key+".per", l.Per, "client", "ip", "operation", "client+operation", "global")
-	if l.Algorithm == "" {
-		r.errorf(key+".algorithm", "is required: %s or %s", TokenBucket, SlidingWindowCounter)
-	} else {
-		r.oneOf(key+".algorithm", l.Algorithm, TokenBucket, SlidingWindowCounter)
+	r.oneOf(key+".per", l.Per, "client", "ip", "operation", "client+operation", "tier", "country", "global")
+	if l.Per == "country" && !c.knowsCountries() {
+		r.errorf(key+".per", "needs to know countries; set identity.country_header or identity.country_database")
 	}
+	if l.Algorithm == "" {
+		r.errorf(key+".algorithm", "is required: one of %s", strings.Join(algorithms, ", "))
+	} else {
+		r.oneOf(key+".algorithm", l.Algorithm, algorithms...)
+	}
+}
 
+var countryForm = regexp.MustCompile(`^[A-Z]{2}$`)
+
+func (c *Config) checkWhen(r *report, key string, w When, list limitList) {
+	each := func(name string, words []string, check func(at, word string)) {
+		if words != nil && len(words) == 0 {
+			r.errorf(key+"."+name, "is empty, so the limit would apply to nothing; name some, or leave it out to mean all")
+		}
+		for n, word := range words {
+			at := fmt.Sprintf("%s.%s[%d]", key, name, n)
+			check(at, word)
+			if slices.Contains(words[:n], word) {
+				r.errorf(at, "%s stands in the list twice", r.shown(at, word))
+			}
+		}
+	}
+	each("tier", w.Tier, func(at, word string) { r.known(at, word, "tier", names(c.Tiers)) })
+	each("operation", w.Operation, func(at, word string) { r.known(at, word, "operation", names(c.Operations)) })
+	each("country", w.Country, func(at, word string) {
+		if !countryForm.MatchString(word) {
+			r.errorf(at, "%s isn't a country; write its two capital letters (ISO 3166-1), such as DE", r.shown(at, word))
+		}
+	})
+	switch {
+	case len(w.Tier) > 0 && list.tier != "" && !slices.Contains(w.Tier, list.tier):
+		r.errorf(key+".tier", "leaves out the tier whose limit it is, so it would apply to nothing; leave it out, or move the limit")
+	case len(w.Operation) > 0 && list.operation != "" && !slices.Contains(w.Operation, list.operation):
+		r.errorf(key+".operation", "leaves out the operation whose limit it is, so it would apply to nothing; leave it out, or move the limit")
+	case len(w.Country) > 0 && !c.knowsCountries():
+		r.errorf(key+".country", "needs to know countries; set identity.country_header or identity.country_database")
+	}
+}
+
+func checkAmounts(r *report, key string, l Limit) {
 	named := "this limit"
 	if l.Name != "" {
 		named = "limit " + r.shown(key+".name", l.Name)
 	}
 	switch {
+	case !r.given(key+".limit") && l.Limit == 0 && l.Algorithm == Concurrency:
+		r.errorf(key+".limit", "is required: how many jobs may wait and run at one time by %s", named)
 	case !r.given(key+".limit") && l.Limit == 0:
 		r.errorf(key+".limit", "is required: how many requests %s allows in its window", named)
 	case l.Limit < 1 || l.Limit > maxAmount:
 		r.errorf(key+".limit", "%s is out of bounds for %s; write 1 to %d (to allow nothing, take the operation from the tier)",
 			r.shown(key+".limit", l.Limit), named, maxAmount)
+	case l.Algorithm == SlidingWindowLog && l.Limit > maxLog:
+		r.errorf(key+".limit", "%s is too much for %s: a %s remembers each request; write 1 to %d, or use %s",
+			r.shown(key+".limit", l.Limit), named, SlidingWindowLog, maxLog, SlidingWindowCounter)
 	}
-	switch {
-	case !r.given(key+".window") && l.Window == 0:
-		r.errorf(key+".window", "is required: the time in which %s allows its amount, such as 1m", named)
-	case l.Window < time.Millisecond || l.Window > maxWindow:
-		r.errorf(key+".window", "%s is out of bounds for %s; write 1ms to 366d", r.shown(key+".window", formatDuration(l.Window)), named)
-	}
+	checkWindow(r, key+".window", named, l)
 	switch {
 	case !r.given(key+".burst") && l.Burst == 0:
-	case l.Algorithm == SlidingWindowCounter:
-		r.errorf(key+".burst", "has no meaning for %s, which is a %s; leave it out, or use %s", named, SlidingWindowCounter, TokenBucket)
+	case slices.Contains(algorithms, l.Algorithm) && !l.bucket():
+		r.errorf(key+".burst", "has no meaning for %s, whose algorithm is %s; leave it out, or use %s", named, l.Algorithm, TokenBucket)
 	case l.Burst < 1 || l.Burst > maxAmount:
 		r.errorf(key+".burst", "%s is out of bounds for %s; write 1 to %d", r.shown(key+".burst", l.Burst), named, maxAmount)
 	}
 }
 
-// keepRules reports what the rules of whoever will keep a limit say against it, if nothing else was.
-func keepRules(r *report, key string, l Limit, rules []func(Limit) error) {
-	fromEnv := false
-	for _, below := range keysOf(reflect.TypeOf(l)) {
-		if r.failed[key+"."+below] {
-			return
+func checkWindow(r *report, key, named string, l Limit) {
+	given := r.given(key) || l.Window != 0
+	calendar := l.Window == Day || l.Window == Month
+	switch {
+	case l.Algorithm == Concurrency:
+		if given {
+			r.errorf(key, "has no meaning for %s: %s counts the jobs that wait and run now; leave it out", named, Concurrency)
 		}
-		fromEnv = fromEnv || r.places[key+"."+below].fromEnv
-	}
-	for _, rule := range rules {
-		switch err := rule(l); {
-		case err != nil && fromEnv:
-			r.errorf(key, "can't be kept as the environment has it; use a rounder limit and window, and a burst that is no larger")
-		case err != nil:
-			r.errorf(key, "%v", err)
+	case !given:
+		r.errorf(key, "is required: the time in which %s allows its amount, such as 1m", named)
+	case calendar && l.Algorithm != FixedWindow:
+		if slices.Contains(algorithms, l.Algorithm) {
+			r.errorf(key, "%s is of the calendar, and the algorithm of %s is %s; write a duration such as 24h, or use %s", r.shown(key, l.Window), named, l.Algorithm, FixedWindow)
 		}
+	case calendar:
+	case l.Window < Window(time.Millisecond) || l.Window > Window(maxWindow):
+		r.errorf(key, "%s is out of bounds for %s; write 1ms to 366d", r.shown(key, l.Window), named)
 	}
 }
 
-// checkLimitNames holds the names of all limits that apply to one request against each other.
-func (c *Config) checkLimitNames(r *report) {
-	distinct(r, "limits", c.Limits, nil)
-	everywhere := owned{"limits", c.Limits}
-	tiers := map[string]owned{}
-	for _, name := range names(c.Tiers) {
-		tiers[name] = owned{join("tiers", name) + ".limits", c.Tiers[name].Limits}
-		distinct(r, tiers[name].key, tiers[name].limits, []owned{everywhere})
-	}
-	for _, name := range names(c.Operations) {
-		others := []owned{everywhere}
-		for _, tier := range names(c.Tiers) {
-			if c.Operations[name].allows(tier) {
-				others = append(others, tiers[tier])
-			}
-		}
-		distinct(r, join("operations", name)+".limits", c.Operations[name].Limits, others)
-	}
-}
-
-// owned is a list of limits and the key that it stands at.
-type owned struct {
-	key    string
-	limits []Limit
-}
-
-// distinct reports limits of one list that share their name with an earlier one of it, or with
-// one of the others that apply beside it.
-func distinct(r *report, key string, limits []Limit, others []owned) {
-	for n, l := range limits {
-		at := fmt.Sprintf("%s[%d].name", key, n)
-		for _, o := range append(others, owned{key, limits[:n]}) {
-			i := slices.IndexFunc(o.limits, func(other Limit) bool { return other.Name == l.Name })
-			if i >= 0 && l.Name != "" {
-				other := fmt.Sprintf("%s[%d]", o.key, i)
-				r.errorf(at, "%s is also the name of %s%s, and both apply to one request; rename one", r.shown(at, l.Name), other, r.onLine(other))
-			}
-		}
-	}
-}
-
-// onLine is " (line 12)" where the file gives a key.
-func (r *report) onLine(key string) string {
-	if line := r.places[key].line; line > 0 {
-		return fmt.Sprintf(" (line %d)", line)
-	}
-	return ""
-}
-
-// allows reports whether an operation may be asked for by a tier.
-func (o Operation) allows(tier string) bool {
-	return len(o.Tiers) == 0 || slices.Contains(o.Tiers, tier)
-}
-
-// warnUnlimited finds callers whom nothing but the lines holds back.
-func (c *Config) warnUnlimited(r *report, tier string) {
-	if len(c.Limits)+len(c.Tiers[tier].Limits) > 0 {
+func (g Grace) check(r *report, key string) {
+	if g == (Grace{}) && !r.given(key) {
 		return
 	}
-	var free []string
-	for _, name := range names(c.Operations) {
-		if o := c.Operations[name]; o.allows(tier) && len(o.Limits) == 0 {
-			free = append(free, name)
+	if g.Period == 0 && !r.given(key+".period") {
+		r.errorf(key+".period", "is required: how long a client counts as new, such as 7d")
+	} else {
+		r.duration(key+".period", g.Period, time.Minute, maxWindow)
+	}
+	switch {
+	case g.Factor == 0 && !r.given(key+".factor"):
+		r.errorf(key+".factor", "is required: what a new client's limits are multiplied by, such as 2")
+	case g.Factor <= 1 || g.Factor > maxGrace:
+		r.errorf(key+".factor", "%s is out of bounds; write what a new client's limits are multiplied by, above 1 and at most %d", r.shown(key+".factor", g.Factor), maxGrace)
+	}
+}
+
+// bucket reports whether a limit has a burst.
+func (l Limit) bucket() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
+
+// capacity is the most that one request may take.
+func (l Limit) capacity() int64 {
+	if l.bucket() && l.Burst > 0 {
+		return l.Burst
+	}
+	return l.Limit
+}
+
+// graced reports whether new clients may have more of the limit.
+func (l Limit) graced() bool { return l.Per == "client" || l.Per == "client+operation" }
+
+// scaled is the limit with its amounts times factor, rounded down and within the bounds: the arithmetic of
+// whoever keeps the limits.
+func (l Limit) scaled(factor float64) Limit {
+	scale := func(n int64) int64 { return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), maxAmount)) }
+	l.Limit = scale(l.Limit)
+	if l.Burst != 0 {
+		l.Burst = scale(l.Burst)
+	}
+	if l.Algorithm == SlidingWindowLog {
+		l.Limit = min(l.Limit, maxLog)
+	}
+	return l
+}
+
+// keepRules reports what the rules of whoever will keep the limits say against one of a list, if nothing
+// else was: as it stands, as its region's share, and for new clients.
+func (c *Config) keepRules(r *report, list limitList, rules []func(Limit) error) {
+	share := 1.0
+	if s := c.Region.Share; s > 0 && s < 1 {
+		share = s
+	}
+	graces := c.graces(list)
+	for n, l := range list.limits {
+		key := fmt.Sprintf("%s[%d]", list.key(), n)
+		failed, fromEnv := r.limit(key)
+		keeps := func(as string, l Limit) bool { return failed || keep(r, key, as, l, rules, fromEnv) }
+		if !keeps("", l) || share < 1 && !keeps(" as the region's share", l.scaled(share)) || !l.graced() {
+			continue
+		}
+		for _, factor := range graces {
+			times := fmt.Sprintf(" times a tier's grace (%v)", factor)
+			if keeps(times, l.scaled(factor)) && share < 1 {
+				keeps(" as the region's share"+times, l.scaled(share).scaled(factor))
+			}
 		}
 	}
-	if len(free) > 0 {
-		r.warnf(join("tiers", tier), "no limit applies to its callers on %s: one of them alone can fill the line; add tiers.%s.limits or limits",
-			strings.Join(free, ", "), tier)
+}
+
+// graces are the factors by which limits of a list may be widened.
+func (c *Config) graces(list limitList) (factors []float64) {
+	for _, name := range names(c.Tiers) {
+		of := list.tier == name || list.tier == "" && (list.operation == "" || c.Operations[list.operation].allows(name))
+		if f := c.Tiers[name].Grace.Factor; of && f > 1 && f <= maxGrace && !slices.Contains(factors, f) {
+			factors = append(factors, f)
+		}
 	}
+	return factors
+}
+
+// limit reports whether something was found wrong with a limit, and whether something of it comes from
+// the environment.
+func (r *report) limit(key string) (failed, fromEnv bool) {
+	failed = r.failed[key]
+	for _, below := range keysOf(reflect.TypeFor[Limit]()) {
+		failed = failed || r.failed[key+"."+below]
+		fromEnv = fromEnv || r.places[key+"."+below].fromEnv
+	}
+	return failed, fromEnv
+}
+
+// keep reports what the rules say against a limit, which as tells how it came to be; false: something.
+func keep(r *report, key, as string, l Limit, rules []func(Limit) error, fromEnv bool) bool {
+	for _, rule := range rules {
+		err := rule(l)
+		switch {
+		case err == nil:
+			continue
+		case fromEnv:
+			r.errorf(key, "can't be kept%s as the environment has it; use a rounder limit and window, and a burst that is no larger", as)
+		case as != "":
+			r.errorf(key, "can't be kept%s: %v", as, err)
+		default:
+			r.errorf(key, "%v", err)
+		}
+		return false
+	}
+	return true
 }

@@ -24,6 +24,8 @@ type Config struct {
 	HTTP     HTTP     `key:"http"`
 	Admin    Admin    `key:"admin"`
 	Redis    Redis    `key:"redis"`
+	Checks   Checks   `key:"check"`
+	Region   Region   `key:"region" absent:"one region: limits count everything"`
 	Worker   Worker   `key:"worker"`
 	Identity Identity `key:"identity"`
 
@@ -78,6 +80,37 @@ type Redis struct {
 	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Absent: a Redis inside
 	// the process, for trying out, that keeps nothing.
 	URL SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
+	// OnFailure is what a request for a job gets while Redis is lost: degrade (default: the last good
+	// answer from memory where the operation permits one, else 503) or reject (503 at once).
+	OnFailure string `key:"on_failure"`
+}
+
+// Checks are what gateways ask before they let a request through (GET /v1/check).
+type Checks struct {
+	// OnFailure is what they are told while Redis is lost: local (default: each process decides by
+	// itself, with its part of every limit), allow or refuse.
+	OnFailure string `key:"on_failure"`
+}
+
+// Region is this config's part of a service that runs in several regions with a Redis each, none of
+// which sees what the others count. It is given where there is more than one.
+type Region struct {
+	Name string `key:"name"` // required, and different in each region
+	// Share is the part of every limit that this region decides over: above 0, at most 1, and 1 over
+	// all regions together. An amount is rounded down, but never below 1. Required without Sync; with
+	// it, the share holds while the centre is lost, and is by default the same for each region last seen.
+	Share float64 `key:"share" absent:"while the centre of sync is lost, the same for each region last seen"`
+	Sync  Sync    `key:"sync" absent:"this region decides over its share by itself"`
+}
+
+// Sync lets regions tell each other what they counted, through a Redis in the centre. Each still
+// decides by itself, so together they go over a limit by at most what comes within one interval.
+// Jobs at one time (concurrency) are not told: each region counts its own.
+type Sync struct {
+	// Redis is the centre, with the forms of redis.url. Required, and another than redis.url.
+	Redis SecretURL `key:"redis"`
+	// Every is the interval. Default 1s; 100ms to 1m: a longer one is no limit any more.
+	Every time.Duration `key:"every"`
 }
 
 // Worker is the back path inside the api process.
@@ -91,6 +124,16 @@ type Worker struct {
 type Identity struct {
 	// Anonymous is the tier of callers without a key, who are told apart by address.
 	Anonymous string `key:"anonymous" absent:"a key is required"`
+	// CountryHeader is the header in which the trusted proxies say the caller's country in two letters, such
+	// as CF-IPCountry. It needs http.trusted_proxies: anybody else could write anything in it.
+	CountryHeader string `key:"country_header" absent:"no header tells a caller's country"`
+	// CountryDatabase is a MaxMind file (.mmdb) of countries, asked about addresses that the header says
+	// nothing of. A path that isn't absolute begins where this config lies.
+	CountryDatabase string `key:"country_database" absent:"no database tells a caller's country"`
+	// ClientsFile holds further clients under the one key "clients", and is read again when it changes
+	// and on SIGHUP. A broken one is refused at the start, and later the clients stay as they were. The
+	// path is as for CountryDatabase.
+	ClientsFile string `key:"clients_file" absent:"the clients are those of this file"`
 	// Clients are the owners of API keys.
 	Clients []Client `key:"clients" max:"10000"`
 }
@@ -102,6 +145,10 @@ type Client struct {
 	// KeySHA256 are the SHA-256 digests of its keys in hexadecimal: printf %s "$KEY" | sha256sum.
 	// Required; up to 10, so that a new key can be rolled out before the old one goes.
 	KeySHA256 []Digest `key:"key_sha256" max:"10"`
+	// Weight is its own instead of the tier's, with the same bounds.
+	Weight float64 `key:"weight" absent:"that of its tier"`
+	// Limits are its own: each replaces the tier's limit of the same name, or comes on top.
+	Limits []Limit `key:"limits" max:"20" absent:"those of its tier"`
 }
 
 // Tier is a named set of limits and a weight.
@@ -110,27 +157,59 @@ type Tier struct {
 	// client gets four slots for each one of weight 1. Default 1; 0.001 to 1000: beyond that the
 	// light ones all but never get their turn.
 	Weight float64 `key:"weight"`
+	// Grace is for clients of the tier that are new here.
+	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.
 	Limits []Limit `key:"limits" max:"20"`
 }
 
-// Limit is one rule. Among all that apply to one request (of its tier, of all callers and of its
-// operation) names are unique, since a refusal is told by name.
+// Grace widens, for a client's first time, the limits that count it by itself: those per client and
+// client+operation, whichever list they are in. A caller without a key has none: an address is nobody.
+type Grace struct {
+	// Period begins when the client is first seen. Required; 1m to 366d.
+	Period time.Duration `key:"period"`
+	// Factor is what amounts and bursts are multiplied by. Required; above 1, at most 100.
+	Factor float64 `key:"factor"`
+}
+
+// Limit is one rule. Among all that apply to one request (of its tier, of all callers, of its operation and
+// of its client) names are unique, since a refusal is told by name. At most 4 of them may limit concurrency.
 type Limit struct {
 	Name string `key:"name"` // required
-	// Per is what is counted apart: client (default), ip, operation, client+operation or global.
+	// Per is what is counted apart: client (default), ip, operation, client+operation, tier, country or
+	// global. country needs identity.country_header or country_database.
 	Per string `key:"per"`
-	// Algorithm is token-bucket (a steady rate with bursts) or sliding-window-counter (an amount in
-	// any window, within a few percent). Required.
+	// When narrows the requests that the limit applies to.
+	When When `key:"when" absent:"whatever it is listed for"`
+	// Algorithm is one of these. Required.
+	//   token-bucket            a steady rate, and bursts after idling
+	//   leaky-bucket            fills by the cost, leaks at limit/window, holds burst
+	//   sliding-window-counter  an amount in any window, within a few percent
+	//   sliding-window-log      an amount in any window, exactly, for more memory: limit is at most 10000
+	//   fixed-window            an amount in each window of the clock or the calendar: quotas
+	//   concurrency             jobs that wait and run at one time; no window
 	Algorithm string `key:"algorithm"`
-	// Limit is how many requests Window allows. Required; 1 to 1,000,000,000.
+	// Limit is how much Window allows, in units of the operations' cost; for concurrency how many jobs.
+	// Required; 1 to 1,000,000,000.
 	Limit int64 `key:"limit"`
-	// Window is required; 1ms to 366d. Limit and Window are counted exactly, in whole numbers: where
-	// they have no common measure (such as 1000003 in 24h) a rounder pair may be asked for.
-	Window time.Duration `key:"window"`
-	// Burst is how many requests a token bucket allows at once after idling. Default: Limit;
-	// 1 to 1,000,000,000. Token buckets only.
+	// Window is required but for concurrency; 1ms to 366d, and for a fixed-window also day or month of the
+	// UTC calendar. Limit and Window are counted exactly, in whole numbers: where they have no common
+	// measure (such as 1000003 in 24h) a rounder pair may be asked for.
+	Window Window `key:"window"`
+	// Burst is how much a token-bucket allows at once after idling, or a leaky-bucket holds. Default:
+	// Limit; 1 to 1,000,000,000. Buckets only.
 	Burst int64 `key:"burst"`
+	// Enforce is whether the limit refuses. Default true; with false it is a shadow: counted and shown,
+	// to see whom it would refuse.
+	Enforce bool `key:"enforce"`
+}
+
+// When names the requests that a limit applies to: all of the lists that are given must hold the request's.
+type When struct {
+	Tier      []string `key:"tier" max:"1000" absent:"every tier"`
+	Operation []string `key:"operation" max:"1000" absent:"every operation"`
+	// Country are two capital letters each (ISO 3166-1). A caller whose country isn't known is in none.
+	Country []string `key:"country" max:"250" absent:"every country"`
 }
 
 // Backend is a service that is protected.
@@ -197,7 +276,9 @@ type Operation struct {
 	Path string `key:"path"`
 	// Tiers may use it. Default: all.
 	Tiers []string `key:"tiers" max:"1000" absent:"every tier may use it"`
-	Cache Cache    `key:"cache"`
+	// Cost is what one request takes of each limit but those of concurrency.
+	Cost  Cost  `key:"cost"`
+	Cache Cache `key:"cache"`
 	// OnOverload is what is tried in order when a request is refused: stale (the last good answer, as
 	// Cache permits) and reject, which comes last. Default [stale, reject].
 	OnOverload []string `key:"on_overload" max:"10"`
@@ -208,6 +289,19 @@ type Operation struct {
 	MaxResult Size `key:"max_result"`
 	// Limits apply to requests for this operation.
 	Limits []Limit `key:"limits" max:"20"`
+}
+
+// Cost is a number, or where in the payload to find one. Default 1.
+type Cost struct {
+	// Fixed is the number; 1 to 1,000,000,000. 0 where From is given.
+	Fixed int64
+	// From is a JSON Pointer to a whole number in the payload, such as /pages.
+	From string `key:"from"`
+	// Default is the cost of a payload that has nothing there. Default 1; 1 to Max.
+	Default int64 `key:"default"`
+	// Max is the highest cost that is accepted. Required beside From, since clients write payloads; 1 to
+	// 1,000,000,000.
+	Max int64 `key:"max"`
 }
 
 // Cache says which stored answers may be served.

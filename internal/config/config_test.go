@@ -157,6 +157,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 	want := &Config{
 		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
+		Redis:    Redis{OnFailure: "degrade"},
+		Checks:   Checks{OnFailure: "local"},
 		Worker:   Worker{Embedded: true},
 		Identity: Identity{Anonymous: "free"},
 		Shutdown: 30 * time.Second,
@@ -170,7 +172,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			MaxAge:  24 * time.Hour,
 		}},
 		Operations: map[string]Operation{"report": {
-			Backend: "reports", Method: "POST", Path: "/render",
+			Backend: "reports", Method: "POST", Path: "/render", Cost: Cost{Fixed: 1},
 			Cache: Cache{Share: "client"}, OnOverload: []string{"stale", "reject"},
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
@@ -279,7 +281,7 @@ forebay.yaml:12: operations.report.limits[0]: 61 is odd`
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
 	c := mustLoad(t, minimal)
-	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: SlidingWindowCounter, Limit: 61, Window: time.Second}}
+	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: SlidingWindowCounter, Limit: 61, Window: Window(time.Second), Enforce: true}}
 	if _, err := c.Check(rule); err == nil || err.Error() != "limits[0]: 61 is odd" {
 		t.Errorf("Check: %v", err)
 	}

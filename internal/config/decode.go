@@ -19,6 +19,7 @@ import (
 type decoder struct {
 	*report
 	lookup func(string) (string, bool)
+	root   reflect.Type // of the whole file
 }
 
 // defaulter is an element of a map or list that has defaults of its own.
@@ -40,6 +41,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 	}
 	empty := n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 	switch kind := v.Kind(); {
+	case v.Type() == reflect.TypeFor[Cost]():
+		d.cost(n, v.Addr().Interface().(*Cost), key, empty)
 	case kind == reflect.Struct && v.Type() != reflect.TypeFor[netip.Prefix]():
 		if d.wants(n, yaml.MappingNode, empty, key, "wants keys of its own: "+strings.Join(keysOf(v.Type()), ", ")) {
 			d.structure(n, v, key)
@@ -69,16 +72,31 @@ func (d *decoder) wants(n *yaml.Node, kind yaml.Kind, empty bool, key, text stri
 	return n.Kind == kind
 }
 
+// cost reads what may be a number, or say where one is.
+func (d *decoder) cost(n *yaml.Node, c *Cost, key string, empty bool) {
+	switch {
+	case empty:
+		d.errorf(key, "has no value; write one, or leave the key out")
+	case n.Kind == yaml.ScalarNode:
+		d.scalar(n, reflect.ValueOf(&c.Fixed).Elem(), key)
+	case d.wants(n, yaml.MappingNode, false, key, "wants a number, or {from: /pages, default: 1, max: 100}"):
+		*c = Cost{Default: 1}
+		d.structure(n, reflect.ValueOf(c).Elem(), key)
+	}
+}
+
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
 	fields := map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		fields[f.Tag.Get("key")] = f
+		if key := f.Tag.Get("key"); key != "" {
+			fields[key] = f
+		}
 	}
 	d.pairs(n, key, func(name, path string, line int, value *yaml.Node) {
 		f, ok := fields[name]
 		if !ok {
 			d.places[path] = place{line: line}
-			d.errorf(path, "unknown key%s", suggest(name, v.Type()))
+			d.errorf(path, "unknown key%s", suggest(name, v.Type(), d.root))
 			return
 		}
 		d.value(value, v.FieldByIndex(f.Index), path, line, most(f))
@@ -95,7 +113,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, most int) {
 	d.pairs(n, key, func(name, path string, line int, value *yaml.Node) {
 		// A value where a thing should be, under the name of a key: it stands too far left.
 		if value.Kind == yaml.ScalarNode && value.Tag != "!!null" && elements.Kind() == reflect.Struct {
-			if at := holders(name, reflect.TypeFor[Config](), ""); len(at) > 0 {
+			if at := holders(name, d.root, ""); len(at) > 0 {
 				d.places[path] = place{line: line}
 				d.errorf(path, "belongs to %s: check the indentation", strings.Join(at, " or "))
 				return
@@ -178,6 +196,8 @@ func setScalar(v reflect.Value, text string) error {
 	switch p := v.Addr().Interface().(type) {
 	case *time.Duration:
 		return parse(p, text, parseDuration)
+	case *Window:
+		return parse(p, text, parseWindow)
 	case *Size:
 		return parse(p, text, parseSize)
 	case *netip.Prefix:

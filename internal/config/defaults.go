@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"path/filepath"
+	"time"
+)
 
 // Default returns every default that doesn't belong to a named thing. It has no backend, no
 // operation, no tier and nobody who may ask, so it isn't valid by itself.
@@ -14,6 +17,8 @@ func Default() *Config {
 			LegacyRateLimitHeaders: "epoch",
 		},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
+		Redis:    Redis{OnFailure: "degrade"},
+		Checks:   Checks{OnFailure: "local"},
 		Shutdown: 30 * time.Second,
 	}
 }
@@ -21,7 +26,7 @@ func Default() *Config {
 // setDefaults is called on each element of a map or list before its keys are read.
 func (t *Tier) setDefaults() { t.Weight = 1 }
 
-func (l *Limit) setDefaults() { l.Per = "client" }
+func (l *Limit) setDefaults() { l.Per, l.Enforce = "client", true }
 
 func (b *Backend) setDefaults() {
 	*b = Backend{
@@ -36,6 +41,7 @@ func (b *Backend) setDefaults() {
 func (o *Operation) setDefaults() {
 	*o = Operation{
 		Method:     "POST",
+		Cost:       Cost{Fixed: 1},
 		Cache:      Cache{Share: "client"},
 		OnOverload: []string{"stale", "reject"},
 		KeepResult: 24 * time.Hour,
@@ -43,16 +49,30 @@ func (o *Operation) setDefaults() {
 	}
 }
 
-// settle fills in the defaults that depend on other keys.
-func (c *Config) settle() {
+// settle fills in the defaults that depend on other keys. dir is where the config lies.
+func (c *Config) settle(dir string) {
 	if c.Redis.URL == "" {
 		c.Worker.Embedded = true
 	}
-	c.eachLimit(func(_ string, l *Limit) {
-		if l.Algorithm == TokenBucket && l.Burst == 0 {
+	if c.Region.Sync.Redis != "" && c.Region.Sync.Every == 0 {
+		c.Region.Sync.Every = time.Second
+	}
+	for _, path := range []*string{&c.Identity.CountryDatabase, &c.Identity.ClientsFile} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+	for _, list := range c.lists() {
+		settleLimits(list.limits)
+	}
+}
+
+func settleLimits(limits []Limit) {
+	for n := range limits {
+		if l := &limits[n]; l.bucket() && l.Burst == 0 {
 			l.Burst = l.Limit
 		}
-	})
+	}
 }
 
 // Demo returns what runs without a config file: embedded Redis and worker, anonymous callers, an
@@ -65,7 +85,7 @@ func Demo() *Config {
 	c.Identity.Anonymous = "free"
 	c.Tiers = map[string]Tier{"free": {
 		Weight: 1,
-		Limits: []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: time.Minute}},
+		Limits: []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: Window(time.Minute), Enforce: true}},
 	}}
 
 	var reports, thumbnails Backend

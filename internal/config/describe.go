@@ -20,13 +20,28 @@ func (c *Config) Describe() string {
 	return out.String()
 }
 
+// DescribeClients is Describe for the clients of a clients file.
+func DescribeClients(clients []Client) string {
+	var out strings.Builder
+	describe(&out, "clients", reflect.ValueOf(clients), "")
+	return out.String()
+}
+
 func describeStruct(out *strings.Builder, v reflect.Value, indent string) {
 	for _, f := range reflect.VisibleFields(v.Type()) {
 		key, value := f.Tag.Get("key"), v.FieldByIndex(f.Index)
 		means := f.Tag.Get("absent")
+		if key == "" {
+			continue // a number in place of its struct: see describe
+		}
 		switch value.Kind() {
-		case reflect.Bool, reflect.Struct:
-			// These say something whatever they are.
+		case reflect.Bool:
+			// It says something whatever it is.
+		case reflect.Struct:
+			if value.IsZero() && means != "" {
+				describeAbsent(out, key, means, indent)
+				continue
+			}
 		case reflect.Slice:
 			if value.Len() == 0 && (value.IsNil() || means != "") {
 				describeAbsent(out, key, means, indent)
@@ -51,6 +66,10 @@ func describeAbsent(out *strings.Builder, key, means, indent string) {
 func describe(out *strings.Builder, key string, v reflect.Value, indent string) {
 	switch v.Kind() {
 	case reflect.Struct:
+		if cost, ok := v.Interface().(Cost); ok && cost.From == "" {
+			fmt.Fprintf(out, "%s%s: %d\n", indent, key, cost.Fixed)
+			return
+		}
 		fmt.Fprintf(out, "%s%s:\n", indent, key)
 		describeStruct(out, v, indent+"  ")
 	case reflect.Map:
@@ -97,6 +116,8 @@ func describeScalar(v reflect.Value) string {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	case string:
 		return quoted(value)
+	case Window:
+		return value.String()
 	case Secret, SecretURL, netip.Prefix:
 		return quoted(fmt.Sprint(value))
 	default: // int, int64, bool, Size

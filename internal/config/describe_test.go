@@ -3,6 +3,7 @@ package config
 import (
 	"net/netip"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,9 +15,7 @@ func readBack(t *testing.T, text string) *Config {
 	t.Helper()
 	text = strings.ReplaceAll(text, `"***"`, "0123456789abcdef")
 	text = strings.ReplaceAll(text, "***@", "")
-	for _, digest := range []string{"9f86d081", "60303ae2"} {
-		text = strings.ReplaceAll(text, `"`+digest+`…"`, digest+strings.Repeat("0", 56))
-	}
+	text = regexp.MustCompile(`"([0-9a-f]{8})…"`).ReplaceAllString(text, "${1}"+strings.Repeat("0", 56))
 	c, _, err := read("described", []byte(text), env, nil)
 	if err != nil {
 		t.Fatalf("%v\nin\n%s", err, text)
@@ -27,13 +26,17 @@ func readBack(t *testing.T, text string) *Config {
 // C120, C123: what is in effect is shown whole and with units, so well that it can be read back.
 func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 	t.Parallel()
-	for _, file := range []string{"testdata/working_full.yaml", "testdata/working_minimal.yaml", "testdata/working_warnings.yaml"} {
+	for _, file := range testdata(t, "working_*.yaml") {
 		c, _, err := Load(file, env)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := readBack(t, c.Describe())
-		again.Admin.Token, again.Redis.URL, again.Identity.Clients = c.Admin.Token, c.Redis.URL, c.Identity.Clients
+		again.Admin.Token, again.Redis.URL, again.Region.Sync.Redis = c.Admin.Token, c.Redis.URL, c.Region.Sync.Redis
+		for n, client := range again.Identity.Clients {
+			client.KeySHA256 = c.Identity.Clients[n].KeySHA256
+			again.Identity.Clients[n] = client
+		}
 		for name, b := range again.Backends {
 			b.Headers = c.Backends[name].Headers
 			again.Backends[name] = b
@@ -44,9 +47,77 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 	}
 	c := mustLoad(t, minimal)
 	for _, line := range []string{"  max_body: 1MiB", "shutdown: 30s", "      max_wait: 5m", "    max_age: 24h", "      rate: 5/s",
-		"  # no url: embedded, in memory: nothing is kept", "      # no stale_for: no stale answer is served", "    # no tiers: every tier may use it"} {
+		"  # no url: embedded, in memory: nothing is kept", "      # no stale_for: no stale answer is served", "    # no tiers: every tier may use it",
+		"    cost: 1", "  on_failure: degrade", "  on_failure: local", "# no region: one region: limits count everything", "    # no grace: new clients have the same limits as others"} {
 		if !strings.Contains(c.Describe(), line+"\n") {
 			t.Errorf("%q is missing in\n%s", line, c.Describe())
+		}
+	}
+}
+
+// C123: what a limit does shows in the listing, also where it refuses nobody or is one client's own.
+func TestDescribeShowsEveryLimitWithWhatItDoes(t *testing.T) {
+	t.Parallel()
+	c, _, err := Load("testdata/working_full.yaml", env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{`
+  - name: trial
+    per: client
+    # no when: whatever it is listed for
+    algorithm: fixed-window
+    limit: 10
+    window: 1h
+    enforce: false
+`, `
+  - name: monthly
+    per: client
+    when:
+      tier: [free, pro]
+      operation: [report]
+      country: [DE, FR]
+    algorithm: fixed-window
+    limit: 50000
+    window: month
+    enforce: true
+`, `
+      weight: 3
+      limits:
+        - name: per-minute
+          per: client
+          # no when: whatever it is listed for
+          algorithm: sliding-window-counter
+          limit: 600
+          window: 1m
+          enforce: true
+        - name: own
+          per: tier
+          # no when: whatever it is listed for
+          algorithm: concurrency
+          limit: 3
+          enforce: true
+`, `
+    grace:
+      period: 7d
+      factor: 2.5
+`, `
+    cost:
+      from: /options/pages
+      default: 2
+      max: 4
+`, `
+    window: day
+`, `
+region:
+  name: eu
+  share: 0.4
+  sync:
+    redis: "rediss://***@10.1.0.1:6379/1"
+    every: 500ms
+`} {
+		if !strings.Contains(c.Describe(), text) {
+			t.Errorf("%s is missing in\n%s", text, c.Describe())
 		}
 	}
 }

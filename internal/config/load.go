@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -25,19 +26,28 @@ const maxFile = 2 << 20
 // rules are further conditions for each limit, of whoever will keep it; they see it complete. What they say
 // against one is reported at its place in the file.
 func Load(path string, lookup func(string) (string, bool), rules ...func(Limit) error) (*Config, []Warning, error) {
-	f, err := os.Open(path)
+	text, err := readFile(path, maxFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("config: %w", err)
-	}
-	if len(text) > maxFile {
-		return nil, nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", Size(maxFile))}}
+		return nil, nil, err
 	}
 	return read(path, text, lookup, rules)
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(path string, most Size) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	if len(text) > int(most) {
+		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", most)}}
+	}
+	return text, nil
 }
 
 func read(file string, text []byte, lookup func(string) (string, bool), rules []func(Limit) error) (*Config, []Warning, error) {
@@ -53,7 +63,7 @@ func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rul
 	r := newReport(file)
 	c := Default()
 	if tree != nil {
-		d := decoder{report: r, lookup: lookup}
+		d := decoder{report: r, lookup: lookup, root: reflect.TypeFor[Config]()}
 		d.value(tree, reflect.ValueOf(c).Elem(), "", 1, 0)
 	}
 	return c.verdict(r, rules)
@@ -68,8 +78,10 @@ func (c *Config) Check(rules ...func(Limit) error) ([]Warning, error) {
 
 func (c *Config) verdict(r *report, rules []func(Limit) error) (*Config, []Warning, error) {
 	c.check(r)
-	c.settle()
-	c.eachLimit(func(key string, l *Limit) { keepRules(r, key, *l, rules) })
+	c.settle(filepath.Dir(r.file))
+	for _, list := range c.lists() {
+		c.keepRules(r, list, rules)
+	}
 	if len(r.errors) > 0 {
 		return nil, nil, Errors(sorted(r.errors))
 	}

@@ -16,6 +16,26 @@ import (
 // Size is a number of bytes.
 type Size int64
 
+// Window is the time in which a limit allows its amount: a duration, or Day or Month.
+type Window time.Duration
+
+// Windows of the UTC calendar, for fixed windows.
+const (
+	Month Window = -1
+	Day   Window = -2
+)
+
+// String is the window as a config has it.
+func (w Window) String() string {
+	switch w {
+	case Month:
+		return "month"
+	case Day:
+		return "day"
+	}
+	return formatDuration(time.Duration(w))
+}
+
 // Digest is the SHA-256 of an API key.
 type Digest [sha256.Size]byte
 
@@ -81,6 +101,20 @@ func parseDuration(s string) (time.Duration, error) {
 		sum += d * times
 	}
 	return sum, nil
+}
+
+// parseWindow reads a duration, or a window of the calendar.
+func parseWindow(s string) (Window, error) {
+	switch s {
+	case "day":
+		return Day, nil
+	case "month":
+		return Month, nil
+	case "year", "week", "hour", "minute", "second":
+		return 0, errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, or day or month of the calendar")
+	}
+	d, err := parseDuration(s)
+	return Window(d), err
 }
 
 func formatDuration(d time.Duration) string {

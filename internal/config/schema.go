@@ -10,18 +10,20 @@ import (
 func keysOf(t reflect.Type) []string {
 	var keys []string
 	for _, f := range reflect.VisibleFields(t) {
-		keys = append(keys, f.Tag.Get("key"))
+		if key := f.Tag.Get("key"); key != "" {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
 
-// suggest is the mend for an unknown key of a struct: the nearest one it has, else where a
-// key of that name belongs, else those that it has.
-func suggest(name string, t reflect.Type) string {
+// suggest is the mend for an unknown key of a struct: the nearest one it has, else where in a file
+// (root) a key of that name belongs, else those that it has.
+func suggest(name string, t, root reflect.Type) string {
 	if near := nearest(name, keysOf(t)); near != "" {
 		return "; did you mean " + near + "?"
 	}
-	if elsewhere := holders(name, reflect.TypeFor[Config](), ""); len(elsewhere) > 0 {
+	if elsewhere := holders(name, root, ""); len(elsewhere) > 0 {
 		return "; it belongs to " + strings.Join(elsewhere, " or ") + ": check the indentation"
 	}
 	return "; known here: " + strings.Join(keysOf(t), ", ")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -95,7 +96,11 @@ func schema(t reflect.Type, key string) []string {
 	}
 	var all []string
 	for _, f := range reflect.VisibleFields(t) {
-		all = append(all, schema(f.Type, strings.TrimPrefix(key+"."+f.Tag.Get("key"), "."))...)
+		if name := f.Tag.Get("key"); name != "" {
+			all = append(all, schema(f.Type, strings.TrimPrefix(key+"."+name, "."))...)
+		} else {
+			all = append(all, key) // the struct may be one value as well
+		}
 	}
 	return all
 }
@@ -111,6 +116,9 @@ func TestEveryKeyIsNamedAndEveryMapAndListHasABound(t *testing.T) {
 					t.Errorf("%v.%s has no bound", s, f.Name)
 				}
 				below = below.Elem()
+			}
+			if s == reflect.TypeFor[Cost]() && f.Name == "Fixed" {
+				continue // stands for the whole
 			}
 			if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(f.Tag.Get("key")) {
 				t.Errorf("%v.%s has no key", s, f.Name)
@@ -141,7 +149,7 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 	root, all := tree(t, "testdata/working_full.yaml")
 	durations := map[string]bool{}
 	for _, l := range all {
-		if l.kind != reflect.TypeFor[time.Duration]() {
+		if l.kind != reflect.TypeFor[time.Duration]() && l.kind != reflect.TypeFor[Window]() {
 			continue
 		}
 		durations[l.key] = true
@@ -157,7 +165,8 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 	for _, key := range schema(reflect.TypeFor[Config](), "") {
 		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasSuffix(key, "shutdown") ||
 			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") || strings.HasSuffix(key, "retry.base") ||
-			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") {
+			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") ||
+			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") {
 			want = append(want, key)
 		}
 	}
@@ -242,32 +251,60 @@ func sampleEnv(name string) (string, bool) {
 
 const sample = "../../deploy/forebay.example.yaml"
 
+// switchedOn is the sample with all that it shows switched off.
+func switchedOn(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(sample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^#:`).ReplaceAllString(string(text), "")
+	// A header of theirs needs trusted proxies, which by default nobody has.
+	all = strings.Replace(all, "trusted_proxies: []", "trusted_proxies: [10.0.0.0/8]", 1)
+	file := filepath.Join(t.TempDir(), "forebay.yaml")
+	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
 	t.Parallel()
-	c, warnings, err := Load(sample, sampleEnv)
-	if err != nil || len(warnings) > 0 {
-		t.Fatalf("%s\n%v", lines(warnings), err)
-	}
-	if c.Admin.Token != "0123456789abcdef" || c.Backends["reports"].Headers["Authorization"] != "Bearer 0123456789abcdef" {
-		t.Error("the sample's secrets don't come from the environment")
+	for _, file := range []string{sample, switchedOn(t)} {
+		c, warnings, err := Load(file, sampleEnv)
+		if err != nil || len(warnings) > 0 {
+			t.Fatalf("%s\n%v", lines(warnings), err)
+		}
+		if c.Admin.Token != "0123456789abcdef" || c.Backends["reports"].Headers["Authorization"] != "Bearer 0123456789abcdef" {
+			t.Error("the sample's secrets don't come from the environment")
+		}
+		if on := file != sample; on != (c.Region.Name != "") || on != (c.Identity.ClientsFile != "") {
+			t.Errorf("%s: switched on: %v", file, !on)
+		}
 	}
 }
 
+// A limit's keys are the same wherever it is listed; it is enough to show them in one list.
+var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)\.limits\[\]`)
+
 func TestTheSampleShowsEveryKey(t *testing.T) {
 	t.Parallel()
-	_, all := tree(t, sample)
+	_, all := tree(t, switchedOn(t))
 	shown := map[string]bool{}
 	for _, l := range all {
-		shown[l.key] = true
+		shown[anyList.ReplaceAllString(l.key, "limits[]")] = true
 	}
+	known := map[string]bool{}
 	for _, key := range schema(reflect.TypeFor[Config](), "") {
-		if !shown[key] {
+		key = anyList.ReplaceAllString(key, "limits[]")
+		if known[key] = true; !shown[key] {
 			t.Errorf("%s is missing", key)
 		}
-		delete(shown, key)
 	}
-	if len(shown) > 0 {
-		t.Errorf("no keys of the config: %v", shown)
+	for key := range shown {
+		if !known[key] {
+			t.Errorf("%s is no key of the config", key)
+		}
 	}
 }
 
@@ -277,23 +314,29 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	withDefault := []string{
 		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
-		"admin.listen", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight", "tiers.free.limits[0].per",
+		"admin.listen", "redis.on_failure", "check", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight",
+		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "region.sync.every",
 		"backends.reports.drain.burst", "backends.reports.drain.concurrency",
 		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry", "backends.reports.max_age",
 		"operations.monthly-report.method", "operations.monthly-report.cache.share", "operations.monthly-report.on_overload",
-		"operations.monthly-report.keep_result", "operations.monthly-report.max_result", "operations.monthly-report.limits[0].per",
+		"operations.monthly-report.cost", "operations.export.cost.default", "operations.monthly-report.keep_result", "operations.monthly-report.max_result", "operations.monthly-report.limits[0].per",
 	}
-	whole, _, err := Load(sample, sampleEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	on := switchedOn(t)
 	for _, path := range withDefault {
-		root, _ := tree(t, sample)
+		file := on
+		if path == "http.trusted_proxies" {
+			file = sample
+		}
+		whole, _, err := Load(file, sampleEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, _ := tree(t, file)
 		if !drop(root, path) {
 			t.Errorf("%s is not in the sample", path)
 			continue
 		}
-		without, _, err := build("f", root, sampleEnv, nil)
+		without, _, err := build(file, root, sampleEnv, nil)
 		if err != nil {
 			t.Errorf("without %s: %v", path, err)
 		} else if whole.Describe() != without.Describe() {
@@ -301,7 +344,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 		}
 	}
 	// The list above is complete: every other key is required, names something or switches it on.
-	root, all := tree(t, sample)
+	root, all := tree(t, on)
 	for _, path := range withDefault {
 		drop(root, path)
 	}
@@ -310,14 +353,16 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 		rest[l.key] = true
 	}
 	for _, l := range all {
-		switch l.key {
-		case "admin.token", "redis.url", "identity.anonymous", "identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]",
-			"tiers.<name>.limits[].name", "tiers.<name>.limits[].algorithm", "tiers.<name>.limits[].limit", "tiers.<name>.limits[].window", "tiers.<name>.limits[].burst",
-			"limits[].name", "limits[].per", "limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst",
+		switch anyList.ReplaceAllString(l.key, "limits[]") {
+		case "admin.token", "http.trusted_proxies[]", "redis.url", "region.name", "region.share", "region.sync.redis",
+			"identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
+			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
+			"tiers.<name>.grace.period", "tiers.<name>.grace.factor",
+			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]", "limits[].when.country[]",
+			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce",
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
 			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
-			"operations.<name>.limits[].name", "operations.<name>.limits[].algorithm", "operations.<name>.limits[].limit",
-			"operations.<name>.limits[].window", "operations.<name>.limits[].burst":
+			"operations.<name>.cost.from", "operations.<name>.cost.max":
 		default:
 			if rest[l.key] {
 				t.Errorf("%s has a default or hasn't: the test doesn't know", l.path)

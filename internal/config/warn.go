@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -23,18 +24,24 @@ func (c *Config) warn(r *report) {
 			inUse[client.Tier] = fmt.Sprintf("identity.clients[%d].tier", n)
 		}
 	}
-	for _, tier := range names(inUse) {
-		if !slices.ContainsFunc(names(c.Operations), func(o string) bool { return c.Operations[o].allows(tier) }) {
-			r.warnf(inUse[tier], "no operation allows tier %s, so its callers can do nothing; add it to the tiers of an operation", tier)
+	openEnded := c.Identity.ClientsFile != "" // any tier may be given to somebody
+	for _, tier := range names(c.Tiers) {
+		at, used := inUse[tier]
+		if used && !slices.ContainsFunc(names(c.Operations), func(o string) bool { return c.Operations[o].allows(tier) }) {
+			r.warnf(at, "no operation allows tier %s, so its callers can do nothing; add it to the tiers of an operation", tier)
 		}
-		c.warnUnlimited(r, tier)
+		if used || openEnded {
+			c.warnUnlimited(r, tier)
+		}
 	}
+
+	c.warnLimits(r)
 
 	called := map[string]bool{}
 	for _, name := range names(c.Operations) {
 		o, key := c.Operations[name], join("operations", name)
 		called[o.Backend] = true
-		if !slices.ContainsFunc(names(inUse), o.allows) {
+		if !openEnded && !slices.ContainsFunc(names(inUse), o.allows) {
 			r.warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
 		}
 		if o.Cache.StaleFor == 0 && slices.Contains(o.OnOverload, "stale") && r.given(key+".on_overload") {
@@ -53,4 +60,122 @@ func (c *Config) warn(r *report) {
 			r.warnf(key+".line.max_wait", "is longer than max_age (%s), so jobs may be accepted only to expire; lower max_wait or raise max_age", r.shown(key+".max_age", formatDuration(b.MaxAge)))
 		}
 	}
+}
+
+// warnUnlimited finds callers whom nothing but the lines holds back.
+func (c *Config) warnUnlimited(r *report, tier string) {
+	var free []string
+	for _, name := range names(c.Operations) {
+		if !c.Operations[name].allows(tier) {
+			continue
+		}
+		// A condition on countries leaves the others out; a shadow refuses nobody.
+		if !slices.ContainsFunc(c.meeting(tier, name), func(l placed) bool { return l.Enforce && len(l.When.Country) == 0 }) {
+			free = append(free, name)
+		}
+	}
+	if len(free) > 0 {
+		r.warnf(join("tiers", tier), "no limit applies to all its callers on %s: one of them alone can fill the line; add tiers.%s.limits or limits",
+			list(free), tier)
+	}
+}
+
+// warnLimits finds limits that never do what they say, and what is there for limits that aren't.
+func (c *Config) warnLimits(r *report) {
+	counted, requests := false, c.requests()
+	for _, list := range c.lists() {
+		for n, l := range list.limits {
+			key := fmt.Sprintf("%s[%d]", list.key(), n)
+			counted = counted || l.Per == "country" || len(l.When.Country) > 0
+			for i, country := range l.When.Country {
+				if at := fmt.Sprintf("%s.when.country[%d]", key, i); nowhere(country) {
+					r.warnf(at, "%s stands for no country, and whoever comes with it counts as unknown, so it never holds; take it out", r.shown(at, country))
+				}
+			}
+			if !c.reachable(requests, list, l) {
+				r.warnf(key+".when", "holds for no request that its list is for, so the limit never applies; name operations that these tiers may use")
+			}
+			if s := c.Region.Share; s > 0 && float64(l.Limit)*s < 1 {
+				r.warnf(key+".limit", "the region's share of it is under 1 and is rounded up to that, so the regions together may allow more; use a larger limit and window")
+			}
+		}
+	}
+	if id := c.Identity; !counted && id.ClientsFile == "" {
+		const text = "has no effect: no limit has per: country or when.country; add one, or leave this out"
+		if id.CountryHeader != "" {
+			r.warnf("identity.country_header", text)
+		}
+		if id.CountryDatabase != "" {
+			r.warnf("identity.country_database", text)
+		}
+	}
+	for _, name := range names(c.Tiers) {
+		if c.Tiers[name].Grace != (Grace{}) {
+			c.warnGrace(r, name)
+		}
+	}
+	for _, name := range names(c.Operations) {
+		c.warnCost(r, name)
+	}
+}
+
+// reachable reports whether some request may meet a limit of a list, as far as its condition goes.
+func (c *Config) reachable(requests iter.Seq2[string, string], in limitList, l Limit) bool {
+	if len(l.When.Tier)+len(l.When.Operation) == 0 {
+		return true
+	}
+	reach := l.When.within(in)
+	for tier, operation := range requests {
+		if reach.holds(tier, operation) && l.When.holds(tier, operation) {
+			return true
+		}
+	}
+	return false
+}
+
+// warnGrace finds a grace that widens nothing, or nobody's limits.
+func (c *Config) warnGrace(r *report, tier string) {
+	key, id := join("tiers", tier)+".grace", c.Identity
+	if id.ClientsFile == "" && !slices.ContainsFunc(id.Clients, func(client Client) bool { return client.Tier == tier }) {
+		r.warnf(key, "has no effect: it is for clients, and no client has this tier (callers without a key are never new); give it to one, or leave it out")
+		return
+	}
+	for _, operation := range names(c.Operations) {
+		if c.Operations[operation].allows(tier) && slices.ContainsFunc(c.meeting(tier, operation), func(l placed) bool { return l.graced() }) {
+			return
+		}
+	}
+	r.warnf(key, "has no effect: no limit of its clients has per: client or client+operation; add one, or leave it out")
+}
+
+// warnCost finds the first limit that an operation's dearest requests never fit.
+func (c *Config) warnCost(r *report, operation string) {
+	cost := c.Operations[operation].Cost
+	if cost.From == "" {
+		return
+	}
+	for _, tier := range names(c.Tiers) {
+		if !c.Operations[operation].allows(tier) {
+			continue
+		}
+		for _, l := range c.meeting(tier, operation) {
+			if most, share := c.fits(l.Limit); most < cost.Max {
+				r.warnf(join("operations", operation)+".cost.max", "is more than limit %s (%s) can ever allow%s: dearer requests are refused for good; lower max, or raise the limit",
+					r.shown(l.key()+".name", l.Name), l.key(), r.most(l.key(), most, share))
+				return
+			}
+		}
+	}
+}
+
+// nowhere reports whether two letters stand for no country, though proxies and databases send them: for unknown, for
+// many, or (A*, Q*, X*, Z*) for what anybody likes.
+func nowhere(code string) bool {
+	switch code {
+	case "XK": // Kosovo, everywhere
+		return false
+	case "AA", "AP", "EU", "EZ", "UN", "ZZ":
+		return true
+	}
+	return code[0] == 'X' || code[0] == 'Q' && code[1] >= 'M'
 }

@@ -29,14 +29,17 @@ type call struct {
 	route     string
 	requestID string
 
-	client identity.Client // ID "": not identified
-	plan   *plan           // the limits that the answer's fields speak of; nil: none
+	client   identity.Client // ID "": not identified
+	newUntil time.Time       // the client's grace ends then; zero: it has none
+	override *Override       // the client's; nil: none
+	check    bool            // a gateway asks; see planKey
+	plan     *plan           // the limits that the answer's fields speak of; nil: none
 
 	verdict *admission.Verdict      // what the limits said, once known
 	peeked  chan *admission.Verdict // what peek will know; nil: it wasn't asked
 	noStore bool                    // the store has failed this call: don't ask it for the fields too
 
-	admission bool // the answer is a decision on a job:
+	admission bool // the answer is a decision:
 	decision  string
 	reason    string
 	operation string // "": not known
@@ -100,37 +103,110 @@ func (c *call) logDecision() {
 		slog.Duration("took", time.Since(c.began)))
 }
 
-// identified has h called for identified callers alone, while what their limits hold is being read for the answer's fields.
-func (s *Server) identified(h handler) handler {
+// caller has h called for identified callers alone.
+func (s *Server) caller(h handler) handler {
 	return func(c *call) error {
 		client, err := s.Identity.Identify(c.r)
 		if err != nil {
 			return c.unidentified(client, err)
 		}
-		c.identify(client, "")
+		c.identify(client)
 		c.w.Header()["Cache-Control"] = noStore
+		return h(c)
+	}
+}
+
+// identified is caller for what needs the store; meanwhile what the caller's limits hold is being read for the answer's fields.
+func (s *Server) identified(h handler) handler {
+	return s.caller(func(c *call) error {
 		if !s.Store.Healthy() {
 			return storeError{errUnhealthy}
 		}
 		c.peek()
 		return h(c)
-	}
+	})
 }
 
-// identify notes who asks, and for which operation ("": none yet).
-func (c *call) identify(client identity.Client, operation string) {
+// identify notes who asks. The answer speaks of the limits of all of the caller's requests, until an operation is known.
+func (c *call) identify(client identity.Client) {
 	c.client = client
-	c.plan = c.s.plans[planKey{client.Tier, operation}]
+	if !client.Anonymous {
+		if c.s.Overrides != nil {
+			c.override = c.s.Overrides(client.ID)
+		}
+		c.newUntil = c.grace()
+	}
+	c.plan = c.planOf("")
+}
+
+// ended is the context of what may only be looked up in memory.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// grace is until when the client counts as new; zero: it doesn't.
+func (c *call) grace() time.Time {
+	g := c.s.Tiers[c.client.Tier].Grace
+	if g.Factor == 0 || c.s.Newcomers == nil {
+		return time.Time{}
+	}
+	ctx := c.ctx
+	if !c.s.Store.Healthy() {
+		ctx = ended
+	}
+	until, err := c.s.Newcomers.Until(ctx, c.client.ID, g.Period)
+	if err != nil {
+		c.s.storeLog.do(func() { c.s.Log.Warn("not known whether a client is new", "request_id", c.requestID, "error", err) })
+		return time.Time{}
+	}
+	return until
+}
+
+// planOf is what applies to the caller's requests for an operation; "": to calls that name none.
+func (c *call) planOf(operation string) *plan {
+	return c.s.planner.plan(planKey{tier: c.client.Tier, operation: operation, country: c.client.Country,
+		override: c.override, grace: !c.newUntil.IsZero(), check: c.check})
+}
+
+// subject is whom limits count when a client asks for an operation.
+func subject(client identity.Client, operation string) admission.Subject {
+	s := admission.Subject{Client: client.ID, Address: client.Address, Operation: operation, Tier: client.Tier, Country: client.Country}
+	if s.Country == "" {
+		s.Country = unknownCountry
+	}
+	return s
+}
+
+// decide has a plan's limits decide on a request, and keeps the books on what each of them said.
+func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdict, error) {
+	r.Rules = p.rules
+	v, err := by.Decide(c.ctx, r)
+	if err != nil {
+		return v, err
+	}
+	for i, s := range v.Standings {
+		if s.Rule.Limit().Shadow {
+			// A request that was refused anyway tells nothing of what a trial would change.
+			if v.Allowed && p.counts[i].shadow(s.Violated) && c.s.Shadows != nil {
+				c.s.Shadows.Note(s.Rule.Limit().Name, r.Subject.Client, r.Subject.Operation)
+			}
+			continue
+		}
+		p.counts[i].enforced(v.Allowed, s.Violated)
+	}
+	return v, nil
 }
 
 // unidentified is the answer to a caller who isn't who it should be. Such calls spend the address's limits, so that keys can't be
 // guessed at leisure, and nobody else's.
 func (c *call) unidentified(client identity.Client, reason error) error {
-	if len(c.s.addresses.rules) > 0 && client.Address != "" && c.s.Store.Healthy() {
-		v, err := c.s.Limiter.Decide(c.ctx, admission.Request{
-			Rules: c.s.addresses.rules, Subject: admission.Subject{Address: client.Address}, Cost: 1})
+	p := c.s.planner.plan(planKey{country: client.Country})
+	if len(p.rules) > 0 && client.Address != "" && c.s.Store.Healthy() {
+		v, err := c.decide(c.s.Limiter, p, admission.Request{Subject: subject(client, ""), Cost: 1})
 		if err == nil && !v.Allowed {
-			return overLimit(v)
+			return p.overLimit(v, 1)
 		}
 	}
 	switch {
@@ -151,8 +227,7 @@ func (c *call) peek() {
 		return
 	}
 	c.peeked = make(chan *admission.Verdict, 1)
-	request := admission.Request{Rules: c.plan.rules, Cost: 1,
-		Subject: admission.Subject{Client: c.client.ID, Address: c.client.Address, Operation: c.operation}}
+	request := admission.Request{Rules: c.plan.rules, Cost: 1, Subject: subject(c.client, c.operation)}
 	ctx, peeked, limiter := c.ctx, c.peeked, c.s.Limiter
 	go func() {
 		v, err := limiter.Peek(ctx, request)
@@ -194,7 +269,7 @@ func (c *call) head(status int) {
 }
 
 func decisionField(decision, reason string) string {
-	if decision == api.Accepted {
+	if decision == api.Accepted && reason != api.CodeStore {
 		return decision
 	}
 	return decision + `;reason="` + reason + `"`

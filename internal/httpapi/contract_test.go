@@ -284,7 +284,38 @@ func strictly(t testing.TB, call string, body []byte, into any) {
 	}
 }
 
-// The document itself: every reference leads somewhere, every schema compiles, every operation has a name of its own, describes
+// contents are the pointers of all JSON contents, of requests and of answers, that have a schema.
+func (d *document) contents() (found []string) {
+	var walk func(pointer string, value any)
+	walk = func(pointer string, value any) {
+		m, ok := value.(map[string]any)
+		if !ok {
+			return
+		}
+		for kind := range d.object(pointer + "/content") {
+			if strings.HasSuffix(kind, "json") && d.object(pointer+"/content/"+escape(kind)+"/schema") != nil {
+				found = append(found, pointer+"/content/"+escape(kind))
+			}
+		}
+		for name, inner := range m {
+			walk(strings.TrimPrefix(pointer+"/"+escape(name), "/"), inner)
+		}
+	}
+	walk("", d.root)
+	return found
+}
+
+// example holds one example of a content against its schema.
+func (d *document) example(content, name string) error {
+	example := d.object(content + "/examples/" + escape(name))
+	schema, err := d.schema(content + "/schema")
+	if err != nil {
+		return err
+	}
+	return schema.Validate(example["value"])
+}
+
+// The document itself: every reference leads somewhere, every schema compiles, every example is as its schema says, every operation has a name of its own, describes
 // each answer, and ends in a default.
 func TestTheContractIsSound(t *testing.T) {
 	t.Parallel()
@@ -323,6 +354,18 @@ func TestTheContractIsSound(t *testing.T) {
 		if _, err := d.schema("components/schemas/" + escape(name)); err != nil {
 			t.Errorf("schema %s: %v", name, err)
 		}
+	}
+	examples := 0
+	for _, pointer := range d.contents() {
+		for name := range d.object(pointer + "/examples") {
+			examples++
+			if err := d.example(pointer, name); err != nil {
+				t.Errorf("%s: example %s: %v", pointer, name, err)
+			}
+		}
+	}
+	if examples < 15 {
+		t.Errorf("only %d examples", examples)
 	}
 	names := map[any]string{}
 	for path, item := range d.object("paths") {

@@ -130,7 +130,7 @@ func brief(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// scanner walks over a top-level object that is known to be valid JSON.
+// scanner walks over an object, or an array, that is known to be valid JSON.
 type scanner struct {
 	in []byte
 	at int
@@ -142,25 +142,32 @@ func (s *scanner) space() {
 	}
 }
 
-// next stands at "{" or "," and moves to the next name, or reports false at the end.
+// next stands at "{", "[" or "," and moves to the next name or element, or reports false at the end.
 func (s *scanner) next() bool {
-	s.space()
-	if s.in[s.at] == '}' {
+	if s.space(); s.ends() {
 		return false
 	}
 	s.at++
 	s.space()
-	return s.in[s.at] != '}'
+	return !s.ends()
 }
+
+func (s *scanner) ends() bool { return s.in[s.at] == '}' || s.in[s.at] == ']' }
 
 // name reads a name and moves past its colon.
 func (s *scanner) name() string {
+	name, _ := textOf(s.label())
+	return name
+}
+
+// label is name for its bytes, with their quotes.
+func (s *scanner) label() []byte {
 	from := s.at
 	s.text()
-	name, _ := textOf(s.in[from:s.at])
+	label := s.in[from:s.at]
 	s.space()
 	s.at++
-	return name
+	return label
 }
 
 // value reads any value, and how deep arrays and objects nest in it.

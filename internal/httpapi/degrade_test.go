@@ -19,6 +19,30 @@ func (w *world) remember(operation, scope, payload string, a cache.Answer) {
 	}
 }
 
+// What this process has served it remembers: with the store lost, the next one with the same request gets it.
+func TestAResultThatWasServedOutlivesTheStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) {
+			memory := cache.NewMemory(w.cache, 0, w.store.Healthy)
+			w.Cleanup(memory.Close)
+			c.Degrader = degrade.New(memory)
+		}
+	})
+	for _, operation := range []string{w.shared, w.plain} {
+		id := w.job(w.want(w.submit(operation, `{"a":1}`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
+		w.succeed(id, 201, "text/plain", []byte("result"))
+		w.want(w.submit(operation, `{"a":1}`, key(keyA), idempotent("k"), field("Prefer", "wait=20")), 200)
+	}
+	w.store.down.Store(true)
+	a := w.want(w.submit(w.shared, `{"a":1}`, key(keyB)), 200)
+	if string(a.body) != "result" || a.Header.Get("Content-Type") != "text/plain" || a.Header.Get("Forebay-Decision") != `degraded;reason="store_unavailable"` {
+		t.Errorf("%q %v", a.body, a.Header)
+	}
+	w.problem(w.submit(w.shared, `{"a":2}`, key(keyB)), http.StatusServiceUnavailable, api.CodeStore)
+	w.problem(w.submit(w.plain, `{"a":1}`, key(keyA)), http.StatusServiceUnavailable, api.CodeStore) // its config permits no stale answers
+}
+
 func TestAnOverloadedOperationAnswersWithItsLastGoodResult(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.line.Capacity = 1 })
@@ -86,4 +110,20 @@ func (w *world) clientA() string {
 		w.Fatal(err)
 	}
 	return c.ID
+}
+
+func TestWithTheStoreLostAJobGoesTheWayOfTheConfig(t *testing.T) {
+	t.Parallel()
+	for way, want := range map[string]int{OnFailureDegrade: 200, "": 200, OnFailureReject: 503} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.OnFailure = way } })
+			w.remember(w.shared, "", `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("known")})
+			w.store.down.Store(true)
+			a := w.want(w.submit(w.shared, `1`, key(keyA)), want)
+			if want == 503 && (w.problem(a, 503, api.CodeStore).RetryAfter < 1 || a.Header.Get("Forebay-Decision") != `rejected;reason="store_unavailable"`) {
+				t.Errorf("%v", a.Header)
+			}
+		})
+	}
 }

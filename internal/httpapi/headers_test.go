@@ -13,13 +13,16 @@ import (
 	"forebay/internal/admission"
 )
 
-// Case C49: for both algorithms, on 200, 202 and 429, in both dialects.
+// Case C49: for all algorithms, on 200, 202 and 429, in both dialects. (Limits on jobs at one time have no window: see algorithms_test.go.)
 func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
 	t.Parallel()
 	limits := map[string]admission.Limit{
 		"bucket":     {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
 		"bucket-one": {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Minute},
 		"counter":    perClient("l", 2, time.Minute),
+		"leaky":      {Name: "l", Algorithm: admission.LeakyBucket, Per: admission.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
+		"log":        {Name: "l", Algorithm: admission.SlidingWindowLog, Per: admission.PerClient, Amount: 2, Window: time.Minute},
+		"fixed":      {Name: "l", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 2, Window: 24 * time.Hour},
 	}
 	for name, limit := range limits {
 		for _, legacy := range []LegacyHeaders{"", Epoch, Delta, Off} {
@@ -69,7 +72,8 @@ func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHea
 	if limit.Algorithm == admission.SlidingWindowCounter && r == 0 {
 		longest = 2 * window // it takes as long until a full window counts little enough beside the next
 	}
-	if within > longest || r > 0 && limit.Algorithm == admission.TokenBucket && r*window > within*limit.Amount {
+	bucket := limit.Algorithm == admission.TokenBucket || limit.Algorithm == admission.LeakyBucket
+	if within > longest || r > 0 && bucket && r*window > within*limit.Amount {
 		t.Errorf("RateLimit %s over the policy of %d in %d s", a.Header.Get("RateLimit"), limit.Amount, window)
 	}
 	if legacy == Off {
@@ -118,13 +122,21 @@ func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
 		w.get("/v1/jobs/"+id+"/result", key(keyA)),
 		w.get("/v1/rate-limits", key(keyA)),
 		w.call("HEAD", w.url+"/v1/jobs/"+id, "", key(keyA)),
+		w.get("/v1/operations", key(keyA)),
+		w.get("/docs", key(keyA)),
+		w.get("/v1/check", key(keyA)),
+		w.get("/v1/check?operation=none", key(keyA)),
+		w.call("PUT", w.url+"/v1/jobs", "", key(keyA)),
+		w.call("POST", w.url+"/v1/rate-limits", `{}`, key(keyA)),
+		w.call("OPTIONS", w.url+"/v1/jobs/"+id, "", key(keyA)),
 		w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)),
 	} {
 		if got := a.Header.Get("RateLimit"); !strings.HasPrefix(got, `"per-minute";r=5`) {
 			t.Errorf("%s %s → %d: RateLimit: %q", a.Request.Method, a.Request.URL.Path, a.StatusCode, got)
 		}
 	}
-	for _, a := range []answer{w.get("/livez"), w.get("/readyz"), w.get("/openapi.yaml"), w.get("/nowhere", key(keyA)), w.get("/v1/rate-limits", key("nope"))} {
+	for _, a := range []answer{w.get("/livez"), w.get("/readyz"), w.get("/openapi.yaml"), w.get("/nowhere", key(keyA)), w.get("/v1/rate-limits", key("nope")),
+		w.call("PUT", w.url+"/v1/jobs", "", key("nope")), w.call("PUT", w.url+"/livez", "", key(keyA))} {
 		if a.Header.Get("RateLimit") != "" || a.Header.Get("RateLimit-Policy") != "" {
 			t.Errorf("%s → %d has RateLimit fields: nobody asked whose", a.Request.URL.Path, a.StatusCode)
 		}
@@ -181,7 +193,7 @@ func TestPoliciesAreStatedInWholeSeconds(t *testing.T) {
 		{1_000_000_000, 366 * 24 * time.Hour, `"l";q=1000000000;w=31622400`},
 		{7, 24 * time.Hour, `"l";q=7;w=86400`},
 	} {
-		if got := policyItem(admission.Limit{Name: "l", Amount: c.amount, Window: c.window}); got != c.want {
+		if got := string(appendPolicy(nil, admission.Limit{Name: "l", Amount: c.amount, Window: c.window}, 1, time.Time{})); got != c.want {
 			t.Errorf("%d in %v: %s, want %s", c.amount, c.window, got, c.want)
 		}
 	}

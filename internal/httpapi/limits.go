@@ -13,24 +13,26 @@ import (
 func (s *Server) rateLimits(c *call) error {
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
-		for _, st := range v.Standings {
-			answer.Limits = append(answer.Limits, limitView(st, ""))
+		for i, st := range v.Standings {
+			answer.Limits = append(answer.Limits, c.limitView(st, c.plan.graceOf(i)))
 		}
 	} else if len(c.plan.rules) > 0 {
 		return storeError{errNoStandings}
 	}
 	for _, name := range s.allowed(c.client.Tier) {
-		rules := s.plans[planKey{c.client.Tier, name}].own
+		p := c.planOf(name)
+		rules := p.rules[p.own:]
 		if len(rules) == 0 {
 			continue
 		}
-		v, err := s.Limiter.Peek(c.ctx, admission.Request{Rules: rules, Cost: 1,
-			Subject: admission.Subject{Client: c.client.ID, Address: c.client.Address, Operation: name}})
+		v, err := s.Limiter.Peek(c.ctx, admission.Request{Rules: rules, Cost: 1, Subject: subject(c.client, name)})
 		if err != nil {
 			return storeError{err}
 		}
-		for _, st := range v.Standings {
-			answer.Limits = append(answer.Limits, limitView(st, name))
+		for i, st := range v.Standings {
+			view := c.limitView(st, p.graceOf(p.own+i))
+			view.Operation = name
+			answer.Limits = append(answer.Limits, view)
 		}
 	}
 	return c.json(http.StatusOK, answer)
@@ -38,12 +40,51 @@ func (s *Server) rateLimits(c *call) error {
 
 var errNoStandings = errors.New("the limits can't be read")
 
-func limitView(st admission.Standing, operation string) api.Limit {
-	l := st.Rule.Limit()
-	return api.Limit{
-		Name: l.Name, Operation: operation, Scope: string(l.Per), Algorithm: string(l.Algorithm),
-		Limit: l.Amount, Burst: l.Burst, Remaining: st.Remaining,
-		Reset:  wholeOrNone(time.Duration(time.Now().UnixNano()) + untilReset(st)),
-		Window: windowText(l.Window), Enforced: true,
+// limitView is a limit as it stands for the caller.
+func (c *call) limitView(st admission.Standing, grace float64) api.Limit {
+	view := api.Limit{Policy: c.policyView(st.Rule.Limit(), grace), Remaining: st.Remaining}
+	if view.Window != "" {
+		view.Reset = wholeOrNone(time.Duration(time.Now().UnixNano()) + untilReset(st))
 	}
+	return view
+}
+
+// policyView is a limit as it applies to the caller.
+func (c *call) policyView(l admission.Limit, grace float64) api.Policy {
+	view := api.Policy{Name: l.Name, Scope: string(l.Per), Algorithm: string(l.Algorithm),
+		Limit: l.Amount, Burst: l.Burst, Window: windowText(l.Window), Enforced: !l.Shadow}
+	if grace != 1 {
+		view.GraceUntil = when(c.newUntil)
+	}
+	return view
+}
+
+// operationsList answers GET /v1/operations: what the caller may request, and by which limits. It needs no store.
+func (s *Server) operationsList(c *call) error {
+	return c.json(http.StatusOK, s.published(c))
+}
+
+// published is the documentation of the limits for a caller.
+func (s *Server) published(c *call) api.Operations {
+	answer := api.Operations{Tier: c.client.Tier, Operations: []api.Operation{}}
+	for _, name := range s.allowed(c.client.Tier) {
+		o := s.operations[name]
+		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{}}
+		for _, step := range o.Overload.Steps {
+			view.OnOverload = append(view.OnOverload, string(step))
+		}
+		p := c.planOf(name)
+		for i, r := range p.rules {
+			view.Limits = append(view.Limits, c.policyView(r.Limit(), p.graceOf(i)))
+		}
+		answer.Operations = append(answer.Operations, view)
+	}
+	return answer
+}
+
+func costView(c Cost) api.Cost {
+	if c.From == "" {
+		return api.Cost{Fixed: c.Fixed}
+	}
+	return api.Cost{From: c.From, Default: c.Default, Max: c.Max}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"forebay/api"
+	"forebay/internal/admission"
 	"forebay/internal/leaky"
 )
 
@@ -21,6 +22,7 @@ const unknownOperation = "unknown"
 
 type metrics struct {
 	decisions *prometheus.CounterVec   // operation, decision, reason
+	checks    *prometheus.CounterVec   // limit, outcome
 	admission *prometheus.HistogramVec // decision
 	requests  *prometheus.CounterVec   // route, method, code
 	duration  *prometheus.HistogramVec // route
@@ -30,7 +32,9 @@ type metrics struct {
 func newMetrics(s *Server) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_decisions_total",
-			Help: "Decisions on requests for jobs. The reason of accepted is new or replayed."}, []string{"operation", "decision", "reason"}),
+			Help: "Decisions on requests for jobs, and on what gateways ask about. The reason of accepted is new, replayed or checked."}, []string{"operation", "decision", "reason"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_limit_checks_total",
+			Help: "What each limit said: spent, though it may have been given back; refused; would_refuse, of limits that aren't enforced."}, []string{"limit", "outcome"}),
 		admission: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_admission_duration_seconds",
 			Help: "From a request for a job to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"decision"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_http_requests_total",
@@ -47,8 +51,7 @@ func newMetrics(s *Server) *metrics {
 		}
 		return 0
 	})
-	s.Metrics.MustRegister(m.decisions, m.admission, m.requests, m.duration, held, up, &lineCollector{s.Lines})
-	m.preset(s)
+	s.Metrics.MustRegister(m.decisions, m.checks, m.admission, m.requests, m.duration, held, up, &lineCollector{s.Lines})
 	return m
 }
 
@@ -65,12 +68,11 @@ func (m *metrics) preset(s *Server) {
 	for _, o := range s.Operations {
 		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonNew)
 		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonReplayed)
+		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonChecked)
 		reasons := []string{string(leaky.LineFull), string(leaky.ClientShare), string(leaky.WaitTooLong), api.CodeStore}
-		for key, p := range s.plans {
-			if key.operation == o.Name && o.may(key.tier) {
-				for _, r := range p.rules {
-					reasons = append(reasons, r.Limit().Name)
-				}
+		for tier := range s.Tiers {
+			if o.may(tier) {
+				reasons = append(reasons, s.planner.reasons(tier, &o)...)
 			}
 		}
 		for _, reason := range reasons {
@@ -80,6 +82,38 @@ func (m *metrics) preset(s *Server) {
 			}
 		}
 	}
+}
+
+// checkCounters count what one limit said.
+type checkCounters struct{ spent, refused prometheus.Counter }
+
+// checksOf are a limit's counters; they begin at 0.
+func (m *metrics) checksOf(l admission.Limit) checkCounters {
+	refused := "refused"
+	if l.Shadow {
+		refused = "would_refuse"
+	}
+	return checkCounters{m.checks.WithLabelValues(l.Name, "spent"), m.checks.WithLabelValues(l.Name, refused)}
+}
+
+// enforced counts what a limit in force said to a request.
+func (c checkCounters) enforced(allowed, violated bool) {
+	switch {
+	case violated:
+		c.refused.Inc()
+	case allowed:
+		c.spent.Inc()
+	}
+}
+
+// shadow counts what a shadow limit said to a request that was allowed, and reports whether it would have refused it.
+func (c checkCounters) shadow(violated bool) bool {
+	if violated {
+		c.refused.Inc()
+	} else {
+		c.spent.Inc()
+	}
+	return violated
 }
 
 // answered counts one call.

@@ -21,6 +21,9 @@ func (a *attempt) overloaded(refusal error) error {
 	if !errors.As(refusal, &p) || p.Status != http.StatusTooManyRequests && p.Code != api.CodeStore {
 		return refusal // no overload: this request can't ever be admitted
 	}
+	if p.Code == api.CodeStore && a.s.OnFailure == OnFailureReject {
+		return refusal
+	}
 	ctx := a.ctx
 	if p.Code == api.CodeStore {
 		var cancel context.CancelFunc

@@ -1,12 +1,9 @@
 package httpapi
 
 import (
-	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"forebay/api"
@@ -22,111 +19,164 @@ const (
 	Off   LegacyHeaders = "off"
 )
 
-// planKey names a plan. Operation "" is for calls that name none: status, result, and what failed before its operation was known.
-type planKey struct{ tier, operation string }
-
-// plan is what applies to a tier's requests for an operation: the limits, and the field that states them.
-type plan struct {
-	weight float64 // the tier's
-	rules  []*admission.Rule
-	own    []*admission.Rule // those of rules that count for the operation alone
-	policy []string          // RateLimit-Policy, the same on every answer
-}
-
-// plans are all plans, and the one that failed authentications spend.
-func plans(c Config) (all map[planKey]*plan, addresses *plan) {
-	all = make(map[planKey]*plan)
-	for name, tier := range c.Tiers {
-		base := slices.Concat(tier.Limits, c.Limits)
-		common, perOperation := split(base, ofOperation)
-		all[planKey{tier: name}] = newPlan(tier.Weight, common, nil)
-		for _, o := range c.Operations {
-			all[planKey{name, o.Name}] = newPlan(tier.Weight, common, slices.Concat(perOperation, o.Limits))
-		}
-	}
-	_, ips := split(c.Limits, func(r *admission.Rule) bool { return r.Limit().Per == admission.PerIP })
-	return all, newPlan(0, ips, nil)
-}
-
-func split(rules []*admission.Rule, is func(*admission.Rule) bool) (others, those []*admission.Rule) {
-	for _, r := range rules {
-		if is(r) {
-			those = append(those, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	return others, those
-}
-
-// ofOperation reports whether the limit's count is an operation's.
-func ofOperation(r *admission.Rule) bool {
-	per := r.Limit().Per
-	return per == admission.PerOperation || per == admission.PerClientOperation
-}
-
-func newPlan(weight float64, common, own []*admission.Rule) *plan {
-	p := &plan{weight: weight, rules: slices.Concat(common, own), own: own}
-	var items []string
-	for _, r := range p.rules {
-		items = append(items, policyItem(r.Limit()))
-	}
-	if items != nil {
-		p.policy = []string{strings.Join(items, ", ")}
-	}
-	return p
-}
-
-// policyItem states a limit in whole seconds, as the field's syntax has it.
-func policyItem(l admission.Limit) string {
-	seconds := wholeSeconds(l.Window)
-	quota := float64(l.Amount) * float64(seconds) / l.Window.Seconds()
-	return fmt.Sprintf(`"%s";q=%d;w=%d`, l.Name, int64(math.Floor(quota+1e-9)), seconds)
-}
-
 // write writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
-// they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would.
+// they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would. Shadow limits aren't told of: who
+// obeyed the fields would obey a limit that isn't in force.
 func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders, now time.Time) {
-	strictest, any := v.Strictest()
+	speaker, any := spokesman(v)
 	if !any {
 		return
 	}
 	field := make([]byte, 0, 48*len(v.Standings))
-	for i, s := range v.Standings {
-		if i > 0 {
+	for _, s := range v.Standings {
+		l := s.Rule.Limit()
+		if l.Shadow {
+			continue
+		}
+		if len(field) > 0 {
 			field = append(field, ", "...)
 		}
 		field = append(field, '"')
-		field = append(field, s.Rule.Limit().Name...)
+		field = append(field, l.Name...)
 		field = append(field, `";r=`...)
 		field = strconv.AppendInt(field, s.Remaining, 10)
-		field = append(field, ";t="...)
-		field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s)), 10)
+		if l.Algorithm != admission.Concurrency { // that one has no window
+			field = append(field, ";t="...)
+			field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s, l)), 10)
+		}
 	}
 	values := [4]string{string(field)} // one allocation for all
-	h[api.HeaderRateLimitPolicy] = p.policy
+	h[api.HeaderRateLimitPolicy] = p.policyOf(v)
 	h[api.HeaderRateLimit] = values[0:1:1]
 	if legacy == Off {
 		return
 	}
-	reset := wholeOrNone(untilReset(strictest))
-	if legacy != Delta {
-		reset = wholeOrNone(time.Duration(now.UnixNano()) + untilReset(strictest))
+	l := speaker.Rule.Limit()
+	values[1] = strconv.FormatInt(l.Capacity(), 10)
+	values[2] = strconv.FormatInt(speaker.Remaining, 10)
+	h[api.HeaderLegacyLimit], h[api.HeaderLegacyRemaining] = values[1:2:2], values[2:3:3]
+	if l.Algorithm == admission.Concurrency && !speaker.Violated {
+		return // a job's end has no time
 	}
-	values[1] = strconv.FormatInt(strictest.Rule.Limit().Capacity(), 10)
-	values[2] = strconv.FormatInt(strictest.Remaining, 10)
+	reset := wholeOrNone(untilReset(speaker))
+	if legacy != Delta {
+		reset = wholeOrNone(time.Duration(now.UnixNano()) + untilReset(speaker))
+	}
 	values[3] = strconv.FormatInt(reset, 10)
-	h[api.HeaderLegacyLimit], h[api.HeaderLegacyRemaining], h[api.HeaderLegacyReset] = values[1:2:2], values[2:3:3], values[3:4:4]
+	h[api.HeaderLegacyReset] = values[3:4:4]
+}
+
+// spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
+// one time speaks only where there is no other: the fields are about windows, and it has none.
+func spokesman(v *admission.Verdict) (speaker admission.Standing, any bool) {
+	speaker, any = v.Strictest()
+	if !any || speaker.Violated || speaker.Rule.Limit().Algorithm != admission.Concurrency {
+		return speaker, any
+	}
+	windowed := false
+	for _, s := range v.Standings {
+		l := s.Rule.Limit()
+		if l.Shadow || l.Algorithm == admission.Concurrency {
+			continue
+		}
+		if !windowed || s.Remaining < speaker.Remaining || s.Remaining == speaker.Remaining && s.Reset > speaker.Reset {
+			speaker, windowed = s, true
+		}
+	}
+	return speaker, true
+}
+
+// policyOf is RateLimit-Policy for an answer: it states the limits as the standings hold them, which where the store or a region's centre is
+// lost are shares of those in the plan.
+func (p *plan) policyOf(v *admission.Verdict) []string {
+	planned := p.policy != nil
+	for i, s := range v.Standings {
+		planned = planned && s.Rule == p.rules[i]
+	}
+	if planned {
+		return p.policy
+	}
+	var field []byte
+	for i, s := range v.Standings {
+		field = appendPolicy(field, s.Rule.Limit(), p.graceOf(i), v.At)
+	}
+	return []string{string(field)}
+}
+
+// lastingPolicy is RateLimit-Policy for all time; nil where it changes with the month, or where nothing is to be told.
+func (p *plan) lastingPolicy() []string {
+	var field []byte
+	for i, r := range p.rules {
+		l := r.Limit()
+		if l.Window == admission.Month && !l.Shadow {
+			return nil
+		}
+		field = appendPolicy(field, l, p.graceOf(i), time.Time{})
+	}
+	if field == nil {
+		return nil
+	}
+	return []string{string(field)}
+}
+
+// graceOf is by how much a rule was raised for a new client; 1: not at all.
+func (p *plan) graceOf(i int) float64 {
+	if p.grace == nil {
+		return 1
+	}
+	return p.grace[i]
+}
+
+// appendPolicy states a limit in whole seconds, as the field's syntax has it. A month has the seconds that the current one has.
+func appendPolicy(field []byte, l admission.Limit, grace float64, at time.Time) []byte {
+	if l.Shadow {
+		return field
+	}
+	if len(field) > 0 {
+		field = append(field, ", "...)
+	}
+	field = append(field, '"')
+	field = append(field, l.Name...)
+	field = append(field, `";q=`...)
+	switch {
+	case l.Algorithm == admission.Concurrency:
+		field = strconv.AppendInt(field, l.Amount, 10)
+		field = append(field, `;qu="concurrent-requests"`...)
+	case l.Window == admission.Month:
+		field = strconv.AppendInt(field, l.Amount, 10)
+		field = append(field, ";w="...)
+		field = strconv.AppendInt(field, monthSeconds(at), 10)
+	default:
+		seconds := wholeSeconds(l.Window)
+		quota := float64(l.Amount) * float64(seconds) / l.Window.Seconds()
+		field = strconv.AppendInt(field, int64(math.Floor(quota+1e-9)), 10)
+		field = append(field, ";w="...)
+		field = strconv.AppendInt(field, int64(seconds), 10)
+	}
+	if grace != 1 {
+		field = append(field, ";forebay-grace="...)
+		field = strconv.AppendFloat(field, math.Floor(grace*1000)/1000, 'f', -1, 64) // a Decimal of RFC 9651 has three digits
+	}
+	return field
+}
+
+// monthSeconds is how long the UTC month of a moment lasts.
+func monthSeconds(at time.Time) int64 {
+	at = at.UTC()
+	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return int64(first.AddDate(0, 1, 0).Sub(first) / time.Second)
 }
 
 // effectiveWindow is the t beside r: a client that uses r in every t keeps to the limit. A bucket's saved tokens are spread at
 // its own rate (as the draft's section 6 asks: r/t is never over q/w), and with none left t is when the next one comes.
-func effectiveWindow(s admission.Standing) time.Duration {
-	l := s.Rule.Limit()
+func effectiveWindow(s admission.Standing, l admission.Limit) time.Duration {
+	bucket := l.Algorithm == admission.TokenBucket || l.Algorithm == admission.LeakyBucket
 	switch perToken := float64(l.Window) / float64(l.Amount); {
 	case s.Violated:
 		return s.RetryAfter
-	case l.Algorithm != admission.TokenBucket:
+	case l.Algorithm == admission.SlidingWindowLog && s.Reset == 0:
+		return l.Window // nothing is used: what is taken now stays taken so long
+	case !bucket:
 		return s.Reset
 	case s.Remaining == 0:
 		return s.Reset - time.Duration(float64(l.Capacity()-1)*perToken)
@@ -135,7 +185,7 @@ func effectiveWindow(s admission.Standing) time.Duration {
 	}
 }
 
-// untilReset is what X-RateLimit-Reset tells: on a refusal the same as Retry-After, else when nothing is used up any more.
+// untilReset is what X-RateLimit-Reset tells: on a refusal the same as Retry-After, else when more is there by itself (Standing.Reset).
 func untilReset(s admission.Standing) time.Duration {
 	if s.Violated {
 		return s.RetryAfter
@@ -155,67 +205,10 @@ func wholeSeconds(d time.Duration) int { return int(max(wholeOrNone(d), 1)) }
 func refunded(v *admission.Verdict, cost int64) {
 	for i := range v.Standings {
 		s := &v.Standings[i]
-		s.Remaining = min(s.Remaining+cost, s.Rule.Limit().Capacity())
-	}
-}
-
-// overLimit is the answer to a request that a limit refused.
-func overLimit(v admission.Verdict) *api.Problem {
-	s, _ := v.Strictest()
-	l := s.Rule.Limit()
-	if v.Never {
-		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh,
-			fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity()))
-		p.Reason = v.Reason
-		return p
-	}
-	return &api.Problem{
-		Type: api.TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: api.CodeRateLimit,
-		Detail:           fmt.Sprintf("Limit %s allows %s per %s.", l.Name, requests(l.Amount), windowWord(l.Window)),
-		Reason:           v.Reason,
-		ViolatedPolicies: violated(v),
-		RetryAfter:       wholeSeconds(v.RetryAfter),
-	}
-}
-
-func violated(v admission.Verdict) []string {
-	var names []string
-	for _, s := range v.Standings {
-		if s.Violated {
-			names = append(names, s.Rule.Limit().Name)
+		l, back := s.Rule.Limit(), cost
+		if l.Algorithm == admission.Concurrency {
+			back = 1 // a job is one, whatever it costs
 		}
+		s.Remaining = min(s.Remaining+back, l.Capacity())
 	}
-	return names
-}
-
-func requests(n int64) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return strconv.FormatInt(n, 10) + " requests"
-}
-
-func windowWord(window time.Duration) string {
-	switch window {
-	case time.Second:
-		return "second"
-	case time.Minute:
-		return "minute"
-	case time.Hour:
-		return "hour"
-	case 24 * time.Hour:
-		return "day"
-	}
-	return windowText(window)
-}
-
-// windowText writes a duration as the config does: 1m rather than 1m0s.
-func windowText(d time.Duration) string {
-	text := d.String()
-	for _, empty := range []string{"0s", "0m"} {
-		if short, cut := strings.CutSuffix(text, empty); cut && strings.HasSuffix(short, map[string]string{"0s": "m", "0m": "h"}[empty]) {
-			text = short
-		}
-	}
-	return text
 }

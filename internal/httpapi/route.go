@@ -17,7 +17,8 @@ type handler func(*call) error
 // route is one path and a handler for each of its methods. GET answers HEAD too.
 type route struct {
 	path      string // a template: what the route is called in metrics
-	admission bool   // its answers are decisions on a job
+	callers   bool   // it is for callers who say who they are
+	admission bool   // its answers are decisions on a job, or on what a gateway asks about
 	handlers  map[string]handler
 }
 
@@ -50,6 +51,9 @@ func (s *Server) serve(rt route) http.Handler {
 		case h == nil:
 			w.Header().Set("Allow", allow)
 			c.admission = false // nobody asked for a job
+			if client, err := s.Identity.Identify(r); rt.callers && err == nil {
+				c.identify(client)
+			}
 			c.fail(problem(http.StatusMethodNotAllowed, api.CodeMethod, "Allowed: "+allow+"."))
 		default:
 			if err := h(c); err != nil {

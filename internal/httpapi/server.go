@@ -8,12 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"forebay/internal/admission"
 	"forebay/internal/cache"
 	"forebay/internal/degrade"
 	"forebay/internal/identity"
+	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 )
 
@@ -46,8 +45,10 @@ type Finals interface {
 	Done(id string) (done <-chan struct{}, forget func())
 }
 
-// Degrader finds the last good answer to the same request, where one may be served.
+// Degrader finds the last good answer to the same request, where one may be served. Remember tells it of one that this process
+// came by, so that it has it although the store is lost; it waits for nothing.
 type Degrader interface {
+	Remember(p degrade.Policy, job jobs.Job, meta jobs.Meta, body []byte, age time.Duration)
 	Stale(ctx context.Context, p degrade.Policy, operation, client, tier string, payload []byte, w degrade.Wish) (cache.Answer, bool, error)
 }
 
@@ -58,51 +59,11 @@ type Store interface {
 	Warnings() []string // what the operator should mend
 }
 
-// Tier is a set of limits and a weight.
-type Tier struct {
-	Weight float64 // in the line; > 0
-	Limits []*admission.Rule
-}
-
-// Operation is one expensive thing that clients may request.
-type Operation struct {
-	Name     string
-	Backend  string
-	Tiers    []string // who may; empty: all
-	Cost     int64    // what one request takes of each limit; ≥ 1
-	Limits   []*admission.Rule
-	Overload degrade.Policy
-	Keep     time.Duration // how long a finished job and its result are remembered
-	MaxAge   time.Duration // how long a job may live before it must have ended; its backend's
-}
-
-// Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and
-// the limits that meet in one request have different names.
-type Config struct {
-	Identity   Identifier
-	Limiter    Limiter
-	Degrader   Degrader
-	Store      Store
-	Finals     Finals
-	Lines      map[string]Line // by backend
-	Tiers      map[string]Tier
-	Operations []Operation
-	Limits     []*admission.Rule // of every caller
-
-	MaxBody    int64         // bytes of a POST's body
-	Legacy     LegacyHeaders // "": Epoch
-	AdminToken string        // "": the admin API asks for none, and must not be reachable from elsewhere
-
-	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
-	Log     *slog.Logger
-}
-
 // Server answers both listeners. Safe for concurrent use.
 type Server struct {
 	Config
 	operations  map[string]*Operation
-	plans       map[planKey]*plan
-	addresses   *plan // the limits that count addresses: all that a failed authentication spends
+	planner     *planner
 	metrics     *metrics
 	storeLog    sometimes
 	decisionLog atMost
@@ -133,13 +94,14 @@ func New(c Config) *Server {
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]
 	}
-	s.plans, s.addresses = plans(c)
 	s.metrics = newMetrics(s)
+	s.planner = newPlanner(c, s.operations, s.metrics.checksOf)
+	s.metrics.preset(s)
 	return s
 }
 
 // Drain makes the server shut down in good order: from now on it admits no job, /readyz says so, and answers that are held
-// back are given. What is asked about jobs is still answered. It may be called more than once.
+// back are given. What is asked about jobs and limits is still answered, gateways' checks too. It may be called more than once.
 func (s *Server) Drain() { s.drainOnce.Do(func() { close(s.draining) }) }
 
 func (s *Server) isDraining() bool {
@@ -154,10 +116,13 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", admission: true, handlers: map[string]handler{"POST": s.submit}},
-		route{path: "/v1/jobs/{id}", handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.cancel)}},
-		route{path: "/v1/jobs/{id}/result", handlers: map[string]handler{"GET": s.identified(s.result)}},
-		route{path: "/v1/rate-limits", handlers: map[string]handler{"GET": s.identified(s.rateLimits)}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit}},
+		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.cancel)}},
+		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
+		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.identified(s.rateLimits)}},
+		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
+		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
+		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},
 		route{path: "/openapi.yaml", handlers: map[string]handler{"GET": s.openAPI}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
 		route{path: "/readyz", handlers: map[string]handler{"GET": s.readyz}},
@@ -170,6 +135,7 @@ func (s *Server) Admin() http.Handler {
 		route{path: "/admin/v1/backends", handlers: map[string]handler{"GET": s.operator(s.listBackends)}},
 		route{path: "/admin/v1/backends/{name}", handlers: map[string]handler{"GET": s.operator(s.getBackend), "PATCH": s.operator(s.tuneBackend)}},
 		route{path: "/admin/v1/backends/{name}/override", handlers: map[string]handler{"DELETE": s.operator(s.resetBackend)}},
+		route{path: "/admin/v1/shadow-limits", handlers: map[string]handler{"GET": s.operator(s.shadowLimits)}},
 		route{path: "/metrics", handlers: map[string]handler{"GET": s.operator(s.serveMetrics())}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
 		route{path: "/readyz", handlers: map[string]handler{"GET": s.readyz}},
@@ -198,9 +164,6 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // bad handshakes and the like: the callers' business
 	}
 }
-
-// may reports whether a tier may request the operation.
-func (o *Operation) may(tier string) bool { return len(o.Tiers) == 0 || slices.Contains(o.Tiers, tier) }
 
 // allowed are the names of the operations that a tier may request, sorted.
 func (s *Server) allowed(tier string) []string {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"strconv"
@@ -27,7 +28,7 @@ func (s *Server) submit(c *call) error {
 	sub, malformed := s.readSubmission(c)
 	client, unknown := s.Identity.Identify(c.r)
 	if unknown == nil {
-		c.identify(client, "")
+		c.identify(client)
 	}
 	switch {
 	case malformed != nil:
@@ -39,6 +40,10 @@ func (s *Server) submit(c *call) error {
 	if err != nil {
 		return err
 	}
+	cost, wrong := o.Cost.of(sub.payload)
+	if wrong != nil {
+		return fieldErrors{*wrong}.err()
+	}
 	key, err := idempotencyKey(c.r.Header)
 	if err != nil {
 		return err
@@ -46,7 +51,7 @@ func (s *Server) submit(c *call) error {
 	if s.isDraining() {
 		return shuttingDown()
 	}
-	a := &attempt{call: c, submission: sub, o: o, line: s.Lines[o.Backend]}
+	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend]}
 	if !s.Store.Healthy() {
 		return a.overloaded(a.storeFailed(errUnhealthy))
 	}
@@ -125,7 +130,7 @@ func (s *Server) operationFor(c *call, name string) (*Operation, error) {
 		p.Operations = s.allowed(c.client.Tier)
 		return nil, p
 	}
-	c.identify(c.client, o.Name)
+	c.plan = c.planOf(o.Name)
 	return o, nil
 }
 
@@ -134,6 +139,7 @@ type attempt struct {
 	*call
 	submission
 	o           *Operation
+	cost        int64
 	line        Line
 	id          string
 	fingerprint string
@@ -141,12 +147,12 @@ type attempt struct {
 
 // admit takes the job through the limits and into the line.
 func (a *attempt) admit() error {
-	giveBack, err := a.spend()
+	v, err := a.spend()
 	if err != nil {
 		return a.overloaded(err)
 	}
 	job := jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
-		Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint}
+		Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Holds: v.Holds()}
 	place, err := a.line.Offer(a.ctx, leaky.Offer{Job: job, Weight: a.plan.weight * a.priority.Weight(),
 		StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep})
 	if err != nil {
@@ -157,37 +163,49 @@ func (a *attempt) admit() error {
 	case leaky.Accepted:
 		return a.accepted(job, place)
 	case leaky.Exists: // a twin of this request was faster
-		giveBack()
+		a.refund(v)
+		a.verdict = nil // what the twin took came after it
 		look, err := a.line.Look(a.ctx, a.id)
 		if err != nil {
 			return a.overloaded(a.storeFailed(err))
 		}
 		return a.replay(look)
 	}
-	giveBack()
+	a.refund(v)
 	return a.overloaded(lineRefused(a.o.Name, place))
 }
 
-// spend has the request's limits decide. It returns the way to give back what they took, for when the job gets no place.
-func (a *attempt) spend() (giveBack func(), err error) {
+// spend has the request's limits decide. What they took is given back when the job gets no place.
+func (a *attempt) spend() (admission.Verdict, error) {
 	if len(a.plan.rules) == 0 {
-		return func() {}, nil
+		return admission.Verdict{Allowed: true}, nil
 	}
-	v, err := a.s.Limiter.Decide(a.ctx, admission.Request{Rules: a.plan.rules, Cost: a.o.Cost,
-		Subject: admission.Subject{Client: a.client.ID, Address: a.client.Address, Operation: a.o.Name}})
+	v, err := a.decide(a.s.Limiter, a.plan, admission.Request{Cost: a.cost, Subject: subject(a.client, a.o.Name), Job: a.holder()})
 	if err != nil {
-		return nil, a.storeFailed(err)
+		return v, a.storeFailed(err)
 	}
 	a.verdict = &v
 	if !v.Allowed {
-		return nil, overLimit(v)
+		return v, a.plan.overLimit(v, a.cost)
 	}
-	return func() { a.refund(v) }, nil
+	return v, nil
+}
+
+// holder is by what name the job holds its places of limits on jobs at one time. Twins of a request with an Idempotency-Key have one job id:
+// the one that comes to nothing must not give back the places of the other.
+func (a *attempt) holder() string {
+	if a.fingerprint == "" || !a.plan.holds {
+		return a.id
+	}
+	return a.id + "~" + rand.Text()[:8]
 }
 
 // refund gives back what v took. It waits for that no longer than the call may wait for the store: the client's answer comes first.
 func (a *attempt) refund(v admission.Verdict) {
-	refunded(a.verdict, a.o.Cost)
+	if a.verdict == nil {
+		return // there was no limit
+	}
+	refunded(a.verdict, a.cost)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -205,6 +223,7 @@ func (a *attempt) refund(v admission.Verdict) {
 const (
 	reasonNew      = "new"
 	reasonReplayed = "replayed" // the Idempotency-Key's job was there before
+	reasonChecked  = "checked"  // a gateway asked
 )
 
 // accepted answers for a job that has its place.
@@ -224,6 +243,13 @@ func (a *attempt) replay(look leaky.Look) error {
 	return a.answer(look, reasonReplayed)
 }
 
+// remember keeps a result that is being served, for when the store is lost: here alone the request that it answers is known too.
+func (a *attempt) remember(look leaky.Look, body []byte) {
+	job := look.Job
+	job.Payload = a.payload
+	a.s.Degrader.Remember(a.o.Overload, job, look.Standing.Result, body, max(time.Since(look.Standing.FinishedAt), 0))
+}
+
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
 // waited gets what it waited for: the result itself, and Content-Location says so.
 func (a *attempt) answer(look leaky.Look, reason string) error {
@@ -240,6 +266,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
 			if body, err := a.line.Result(a.ctx, look.Job.ID); err == nil {
+				a.remember(look, body)
 				h["Content-Location"] = []string{view.Links.Result}
 				h["X-Content-Type-Options"] = noSniff
 				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)

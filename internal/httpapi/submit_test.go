@@ -102,7 +102,7 @@ func TestAnOperationOfOtherTiersIsForbiddenAndNotListed(t *testing.T) {
 func TestARequestThatCanNeverFitIsNotToldToWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.cost = 6
+		s.cost.Fixed = 6
 		s.pro = []admission.Limit{perClient("five", 5, time.Minute)}
 	})
 	a := w.submit(w.report, `1`, key(keyA))

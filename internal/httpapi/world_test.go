@@ -64,10 +64,12 @@ type setup struct {
 	free    []admission.Limit
 	global  []admission.Limit
 	report  []admission.Limit // of operation report
-	cost    int64
+	cost    Cost              // of every operation; zero: 1
+	grace   Grace
 	legacy  LegacyHeaders
 	token   string
 	limiter func(Limiter) Limiter
+	adjust  func(*world, *Config) // last of all
 	wrap    func(Line) Line
 	noAnon  bool
 }
@@ -80,7 +82,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	su := setup{cost: 1, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
+	su := setup{cost: Cost{Fixed: 1}, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
 		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}}
 	if adjust != nil {
 		adjust(&su)
@@ -95,7 +97,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	})
 
 	operation := func(name, share string, limits []admission.Limit, tiers ...string) Operation {
-		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.rules("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}
+		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}
 		if share != "" {
 			o.Overload = degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
 		}
@@ -118,8 +120,8 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 		Finals:   w.finals,
 		Lines:    map[string]Line{w.backend: w.line},
 		Tiers: map[string]Tier{
-			"free": {Weight: 1, Limits: w.rules("free", su.free)},
-			"pro":  {Weight: 2, Limits: w.rules("pro", su.pro)},
+			"free": {Weight: 1, Limits: w.limits("free", su.free)},
+			"pro":  {Weight: 2, Limits: w.limits("pro", su.pro), Grace: su.grace},
 		},
 		Operations: []Operation{
 			operation(w.report, degrade.ShareClient, su.report),
@@ -127,7 +129,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 			operation(w.plain, "", nil),
 			operation(w.inner, "", nil, "pro"),
 		},
-		Limits:     w.rules("global", su.global),
+		Limits:     w.limits("global", su.global),
 		MaxBody:    64 << 10,
 		Legacy:     su.legacy,
 		AdminToken: su.token,
@@ -137,6 +139,9 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	}
 	if su.wrap != nil {
 		w.config.Lines[w.backend] = su.wrap(w.line)
+	}
+	if su.adjust != nil {
+		su.adjust(w, &w.config)
 	}
 	w.client = &http.Client{Transport: contract{t, &http.Transport{MaxIdleConnsPerHost: 64}}, Timeout: 40 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -156,19 +161,24 @@ func (w *world) serve() (s *Server, public, admin string) {
 	return s, front.URL, back.URL
 }
 
-// rules are a test's own: the owner is part of their keys in Redis.
-func (w *world) rules(owner string, limits []admission.Limit) []*admission.Rule {
+// limits are a test's own: the owner is part of their keys in Redis.
+func (w *world) limits(owner string, limits []admission.Limit) []Limit {
 	w.Helper()
-	var rules []*admission.Rule
+	var out []Limit
 	for _, l := range limits {
-		l.Owner = w.backend + ":" + owner
-		r, err := admission.Compile(l)
-		if err != nil {
-			w.Fatal(err)
-		}
-		rules = append(rules, r)
+		out = append(out, Limit{Rule: w.rule(owner, l)})
 	}
-	return rules
+	return out
+}
+
+func (w *world) rule(owner string, l admission.Limit) *admission.Rule {
+	w.Helper()
+	l.Owner = w.backend + ":" + owner
+	r, err := admission.Compile(l)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
 }
 
 // answer is a whole answer.

@@ -84,6 +84,10 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 			Traceparent: rapid.SampledFrom([]string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}).Draw(t, "traceparent"),
 			Fingerprint: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(t, "fingerprint"),
 		}
+		for range rapid.IntRange(0, jobs.MaxHolds).Draw(t, "places") {
+			j.Holds.Member = j.ID + "~12345678"
+			j.Holds.Keys = append(j.Holds.Keys, rapid.StringMatching(`fb:\{[0-9a-f]{32}\}:limit:[a-z][a-z0-9-]{0,63}:[0-9a-f]{32}`).Draw(t, "key"))
+		}
 		at := jobs.Times{Accepted: now, StartBy: now.Add(time.Second), EndBy: now.Add(time.Hour), Keep: 90 * time.Minute}
 		record := stored(t, j, at)
 		got, times, err := jobs.DecodeRecord(record)
@@ -98,17 +102,25 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 		if diff := cmp.Diff(j, got) + cmp.Diff(at, times); diff != "" {
 			t.Fatal(diff)
 		}
-		// The look script reads no more than 1 KiB of it.
-		if words := bytes.IndexByte(record, '\n'); words >= 1024 {
+		// The look script reads no more than 2 KiB of it, and what ends it no more than 1 KiB for its places.
+		if words := bytes.IndexByte(record, '\n'); words >= 2048 {
 			t.Fatalf("the words end at byte %d", words)
+		}
+		if words := bytes.IndexByte(record, '{'); len(j.Holds.Keys) == 0 && words >= 96 || bytes.Index(record, []byte(` {"i"`)) >= 1024 {
+			t.Fatalf("the words begin too late: %q", record[:min(len(record), 1500)])
 		}
 	})
 }
 
-func TestWordsTooLongForARecordAreRefused(t *testing.T) {
+func TestWhatFitsNoRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Client: strings.Repeat("c", 1000)}); err == nil {
 		t.Fatal("a client's name of 1,000 bytes was encoded")
+	}
+	for _, keys := range [][]string{make([]string, jobs.MaxHolds+1), {"a b"}, {"a@b"}} {
+		if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Holds: jobs.Holds{Member: "m", Keys: keys}}); err == nil {
+			t.Errorf("places %q were encoded", keys)
+		}
 	}
 }
 

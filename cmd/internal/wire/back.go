@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/cache"
 	"forebay/internal/config"
 	"forebay/internal/degrade"
 	"forebay/internal/jobs"
@@ -17,15 +16,15 @@ import (
 	"forebay/internal/worker"
 )
 
-// Back puts a worker together.
-func Back(c *config.Config, s *store.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
+// Back puts a worker together. answers takes the good answers that may be served stale later.
+func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
 		policies[name] = policy(o)
 	}
 	back := worker.Config{
 		Listener: listener,
-		Stale:    degrade.NewKeeper(cache.New(s.Client()), policies),
+		Stale:    degrade.NewKeeper(answers, policies),
 		Grace:    c.Shutdown,
 		Log:      log,
 		Metrics:  metrics,

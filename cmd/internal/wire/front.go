@@ -1,10 +1,13 @@
 package wire
 
 import (
-	"fmt"
+	"context"
+	"crypto/rand"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,80 +16,107 @@ import (
 	"forebay/internal/config"
 	"forebay/internal/degrade"
 	"forebay/internal/httpapi"
-	"forebay/internal/identity"
 	"forebay/internal/leaky"
 	"forebay/internal/store"
 )
 
-// fixedCost is what a request takes of each limit.
-const fixedCost = 1
+// Front is the api's server, and what works for it in the background.
+type Front struct {
+	*httpapi.Server
+	// Answers are those that may be served stale. An embedded worker puts its own there: what passes through this process is
+	// still known to it when Redis is lost.
+	Answers degrade.Store
 
-// Front puts the api's server together.
-func Front(c *config.Config, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log *slog.Logger) (*httpapi.Server, error) {
+	background []func(context.Context)
+}
+
+// NewFront puts the api's server together. Its background work begins with Run.
+func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log *slog.Logger) (*Front, error) {
+	limiter := admission.New(s.Client(), s.Cluster())
+	limiter.Tend(s.Client(), fates(lines))
+	exchange, err := together(c, limiter, s, metrics, log)
+	if err != nil {
+		return nil, err
+	}
+	peers := admission.NewPeers(s.Client(), processName())
+	shadows := admission.NewShadows(s.Client(), log)
+	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
+
+	inRedis := cache.New(s.Client())
+	degrader := degrade.New(inRedis)
+	f.Answers = inRedis
+	if c.Redis.OnFailure == httpapi.OnFailureDegrade {
+		memory := cache.NewMemory(inRedis, cache.DefaultMemory, s.Healthy)
+		degrader = degrade.New(memory)
+		f.Answers = memory
+		f.background = append(f.background, func(ctx context.Context) { <-ctx.Done(); memory.Close() })
+	}
+
 	front := httpapi.Config{
-		Identity:   identity.New(identityConfig(c)),
-		Limiter:    admission.New(s.Client(), s.Cluster()),
-		Degrader:   degrade.New(cache.New(s.Client())),
-		Store:      s,
-		Finals:     finals,
-		Lines:      map[string]httpapi.Line{},
-		Tiers:      map[string]httpapi.Tier{},
-		MaxBody:    int64(c.HTTP.MaxBody),
-		Legacy:     httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
-		AdminToken: string(c.Admin.Token),
-		Metrics:    metrics,
-		Log:        log,
+		Identity:       clients.Identity(),
+		Overrides:      clients.Override,
+		Limiter:        limiter,
+		Checks:         admission.NewFallback(limiter, peers.Count, s.Healthy),
+		CheckOnFailure: c.Checks.OnFailure,
+		OnFailure:      c.Redis.OnFailure,
+		Shadows:        shadows,
+		Degrader:       degrader,
+		Store:          s,
+		Finals:         finals,
+		Lines:          map[string]httpapi.Line{},
+		Tiers:          map[string]httpapi.Tier{},
+		MaxBody:        int64(c.HTTP.MaxBody),
+		Legacy:         httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
+		AdminToken:     string(c.Admin.Token),
+		Metrics:        metrics,
+		Log:            log,
 	}
 	for name, line := range lines {
 		front.Lines[name] = line
 	}
-	var err error
-	if front.Limits, err = rules("limits", c.Limits); err != nil {
+	if front.Limits, err = rules(c, "limits", c.Limits); err != nil {
 		return nil, err
 	}
 	for name, t := range c.Tiers {
-		limits, err := rules("tier:"+name, t.Limits)
+		limits, err := rules(c, "tier:"+name, t.Limits)
 		if err != nil {
 			return nil, err
 		}
-		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, Limits: limits}
+		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, Limits: limits, Grace: httpapi.Grace(t.Grace)}
+		if t.Grace.Factor > 0 {
+			front.Newcomers = admission.NewNewcomers(s.Client())
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operations)) {
 		o := c.Operations[name]
-		limits, err := rules("operation:"+name, o.Limits)
+		limits, err := rules(c, "operation:"+name, o.Limits)
 		if err != nil {
 			return nil, err
 		}
-		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: fixedCost,
+		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
 			Limits: limits, Overload: policy(o), Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
 	}
-	return httpapi.New(front), nil
+	f.Server = httpapi.New(front)
+	return f, nil
 }
 
-func identityConfig(c *config.Config) identity.Config {
-	out := identity.Config{Anonymous: c.Identity.Anonymous, TrustedProxies: c.HTTP.TrustedProxies, Header: c.HTTP.ClientIPHeader, IPv6Prefix: c.HTTP.IPv6Prefix}
-	for _, client := range c.Identity.Clients {
-		registered := identity.Registered{Name: client.Name, Tier: client.Tier}
-		for _, digest := range client.KeySHA256 {
-			registered.Keys = append(registered.Keys, identity.Digest(digest))
-		}
-		out.Clients = append(out.Clients, registered)
+// Run does the background work until ctx ends, which should be after the last request was answered and before the store is
+// let go: what is still to be written is written then.
+func (f *Front) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, work := range f.background {
+		all.Go(func() { work(ctx) })
 	}
-	return out
+	all.Wait()
 }
 
-// rules compiles the limits of one owner: the name by which limits of the same name in different places are told apart.
-func rules(owner string, limits []config.Limit) ([]*admission.Rule, error) {
-	var out []*admission.Rule
-	for _, l := range limits {
-		rule, err := admission.Compile(admission.Limit{Name: l.Name, Owner: owner, Algorithm: admission.Algorithm(l.Algorithm), Per: admission.Per(l.Per),
-			Amount: l.Limit, Window: l.Window, Burst: l.Burst})
-		if err != nil {
-			return nil, fmt.Errorf("%s: limit %s: %w", owner, l.Name, err)
-		}
-		out = append(out, rule)
+// processName tells this process from all others that use the same Redis: one started anew counts as another.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
 	}
-	return out, nil
+	return host + "-" + rand.Text()
 }
 
 func policy(o config.Operation) degrade.Policy {

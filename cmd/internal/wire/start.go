@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"forebay/internal/admission"
 	"forebay/internal/config"
 	"forebay/internal/httpapi"
+	"forebay/internal/identity"
 )
 
 // Exit codes of both commands.
@@ -28,13 +28,11 @@ const (
 
 // Load reads and checks the config file. Errors name file, line, key and mend.
 func Load(path string, lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
-	return config.Load(path, lookup, func(l config.Limit) error {
-		return admission.Limit{Name: l.Name, Algorithm: admission.Algorithm(l.Algorithm), Per: admission.Per(l.Per),
-			Amount: l.Limit, Window: l.Window, Burst: l.Burst}.Validate()
-	})
+	return config.Load(path, lookup, possible)
 }
 
-// Check is what -check does: it says whether the file is right and prints the config in effect, secrets left out.
+// Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
+// left out.
 func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
 	c, warnings, err := Load(path, lookup)
 	for _, w := range warnings {
@@ -44,8 +42,31 @@ func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Wr
 		fmt.Fprintln(stderr, err)
 		return ExitUsage
 	}
+	clients, err := checkNamed(c, lookup)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return ExitUsage
+	}
 	fmt.Fprintf(stdout, "# %s is valid. In effect:\n%s", path, c.Describe())
+	if file := c.Identity.ClientsFile; file != "" {
+		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", file, config.DescribeClients(clients))
+	}
 	return ExitOK
+}
+
+// checkNamed reads the files that a config names.
+func checkNamed(c *config.Config, lookup func(string) (string, bool)) (clients []config.Client, err error) {
+	if path := c.Identity.CountryDatabase; path != "" {
+		countries, err := identity.OpenCountries(path)
+		if err != nil {
+			return nil, fmt.Errorf("identity.country_database: %w", err)
+		}
+		countries.Close() // it fails never
+	}
+	if path := c.Identity.ClientsFile; path != "" {
+		return config.LoadClients(path, lookup, c, possible)
+	}
+	return nil, nil
 }
 
 // Version is the version that the binary was built as.

@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	"forebay/internal/admission"
+	"forebay/internal/config"
+	"forebay/internal/httpapi"
+)
+
+// rules compiles the limits of one owner: the name by which limits of the same name in different places are told apart. They are
+// what this process decides over: its region's part of each limit.
+func rules(c *config.Config, owner string, limits []config.Limit) ([]httpapi.Limit, error) {
+	var out []httpapi.Limit
+	for _, l := range limits {
+		rule, err := admission.Compile(limit(owner, l))
+		if part := share(c); err == nil && part < 1 {
+			rule, err = rule.Scaled(part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: limit %s: %w", owner, l.Name, err)
+		}
+		out = append(out, httpapi.Limit{Rule: rule, When: httpapi.When{Tiers: l.When.Tier, Operations: l.When.Operation, Countries: l.When.Country}})
+	}
+	return out, nil
+}
+
+// share is the part of every limit that this process's region decides over: all of it where the regions tell each other what
+// they counted.
+func share(c *config.Config) float64 {
+	if c.Region.Share == 0 || c.Region.Sync.Redis != "" {
+		return 1
+	}
+	return c.Region.Share
+}
+
+// limit is a limit as admission knows it.
+func limit(owner string, l config.Limit) admission.Limit {
+	out := admission.Limit{Name: l.Name, Owner: owner, Algorithm: admission.Algorithm(l.Algorithm), Per: admission.Per(l.Per),
+		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce}
+	switch l.Window {
+	case config.Day:
+		out.Window = 24 * time.Hour
+	case config.Month:
+		out.Window = admission.Month
+	}
+	return out
+}
+
+// possible is the rule of admission for a limit of the config.
+func possible(l config.Limit) error { return limit("", l).Validate() }

@@ -1,0 +1,67 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/internal/admission"
+	"forebay/internal/config"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/store"
+)
+
+// fates tells the limiter what became of the jobs that hold places, from the lines that they stand in.
+func fates(lines map[string]*leaky.Line) admission.Fates {
+	return func(ctx context.Context, id string) (admission.Fate, error) {
+		backend, _ := jobs.ParseID(id)
+		line := lines[backend]
+		if line == nil {
+			return admission.Fate{}, fmt.Errorf("job %s: the config has no backend of that name", id)
+		}
+		look, err := line.Look(ctx, id)
+		switch {
+		case errors.Is(err, leaky.ErrUnknownJob):
+			return admission.Fate{}, nil
+		case err != nil:
+			return admission.Fate{}, err
+		}
+		return admission.Fate{Known: true, Ended: look.Standing.State.Final(), Wait: look.Wait}, nil
+	}
+}
+
+// together has the limiter keep its limits together with those of other regions, where the config has it so. run is the
+// exchange with them; it ends with its context.
+func together(c *config.Config, limiter *admission.Limiter, own *store.Store, metrics prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
+	sync := c.Region.Sync
+	if sync.Redis == "" {
+		return func(context.Context) {}, nil
+	}
+	log = log.With("region", c.Region.Name)
+	centre, err := store.Open(context.Background(), string(sync.Redis), log.With("redis", "centre"))
+	if err != nil {
+		return nil, fmt.Errorf("region.sync.redis: %w", err)
+	}
+	region := limiter.Together(admission.RegionConfig{Name: c.Region.Name, Process: processName(), Own: own.Client(), Centre: centre.Client(),
+		Every: sync.Every, Share: c.Region.Share, Log: log})
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_regions", Help: "Regions that share the limits, when the centre was last reached."},
+			func() float64 { return float64(region.Regions()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_region_centre_lost",
+			Help: "1 while the centre is lost and this region decides over its share of every limit."}, func() float64 {
+			if region.Lost() {
+				return 1
+			}
+			return 0
+		}))
+	return func(ctx context.Context) {
+		region.Run(ctx)
+		if err := centre.Close(); err != nil {
+			log.Warn("region: the centre's connection", "error", err)
+		}
+	}, nil
+}

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+// originalMethod are the fields in which gateways tell the method of the request that they ask about: nginx as it is configured
+// (auth_request), Traefik (ForwardAuth) and Caddy (forward_auth) by themselves. The key comes in the request's own fields, which
+// they all hand on, and the address in the field that the config names, from trusted proxies alone (see identity).
+var originalMethod = []string{"X-Original-Method", "X-Forwarded-Method"}
+
+// check answers GET /v1/check, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not.
+// It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
+func (s *Server) check(c *call) error {
+	if isPreflight(c.r.Header) {
+		c.admission = false
+		c.w.Header()["Cache-Control"] = noStore
+		c.bytes(http.StatusOK, "", nil)
+		return nil
+	}
+	c.check = true
+	query, malformed := parseCheck(c.r.URL.RawQuery)
+	client, unknown := s.Identity.Identify(c.r)
+	if unknown == nil {
+		c.identify(client)
+	}
+	switch {
+	case malformed != nil:
+		return malformed
+	case unknown != nil:
+		return c.unidentified(client, unknown)
+	}
+	o, err := s.operationFor(c, query.operation)
+	if err != nil {
+		return err
+	}
+	cost, err := query.costOf(o)
+	if err != nil {
+		return err
+	}
+	if len(c.plan.rules) > 0 {
+		if err := s.decideCheck(c, cost); err != nil {
+			return err
+		}
+	}
+	c.decision = api.Accepted
+	if c.reason == "" {
+		c.reason = reasonChecked
+	}
+	c.w.Header()["Cache-Control"] = noStore
+	c.bytes(http.StatusOK, "", nil)
+	return nil
+}
+
+// decideCheck has the limits decide, by the way that the config wants where the store is lost.
+func (s *Server) decideCheck(c *call, cost int64) error {
+	by := s.Limiter
+	if s.CheckOnFailure == CheckLocal {
+		by = s.Checks
+	}
+	err := errUnhealthy
+	if s.CheckOnFailure == CheckLocal || s.Store.Healthy() {
+		var v admission.Verdict
+		if v, err = c.decide(by, c.plan, admission.Request{Cost: cost, Subject: subject(c.client, c.operation)}); err == nil {
+			c.verdict = &v
+			if !v.Allowed {
+				return c.plan.overLimit(v, cost)
+			}
+			return nil
+		}
+	}
+	refusal := c.storeFailed(err)
+	if s.CheckOnFailure == CheckAllow {
+		c.reason = api.CodeStore
+		return nil
+	}
+	return refusal
+}
+
+// isPreflight reports whether a gateway asks about a CORS preflight. It carries no key, as browsers never send one with it, and costs
+// nothing. Only OPTIONS as told by a gateway counts, and a request can't pass for one by a field that the gateway in front doesn't write:
+// of the fields that are there all must agree, and a key makes it no preflight.
+func isPreflight(h http.Header) bool {
+	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
+		return false
+	}
+	told := false
+	for _, name := range originalMethod {
+		for _, method := range h[name] {
+			if method != http.MethodOptions {
+				return false
+			}
+			told = true
+		}
+	}
+	return told
+}
+
+// checkQuery is what a check asks about.
+type checkQuery struct {
+	operation string
+	cost      string // as given
+	hasCost   bool
+}
+
+// parseCheck reads a query strictly: a misspelt parameter would be a check of something else.
+func parseCheck(raw string) (q checkQuery, err error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return q, invalidRequest("The query can't be read.")
+	}
+	for name, given := range values {
+		if len(given) != 1 {
+			return q, invalidRequest("The query gives " + brief(name) + " twice.")
+		}
+		switch name {
+		case "operation":
+			q.operation = given[0]
+		case "cost":
+			q.cost, q.hasCost = given[0], true
+		default:
+			return q, invalidRequest("There is no parameter " + brief(name) + ": use operation and cost.")
+		}
+	}
+	if q.operation == "" {
+		return q, invalidRequest("The query must name the operation: ?operation=<name>.")
+	}
+	return q, nil
+}
+
+// costOf is what the check spends. The gateway may say more than the operation's config does, and never less.
+func (q checkQuery) costOf(o *Operation) (int64, error) {
+	if !q.hasCost {
+		return o.Cost.standard(), nil
+	}
+	least, most := o.Cost.Fixed, int64(admission.MaxAmount)
+	if o.Cost.From != "" {
+		least, most = 1, o.Cost.Max
+	}
+	n, ok := wholeNumber(q.cost)
+	if !ok || n < least || n > most {
+		return 0, invalidRequest(fmt.Sprintf("The cost must be a whole number from %d to %d, in digits alone.", least, most))
+	}
+	return n, nil
+}

@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+func (w *world) check(query string, fields ...[2]string) answer {
+	w.Helper()
+	return w.get("/v1/check?"+query, fields...)
+}
+
+func TestACheckSpendsWhatAJobWould(t *testing.T) {
+	t.Parallel()
+	for name, limit := range everyAlgorithm(3) {
+		if limit.Algorithm == admission.Concurrency {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(s *setup) { s.report = []admission.Limit{limit} })
+			job := w.stated(w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted))
+			a := w.want(w.check("operation="+w.report, key(keyA)), 200)
+			got := w.stated(a)[limit.Name]
+			if len(a.body) != 0 || a.Header.Get("Forebay-Decision") != "accepted" || job[limit.Name].r != 2 || got.r != 1 || got.policy != job[limit.Name].policy {
+				t.Errorf("after a job %+v, a check says %+v: %v %q", job, got, a.Header, a.body)
+			}
+			w.want(w.call("HEAD", w.url+"/v1/check?operation="+w.report, "", key(keyA)), 200)
+			a = w.check("operation="+w.report, key(keyA))
+			p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+			if p.Reason != limit.Name || a.Header.Get("Retry-After") == "" || a.Header.Get("Forebay-Decision") != `rejected;reason="`+limit.Name+`"` {
+				t.Errorf("%v %s", a.Header, a.body)
+			}
+			w.problem(w.submit(w.report, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+			w.want(w.check("operation="+w.report, key(keyB)), 200) // each client its own
+		})
+	}
+}
+
+// Nobody would tell when the work ends.
+func TestACheckHoldsNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}, perClient("wide", 60, time.Hour)}
+	})
+	w.pause()
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	for range 3 {
+		if got := w.stated(w.want(w.check("operation="+w.plain, key(keyA)), 200)); len(got) != 1 || got["wide"].policy == "" {
+			t.Errorf("stated %v", got)
+		}
+	}
+	w.problem(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+}
+
+func TestWhoChecksIsTheOriginalRequestsCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.free = []admission.Limit{perClient("one", 1, time.Hour)} })
+	query := "operation=" + w.plain
+	w.want(w.check(query, from("192.0.2.1")), 200)
+	w.problem(w.check(query, from("192.0.2.1")), http.StatusTooManyRequests, api.CodeRateLimit)
+	w.want(w.check(query, from("192.0.2.2")), 200)
+	w.problem(w.check(query, key("nope")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.problem(w.check("operation="+w.inner, from("192.0.2.3")), http.StatusForbidden, api.CodeNotAllowed)
+	if p := w.problem(w.check("operation=none", from("192.0.2.3")), http.StatusNotFound, api.CodeUnknownOperation); len(p.Operations) != 3 {
+		t.Errorf("operations %v", p.Operations)
+	}
+}
+
+// C18: a gateway may ask for more than the operation costs, and never for less.
+func TestACheckThatIsMalformedSpendsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.cost = Cost{Fixed: 2}
+		s.pro = []admission.Limit{perClient("ten", 10, time.Hour)}
+		s.adjust = func(w *world, c *Config) { c.Operations[1].Cost = Cost{From: "/n", Default: 3, Max: 5} }
+	})
+	op := "operation=" + w.plain
+	for _, query := range []string{"", "operation=", "cost=1", op + "&cost=", op + "&cost=0", op + "&cost=1", op + "&cost=-5", op + "&cost=1e18", op + "&cost=NaN",
+		op + `&cost="3"`, op + "&cost=2.5", op + "&cost=02", op + "&cost=+3", op + "&cost=%203", op + "&cost=1000000001", op + "&cost=99999999999999999999",
+		op + "&cost=3&cost=3", op + "&" + op, op + "&costs=3", op + "&x", op + ";cost=3", op + "&cost=%zz",
+		"operation=" + w.shared + "&cost=0", "operation=" + w.shared + "&cost=6"} {
+		w.problem(w.check(query, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	for _, c := range []struct {
+		query string
+		left  int64
+	}{{op, 8}, {op + "&cost=3", 5}, {"operation=" + w.shared, 2}, {"operation=" + w.shared + "&cost=1", 1}} {
+		if got := w.stated(w.want(w.check(c.query, key(keyA)), 200))["ten"].r; got != c.left {
+			t.Errorf("after %s: %d left, want %d", c.query, got, c.left)
+		}
+	}
+	p := w.problem(w.check(op+"&cost=11", key(keyA)), http.StatusUnprocessableEntity, api.CodeCostTooHigh)
+	if p.Reason != "ten" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Case C52.
+func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
+	})
+	query, caller := "operation="+w.plain, from("192.0.2.1")
+	for i := range 20 {
+		a := w.want(w.check(query, caller, field(originalMethod[i%2], "OPTIONS")), 200)
+		if a.Header.Get("RateLimit") != "" || a.Header.Get("Forebay-Decision") != "" {
+			t.Errorf("a preflight is decided on: %v", a.Header)
+		}
+	}
+	for i, fields := range [][][2]string{
+		{field("X-Original-Method", "GET")},
+		{field("X-Original-Method", "GET"), field("X-Forwarded-Method", "OPTIONS")}, // the second is the caller's own
+		{field("X-Original-Method", "OPTIONS"), field("X-Forwarded-Method", "POST")},
+		{field("X-Original-Method", "options")},
+		{field("X-Http-Method-Override", "OPTIONS")},
+	} {
+		if got := w.stated(w.want(w.check(query, append(fields, caller)...), 200))["five"].r; got != int64(4-i) {
+			t.Errorf("%v: %d left, want %d", fields, got, 4-i)
+		}
+	}
+	w.problem(w.check(query, caller), http.StatusTooManyRequests, api.CodeRateLimit)
+	if got := w.stated(w.want(w.check(query, key(keyA), field("X-Original-Method", "OPTIONS")), 200))["five"].r; got != 4 {
+		t.Errorf("a request with a key passed for a preflight: %d left", got)
+	}
+	w.want(w.submit(w.plain, `1`, from("192.0.2.2")), http.StatusAccepted)
+}
+
+func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"unhealthy", "failing"} {
+		for way, want := range map[string][]int{CheckLocal: {200, 200, 429}, CheckAllow: {200, 200, 200}, CheckRefuse: {503, 503, 503}, "": {503, 503, 503}} {
+			t.Run(how+" "+way, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, func(s *setup) {
+					s.pro = []admission.Limit{perClient("two", 2, time.Hour)}
+					s.limiter = func(l Limiter) Limiter { return lostLimiter{} }
+					s.adjust = func(w *world, c *Config) { c.CheckOnFailure, c.Checks = way, admission.NewLocal() }
+				})
+				w.store.down.Store(how == "unhealthy")
+				for i, status := range want {
+					a := w.want(w.check("operation="+w.plain, key(keyA)), status)
+					decision := "accepted"
+					switch {
+					case status == 503:
+						decision = `rejected;reason="store_unavailable"`
+						w.problem(a, 503, api.CodeStore)
+					case status == 429:
+						decision = `rejected;reason="two"`
+					case way == CheckAllow:
+						decision = `accepted;reason="store_unavailable"`
+					case w.stated(a)["two"].r != int64(1-i):
+						t.Errorf("check %d: %v", i, a.Header)
+					}
+					if a.Header.Get("Forebay-Decision") != decision || (status != 200) != (a.Header.Get("Retry-After") != "") {
+						t.Errorf("check %d: %v, want decision %s", i, a.Header, decision)
+					}
+				}
+				w.problem(w.check("operation=none", key(keyA)), http.StatusNotFound, api.CodeUnknownOperation)
+			})
+		}
+	}
+}
+
+// lostLimiter has lost its store.
+type lostLimiter struct{ Limiter }
+
+func (lostLimiter) Decide(context.Context, admission.Request) (admission.Verdict, error) {
+	return admission.Verdict{}, errors.New("lost")
+}
+
+func (lostLimiter) Peek(context.Context, admission.Request) (admission.Verdict, error) {
+	return admission.Verdict{}, errors.New("lost")
+}
+
+// A share of a limit can be too small for a request that the whole limit has room for: then never is only for now.
+func TestACostOverAShareIsRefusedForNowAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.cost = Cost{From: "/n", Default: 1, Max: 100}
+		s.pro = []admission.Limit{perClient("sixteen", 16, time.Hour)}
+		s.limiter = func(l Limiter) Limiter { return shareLimiter{l} }
+	})
+	w.want(w.check("operation="+w.plain+"&cost=2", key(keyA)), 200)
+	w.problem(w.check("operation="+w.plain+"&cost=16", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+	w.problem(w.submit(w.plain, `{"n":5}`, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+	w.problem(w.submit(w.plain, `{"n":17}`, key(keyA)), http.StatusUnprocessableEntity, api.CodeCostTooHigh)
+}
+
+func TestChecksAreCountedAmongTheDecisions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("one", 1, time.Hour)} })
+	w.want(w.check("operation="+w.plain, key(keyA)), 200)
+	w.want(w.check("operation="+w.plain, key(keyA)), 429)
+	got := string(w.metrics())
+	for _, want := range []string{`decision="accepted",operation="` + w.plain + `",reason="checked"`, `decision="rejected",operation="` + w.plain + `",reason="one"`} {
+		if !strings.Contains(got, fmt.Sprintf("forebay_admission_decisions_total{%s} 1\n", want)) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+}

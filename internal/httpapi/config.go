@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/internal/admission"
+	"forebay/internal/degrade"
+)
+
+// Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and
+// the limits that meet in one request have different names.
+type Config struct {
+	Identity   Identifier
+	Limiter    Limiter
+	Newcomers  Newcomers                     // nil: no tier has a grace
+	Overrides  func(client string) *Override // by client id; see Override. nil: nobody has any
+	Shadows    Shadows                       // nil: nobody wants to know
+	Degrader   Degrader
+	Store      Store
+	Finals     Finals
+	Lines      map[string]Line // by backend
+	Tiers      map[string]Tier
+	Operations []Operation
+	Limits     []Limit // of every caller
+
+	OnFailure      string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
+	Checks         Limiter // decides gateways' checks where CheckOnFailure is CheckLocal: as Limiter, or by itself where the store is lost
+	CheckOnFailure string  // CheckLocal, CheckAllow or CheckRefuse (also ""): what a check gets while the store is lost
+
+	MaxBody    int64         // bytes of a POST's body
+	Legacy     LegacyHeaders // "": Epoch
+	AdminToken string        // "": the admin API asks for none, and must not be reachable from elsewhere
+
+	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
+	Log     *slog.Logger
+}
+
+// Values of Config.OnFailure.
+const (
+	OnFailureDegrade = "degrade" // the stale answer where there is one, else 503
+	OnFailureReject  = "reject"  // 503 at once
+)
+
+// Values of Config.CheckOnFailure.
+const (
+	CheckLocal  = "local"  // Config.Checks goes on deciding
+	CheckAllow  = "allow"  // 200
+	CheckRefuse = "refuse" // 503
+)
+
+// Limit is a limit and the requests that it applies to.
+type Limit struct {
+	Rule *admission.Rule
+	When When
+}
+
+// When is a condition on requests. An empty list means any; of those that aren't, all must fit.
+type When struct {
+	Tiers      []string
+	Operations []string // such a limit doesn't apply to calls without an operation, such as a job's status
+	Countries  []string // as identity.Client.Country says them
+}
+
+// Tier is a set of limits and a weight.
+type Tier struct {
+	Weight float64 // in the line; > 0
+	Limits []Limit
+	Grace  Grace // the zero value: none
+}
+
+// Grace is what a tier gives to clients that are new: for Period since they were first seen, the limits that count a client by itself
+// (per client and client+operation) allow Factor times as much. A caller without a key is never new: an address is nobody.
+type Grace struct {
+	Period time.Duration
+	Factor float64 // above 1; 0: no grace
+}
+
+// Override is what one client has instead of its tier's. It never changes: another override is another pointer, and the same pointer is
+// given for as long as it holds, since what is computed from it is remembered by it.
+type Override struct {
+	Weight float64 // 0: the tier's
+	Limits []Limit // each replaces the tier's limits of the same name, or is one more
+}
+
+// Operation is one expensive thing that clients may request.
+type Operation struct {
+	Name     string
+	Backend  string
+	Tiers    []string // who may; empty: all
+	Cost     Cost
+	Limits   []Limit
+	Overload degrade.Policy
+	Keep     time.Duration // how long a finished job and its result are remembered
+	MaxAge   time.Duration // how long a job may live before it must have ended; its backend's
+}
+
+// may reports whether a tier may request the operation.
+func (o *Operation) may(tier string) bool { return len(o.Tiers) == 0 || slices.Contains(o.Tiers, tier) }
+
+// Cost is what one request takes of each limit that counts costs: Fixed, or what its payload says.
+type Cost struct {
+	Fixed   int64  // ≥ 1, where From is ""
+	From    string // JSON Pointer (RFC 6901) into the payload, such as "/pages"
+	Default int64  // ≥ 1: where the payload has nothing there
+	Max     int64  // most that the payload may say
+}
+
+// Newcomers knows which clients are new. Until says when that ends; the zero time, where it has ended. An answer from memory may come
+// although ctx has ended. On an error the client counts as not new. Safe for concurrent use.
+type Newcomers interface {
+	Until(ctx context.Context, client string, period time.Duration) (time.Time, error)
+}
+
+// Shadows keeps the books on whom shadow limits would have refused. Note never blocks. Safe for concurrent use.
+type Shadows interface {
+	Note(limit, client, operation string)
+	Top(context.Context) ([]admission.ShadowCount, error) // of the last 24 h, the largest counts first
+}

@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+
+	"forebay/internal/admission"
+	"forebay/internal/degrade"
+	"forebay/internal/identity"
+)
+
+var (
+	//go:embed docs.html
+	docsPage string
+	//go:embed docs.css
+	docsStyle string
+
+	docsTemplate = template.Must(template.New("docs").Parse(docsPage))
+
+	// docsPolicy lets a browser use nothing but the page and its one style sheet: no script, no form, no other site, no frame around it.
+	docsPolicy = func() []string {
+		sum := sha256.Sum256([]byte(docsStyle))
+		return []string{"default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+	}()
+)
+
+// docsView is what the page shows.
+type docsView struct {
+	Style      template.CSS
+	Known      bool   // the page speaks of somebody's limits
+	Client     string // whose; "": those of callers without a key
+	Tier       string
+	GraceUntil string // "": the client isn't new
+	Operations []docsOperation
+}
+
+type docsOperation struct {
+	Name, Cost string
+	OnOverload string // "": it is refused
+	Limits     []docsLimit
+}
+
+type docsLimit struct {
+	Name, Allows, Per, Algorithm string
+	Trial, Grace                 bool
+}
+
+// docs answers GET /docs: the limits for people, of the caller's key or else of callers without one.
+func (s *Server) docs(c *call) error {
+	client, err := s.Identity.Identify(c.r)
+	if err != nil && !errors.Is(err, identity.ErrNoKey) {
+		return c.unidentified(client, err)
+	}
+	view := docsView{Style: template.CSS(docsStyle)}
+	if err == nil {
+		c.identify(client)
+		view = c.docsView(view)
+	}
+	var page bytes.Buffer
+	if err := docsTemplate.Execute(&page, view); err != nil {
+		return fmt.Errorf("docs page: %w", err)
+	}
+	h := c.w.Header()
+	h["Cache-Control"] = noStore
+	h["Content-Security-Policy"] = docsPolicy
+	h["Referrer-Policy"] = []string{"no-referrer"}
+	h["X-Content-Type-Options"] = noSniff
+	c.bytes(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
+	return nil
+}
+
+// docsView adds what holds for the caller.
+func (c *call) docsView(view docsView) docsView {
+	view.Known, view.Client, view.Tier = true, c.client.Name, c.client.Tier
+	if !c.newUntil.IsZero() {
+		view.GraceUntil = c.newUntil.UTC().Format("2 January 2006, 15:04 UTC")
+	}
+	for _, name := range c.s.allowed(c.client.Tier) {
+		o := c.s.operations[name]
+		operation := docsOperation{Name: name, Cost: costWords(o.Cost)}
+		if o.Overload.Allows(degrade.Wish{}) {
+			operation.OnOverload = "the last good answer, if it is at most " + windowText(o.Overload.StaleFor) + " old"
+		}
+		p := c.planOf(name)
+		for i, r := range p.rules {
+			l := r.Limit()
+			operation.Limits = append(operation.Limits, docsLimit{Name: l.Name, Allows: docsAllowance(l), Per: perWords[l.Per],
+				Algorithm: string(l.Algorithm), Trial: l.Shadow, Grace: p.graceOf(i) != 1})
+		}
+		view.Operations = append(view.Operations, operation)
+	}
+	return view
+}
+
+// perWords say whose requests a limit counts together.
+var perWords = map[admission.Per]string{
+	admission.PerClient:          "yours",
+	admission.PerIP:              "those from your address",
+	admission.PerOperation:       "everybody's for this operation",
+	admission.PerClientOperation: "yours for this operation",
+	admission.PerTier:            "those of your tier",
+	admission.PerCountry:         "those from your country",
+	admission.PerGlobal:          "everybody's",
+}
+
+func docsAllowance(l admission.Limit) string {
+	if l.Burst > 0 {
+		return fmt.Sprintf("%s, %d at once", allowance(l), l.Burst)
+	}
+	return allowance(l)
+}
+
+func costWords(c Cost) string {
+	if c.From == "" {
+		return "Counts as " + number(c.Fixed, "request")
+	}
+	return fmt.Sprintf("Counts as many requests as the payload's %s says, 1 to %d (without it %d)", strings.TrimPrefix(c.From, "/"), c.Max, c.Default)
+}

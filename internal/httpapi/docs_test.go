@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/identity"
+)
+
+func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.free = []admission.Limit{perClient("free-only", 60, time.Minute), trial("trial", 5)}
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 20}}
+		s.report = []admission.Limit{{Name: "report-rate", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 10, Window: time.Minute, Burst: 3}}
+		s.adjust = func(_ *world, c *Config) { c.Operations[2].Cost = Cost{From: "/pages", Default: 1, Max: 100} }
+	})
+	published := func(fields ...[2]string) (string, map[string]api.Operation) {
+		var got api.Operations
+		strictly(t, "operations", w.want(w.get("/v1/operations", fields...), 200).body, &got)
+		all := map[string]api.Operation{}
+		for _, o := range got.Operations {
+			all[o.Name] = o
+		}
+		return got.Tier, all
+	}
+	tier, got := published(from("192.0.2.1"))
+	if tier != "free" || len(got) != 3 || got[w.inner].Name != "" {
+		t.Errorf("tier %s: %v", tier, got)
+	}
+	if text := fmt.Sprintf("%+v", got[w.report].Limits); text != "[{Name:free-only Scope:client Algorithm:sliding-window-counter Limit:60 Burst:0 Window:1m Enforced:true GraceUntil:<nil>} "+
+		"{Name:trial Scope:client Algorithm:sliding-window-counter Limit:5 Burst:0 Window:1h Enforced:false GraceUntil:<nil>} "+
+		"{Name:report-rate Scope:global Algorithm:token-bucket Limit:10 Burst:3 Window:1m Enforced:true GraceUntil:<nil>}]" {
+		t.Errorf("limits of report: %s", text)
+	}
+	if o := got[w.report]; fmt.Sprint(o.OnOverload) != "[stale reject]" || o.Cost != (api.Cost{Fixed: 1}) {
+		t.Errorf("report: %+v", o)
+	}
+	if o := got[w.plain]; o.Cost != (api.Cost{From: "/pages", Default: 1, Max: 100}) || len(o.OnOverload) != 0 {
+		t.Errorf("plain: %+v", o)
+	}
+	tier, got = published(key(keyA))
+	if tier != "pro" || len(got) != 4 || len(got[w.inner].Limits) != 1 || got[w.inner].Limits[0].Window != "" {
+		t.Errorf("tier %s: %v", tier, got)
+	}
+	if n := w.stated(w.get("/v1/operations", from("192.0.2.1")))["free-only"].r; n != 60 {
+		t.Errorf("asking spent: %d left", n)
+	}
+	w.problem(w.get("/v1/operations", key("nope")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.store.down.Store(true)
+	if _, got := published(key(keyA)); len(got) != 4 {
+		t.Error("without a store nothing is published")
+	}
+}
+
+func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.free = []admission.Limit{perClient("per-minute", 60, time.Minute), trial("trial", 5)}
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 20}}
+		s.grace = Grace{Period: time.Hour, Factor: 2}
+		s.adjust = func(w *world, c *Config) {
+			c.Newcomers = &newcomers{name: w.clientA(), until: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}
+		}
+	})
+	a := w.want(w.get("/docs", from("192.0.2.1")), 200)
+	page := string(a.body)
+	for _, want := range []string{"For callers without a key", "<strong>free</strong>", w.report, w.plain, "per-minute", "60 requests per minute", "on trial: refuses nobody",
+		"the last good answer, if it is at most 1h old", "Counts as 1 request"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, foreign := range []string{"<script", "http://", "https://", "<link", "<img", "@import", "url(", " style=", " onload", w.inner} {
+		if strings.Contains(page, foreign) {
+			t.Errorf("the page has %q", foreign)
+		}
+	}
+	_, style, _ := strings.Cut(page, "<style>")
+	style, _, _ = strings.Cut(style, "</style>")
+	sum := sha256.Sum256([]byte(style))
+	if csp := a.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'; style-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'") {
+		t.Errorf("the policy %s isn't of the page's style", csp)
+	}
+	if got := a.Header.Get("Content-Type"); got != "text/html; charset=utf-8" {
+		t.Errorf("%s", got)
+	}
+	page = string(w.want(w.get("/docs", key(keyA)), 200).body)
+	for _, want := range []string{"For " + w.clientA(), "<strong>pro</strong>", w.inner, "40 jobs at one time", "until 2 January 2027, 03:04 UTC"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("with a key the page lacks %q", want)
+		}
+	}
+	w.problem(w.get("/docs", key("nope")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.want(w.call("HEAD", w.url+"/docs", ""), 200)
+	w.store.down.Store(true)
+	if page := w.want(w.get("/docs"), 200); page.Header.Get("RateLimit") != "" || !strings.Contains(string(page.body), "60 requests per minute") {
+		t.Errorf("without a store: %v", page.Header)
+	}
+
+	locked := newWorld(t, func(s *setup) { s.noAnon = true })
+	page = string(locked.want(locked.get("/docs"), 200).body)
+	if strings.Contains(page, locked.plain) || !strings.Contains(page, "A key is required") {
+		t.Errorf("who has no key learns %s", page)
+	}
+}
+
+func TestWhatTheConfigNamesIsTextOnThePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(_ *world, c *Config) {
+			c.Identity = identity.New(identity.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+				Clients: []identity.Registered{{Name: `<script>alert(1)</script>`, Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyA))}}}})
+		}
+	})
+	if page := string(w.want(w.get("/docs", key(keyA)), 200).body); strings.Contains(page, "<script") || !strings.Contains(page, "&lt;script&gt;") {
+		t.Errorf("%s", page)
+	}
+}

@@ -1,0 +1,79 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/leaky"
+)
+
+// Two requests with one Idempotency-Key are one job: the one that comes second gives back its own place, and not the job's.
+func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
+	t.Parallel()
+	line := &twinLine{}
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 5}, perClient("wide", 60, time.Hour)}
+		s.wrap = func(l Line) Line { line.Line = l; return line }
+	})
+	w.pause()
+	line.first = func() {
+		if a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k")); err != nil || a.StatusCode != http.StatusAccepted {
+			t.Errorf("the first of the twins: %v, %v", a.Response, err)
+		}
+	}
+	a := w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)
+	if a.Header.Get("Idempotent-Replayed") != "true" {
+		t.Fatalf("no twin: %v", a.Header)
+	}
+	told := w.rateLimits(key(keyA))
+	if told["jobs"].Remaining != 4 || told["wide"].Remaining != 59 {
+		t.Errorf("one job holds %+v", told)
+	}
+	if got := w.stated(a); got["jobs"].r != 4 || got["wide"].r != 59 {
+		t.Errorf("stated %+v", got)
+	}
+}
+
+// twinLine has another request come first, once.
+type twinLine struct {
+	Line
+	begun atomic.Bool
+	first func()
+}
+
+func (l *twinLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error) {
+	if l.begun.CompareAndSwap(false, true) {
+		l.first()
+	}
+	return l.Line.Offer(ctx, o)
+}
+
+// The line is told which places a job holds, so that whatever ends the job gives them back.
+func TestAJobsPlaceIsFreeOnceTheJobHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}}
+	})
+	ends := map[string]func(id string){
+		"canceled":  func(id string) { w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200) },
+		"succeeded": func(id string) { w.succeed(id, 200, "text/plain", nil) },
+	}
+	for how, end := range ends {
+		for _, fields := range [][][2]string{{key(keyA)}, {key(keyA), idempotent(how)}} {
+			id := w.job(w.want(w.submit(w.plain, `1`, fields...), http.StatusAccepted)).ID
+			p := w.problem(w.submit(w.plain, `2`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+			if p.Reason != "jobs" {
+				t.Fatalf("%+v", p)
+			}
+			end(id)
+			if left := w.rateLimits(key(keyA))["jobs"].Remaining; left != 1 {
+				t.Errorf("the job has %s, and %d places are free, want 1", how, left)
+			}
+		}
+	}
+}

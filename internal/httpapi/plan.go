@@ -1,0 +1,227 @@
+package httpapi
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"forebay/internal/admission"
+)
+
+// unknownCountry is the country of callers of whom it isn't known, in limits per country.
+const unknownCountry = "unknown"
+
+// planKey is all that says which limits apply to a request.
+type planKey struct {
+	tier      string    // "": a caller who failed to say who it is
+	operation string    // "": the call names none: status, result, and what failed before its operation was known
+	country   string    // "": not known, or no limit asks for it
+	override  *Override // nil: none
+	grace     bool      // the client is new
+	check     bool      // a gateway asks: nobody will tell when the work ends, so nothing counts work at one time
+}
+
+// applied is a limit as it applies to a request.
+type applied struct {
+	rule  *admission.Rule
+	grace float64 // what new clients get of it; 1: no more than others
+}
+
+// applying is the one place that says which limits apply to which request: first those of all of the caller's requests, then
+// those of requests for the operation alone. It is a pure function.
+func (p *planner) applying(k planKey) (common, own []applied) {
+	var ofOperation []Limit
+	if o := p.operations[k.operation]; o != nil {
+		ofOperation = o.Limits
+	}
+	add := func(l Limit, operations bool) {
+		limit := l.Rule.Limit()
+		operations = operations || len(l.When.Operations) > 0 || countsOperation(limit)
+		switch {
+		case !l.When.fits(k), operations && k.operation == "":
+			return
+		case k.tier == "" && limit.Per != admission.PerIP:
+			return // only the address is known
+		case k.check && limit.Algorithm == admission.Concurrency:
+			return
+		}
+		a := applied{rule: l.Rule, grace: 1}
+		if k.grace && (limit.Per == admission.PerClient || limit.Per == admission.PerClientOperation) {
+			a = p.special.Load().graced(l.Rule, p.tiers[k.tier].Grace.Factor)
+		}
+		if operations {
+			own = append(own, a)
+		} else {
+			common = append(common, a)
+		}
+	}
+	for _, l := range ofTier(p.tiers[k.tier], k.override) {
+		add(l, false)
+	}
+	for _, l := range p.limits {
+		add(l, false)
+	}
+	for _, l := range ofOperation {
+		add(l, true)
+	}
+	return common, own
+}
+
+// ofTier are a tier's limits for a client that may have its own.
+func ofTier(t Tier, o *Override) []Limit {
+	if o == nil {
+		return t.Limits
+	}
+	replaced := func(l Limit) bool {
+		return slices.ContainsFunc(o.Limits, func(own Limit) bool { return own.Rule.Limit().Name == l.Rule.Limit().Name })
+	}
+	return append(slices.DeleteFunc(slices.Clone(t.Limits), replaced), o.Limits...)
+}
+
+// graced is a rule for new clients. One that can't allow more stays as it is. Every plan has the same rule for it: others remember things by
+// rules.
+func (m *madePlans) graced(r *admission.Rule, factor float64) applied {
+	k := applied{r, factor}
+	if found, ok := m.rules.Load(k); ok {
+		return found.(applied)
+	}
+	raised := applied{r, 1}
+	if scaled, err := r.Scaled(factor); err == nil && scaled.Limit() != r.Limit() {
+		raised = applied{scaled, factor}
+	}
+	found, _ := m.rules.LoadOrStore(k, raised)
+	return found.(applied)
+}
+
+// countsOperation reports whether the limit's count is an operation's.
+func countsOperation(l admission.Limit) bool {
+	return l.Per == admission.PerOperation || l.Per == admission.PerClientOperation
+}
+
+// fits reports whether a request is one that the condition is on.
+func (w When) fits(k planKey) bool {
+	return one(w.Tiers, k.tier) && one(w.Operations, k.operation) && one(w.Countries, k.country)
+}
+
+func one(of []string, name string) bool { return len(of) == 0 || slices.Contains(of, name) }
+
+// plan is what applies to some requests: the limits, what states them, and what counts their checks. It never changes.
+type plan struct {
+	weight float64 // in the line
+	rules  []*admission.Rule
+	own    int             // from here on rules are of the operation alone
+	grace  []float64       // of each rule; nil: the client isn't new
+	policy []string        // RateLimit-Policy, as long as the rules stand as they are; nil where it changes with the month
+	counts []checkCounters // of each rule
+	holds  bool            // some limit is on jobs at one time: a job holds a place of it
+}
+
+// planner finds plans, and makes each once. Safe for concurrent use.
+type planner struct {
+	tiers      map[string]Tier
+	operations map[string]*Operation
+	limits     []Limit
+	count      func(admission.Limit) checkCounters
+
+	countries map[string]bool   // those that some limit of the config asks for
+	plain     map[planKey]*plan // of callers about whom nothing is special: made at the start, never changed
+	special   atomic.Pointer[madePlans]
+}
+
+// madePlans are plans that were asked for.
+type madePlans struct {
+	plans sync.Map // planKey → *plan
+	rules sync.Map // of these plans, for new clients: applied (the rule of others, the factor) → applied
+	count atomic.Int64
+}
+
+// maxSpecial bounds the plans that are kept because somebody asked for them. Each takes about a KiB. Overrides that no longer hold
+// leave theirs behind; at the bound all are dropped, and made again as they are asked for.
+const maxSpecial = 10_000
+
+func newPlanner(c Config, operations map[string]*Operation, count func(admission.Limit) checkCounters) *planner {
+	p := &planner{tiers: c.Tiers, operations: operations, limits: c.Limits, count: count,
+		countries: map[string]bool{}, plain: map[planKey]*plan{}}
+	p.special.Store(&madePlans{})
+	for _, l := range p.all() {
+		count(l.Rule.Limit()) // so that its metrics begin at 0
+		for _, country := range l.When.Countries {
+			p.countries[country] = true
+		}
+	}
+	for tier := range c.Tiers {
+		p.plain[planKey{tier: tier}] = p.make(planKey{tier: tier})
+		for name := range operations {
+			k := planKey{tier: tier, operation: name}
+			p.plain[k] = p.make(k)
+		}
+	}
+	p.plain[planKey{}] = p.make(planKey{})
+	return p
+}
+
+// all are the config's limits.
+func (p *planner) all() []Limit {
+	all := slices.Clone(p.limits)
+	for _, t := range p.tiers {
+		all = append(all, t.Limits...)
+	}
+	for _, o := range p.operations {
+		all = append(all, o.Limits...)
+	}
+	return all
+}
+
+// plan returns the plan of a key, whose country may be any.
+func (p *planner) plan(k planKey) *plan {
+	if k.country != "" && !p.countries[k.country] && !k.override.asks(k.country) {
+		k.country = ""
+	}
+	if found := p.plain[k]; found != nil {
+		return found
+	}
+	made := p.special.Load()
+	if found, ok := made.plans.Load(k); ok {
+		return found.(*plan)
+	}
+	fresh := p.make(k)
+	if _, was := made.plans.LoadOrStore(k, fresh); !was && made.count.Add(1) >= maxSpecial {
+		p.special.CompareAndSwap(made, &madePlans{})
+	}
+	return fresh
+}
+
+// asks reports whether one of the override's limits is on a country.
+func (o *Override) asks(country string) bool {
+	return o != nil && slices.ContainsFunc(o.Limits, func(l Limit) bool { return slices.Contains(l.When.Countries, country) })
+}
+
+func (p *planner) make(k planKey) *plan {
+	common, own := p.applying(k)
+	made := &plan{weight: p.tiers[k.tier].Weight, own: len(common)}
+	if k.override != nil && k.override.Weight > 0 {
+		made.weight = k.override.Weight
+	}
+	for _, a := range slices.Concat(common, own) {
+		limit := a.rule.Limit()
+		made.rules = append(made.rules, a.rule)
+		made.counts = append(made.counts, p.count(limit))
+		made.holds = made.holds || limit.Algorithm == admission.Concurrency
+		if k.grace {
+			made.grace = append(made.grace, a.grace)
+		}
+	}
+	made.policy = made.lastingPolicy()
+	return made
+}
+
+// reasons are the names of the limits that may refuse a tier's requests for an operation, whatever the country; and clients' own limits
+// come and go.
+func (p *planner) reasons(tier string, o *Operation) (names []string) {
+	for _, l := range slices.Concat(p.tiers[tier].Limits, p.limits, o.Limits) {
+		if one(l.When.Tiers, tier) && one(l.When.Operations, o.Name) && !l.Rule.Limit().Shadow {
+			names = append(names, l.Rule.Limit().Name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,104 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+// overLimit is the answer to a request of some cost that one of the plan's limits refused.
+func (p *plan) overLimit(v admission.Verdict, cost int64) *api.Problem {
+	s, _ := v.Strictest()
+	l := s.Rule.Limit()
+	if v.Never && p.fitsWhole(v, cost) {
+		p := storeUnavailable()
+		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request costs. Try again.", l.Name)
+		return p
+	}
+	if v.Never {
+		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh,
+			fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity()))
+		p.Reason = v.Reason
+		return p
+	}
+	return &api.Problem{
+		Type: api.TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: api.CodeRateLimit,
+		Detail:           "Limit " + l.Name + " allows " + allowance(l) + ".",
+		Reason:           v.Reason,
+		ViolatedPolicies: violated(v),
+		RetryAfter:       wholeSeconds(v.RetryAfter),
+	}
+}
+
+// fitsWhole reports whether the limits that a request can't ever fit are parts of those in the plan, and would have room for it whole: then
+// never is only for now.
+func (p *plan) fitsWhole(v admission.Verdict, cost int64) bool {
+	for i, s := range v.Standings {
+		if s.Never && !s.Rule.Limit().Shadow && cost > p.rules[i].Limit().Capacity() {
+			return false
+		}
+	}
+	return true
+}
+
+// violated are the names of the limits in force that refused.
+func violated(v admission.Verdict) []string {
+	var names []string
+	for _, s := range v.Standings {
+		if l := s.Rule.Limit(); s.Violated && !l.Shadow {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+// allowance is a limit in words: "60 requests per minute".
+func allowance(l admission.Limit) string {
+	if l.Algorithm == admission.Concurrency {
+		return number(l.Amount, "job") + " at one time"
+	}
+	return number(l.Amount, "request") + " per " + windowWord(l.Window)
+}
+
+func number(n int64, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return strconv.FormatInt(n, 10) + " " + of + "s"
+}
+
+func windowWord(window time.Duration) string {
+	switch window {
+	case time.Second:
+		return "second"
+	case time.Minute:
+		return "minute"
+	case time.Hour:
+		return "hour"
+	case 24 * time.Hour:
+		return "day"
+	}
+	return windowText(window)
+}
+
+// windowText writes a window as the config does: 1m rather than 1m0s. A limit without one has "".
+func windowText(d time.Duration) string {
+	switch d {
+	case 0:
+		return ""
+	case admission.Month:
+		return "month"
+	}
+	text := d.String()
+	for _, empty := range []string{"0s", "0m"} {
+		if short, cut := strings.CutSuffix(text, empty); cut && strings.HasSuffix(short, map[string]string{"0s": "m", "0m": "h"}[empty]) {
+			text = short
+		}
+	}
+	return text
+}

@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+func trial(name string, n int64) admission.Limit {
+	l := perClient(name, n, time.Hour)
+	l.Shadow = true
+	return l
+}
+
+// notes takes what would be noted of shadow limits.
+type notes struct {
+	mu    sync.Mutex
+	noted []string // guarded by mu
+	top   []admission.ShadowCount
+	err   error
+}
+
+func (n *notes) Note(limit, client, operation string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.noted = append(n.noted, limit+" "+client+" "+operation)
+}
+
+func (n *notes) Top(context.Context) ([]admission.ShadowCount, error) { return n.top, n.err }
+
+func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
+	t.Parallel()
+	var noted notes
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
+		s.free = []admission.Limit{trial("trial", 1)}
+		s.adjust = func(_ *world, c *Config) { c.Shadows = &noted }
+	})
+	for range 3 {
+		a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+		if got := a.Header.Get("RateLimit-Policy") + a.Header.Get("RateLimit"); strings.Contains(got, "trial") || a.Header.Get("X-RateLimit-Limit") != "3" {
+			t.Errorf("%v", a.Header)
+		}
+	}
+	p := w.problem(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+	if p.Reason != "three" || fmt.Sprint(p.ViolatedPolicies) != "[three]" {
+		t.Errorf("%+v", p)
+	}
+	told := w.rateLimits(key(keyA))
+	if l := told["trial"]; l.Enforced || l.Remaining != 0 || l.Limit != 1 {
+		t.Errorf("the trial: %+v", l)
+	}
+	if l := told["three"]; !l.Enforced || l.Remaining != 0 {
+		t.Errorf("the limit in force: %+v", l)
+	}
+	if want := strings.Repeat("trial "+w.clientA()+" "+w.plain+"\n", 2); strings.Join(noted.noted, "\n")+"\n" != want {
+		t.Errorf("noted %q, want %q", noted.noted, want)
+	}
+	got := string(w.metrics())
+	for labels, want := range map[string]int{`limit="trial",outcome="spent"`: 1, `limit="trial",outcome="would_refuse"`: 2,
+		`limit="three",outcome="spent"`: 3, `limit="three",outcome="refused"`: 1} {
+		if !strings.Contains(got, fmt.Sprintf("forebay_limit_checks_total{%s} %d\n", labels, want)) {
+			t.Errorf("lacks %s of %d", labels, want)
+		}
+	}
+	if a := w.want(w.submit(w.plain, `1`, from("192.0.2.1")), http.StatusAccepted); a.Header.Get("RateLimit") != "" || a.Header.Get("X-RateLimit-Limit") != "" {
+		t.Errorf("a trial alone is told of: %v", a.Header)
+	}
+}
+
+func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro, s.report = []admission.Limit{perClient("force", 1, time.Hour)}, []admission.Limit{trial("trial", 1)}
+		s.adjust = func(w *world, c *Config) {
+			c.Limits = []Limit{{Rule: w.rule("global", perClient("abroad", 1, time.Hour)), When: When{Countries: []string{"DE"}}}}
+		}
+	})
+	got := string(w.metrics())
+	for _, labels := range []string{`limit="force",outcome="refused"`, `limit="force",outcome="spent"`, `limit="trial",outcome="would_refuse"`, `limit="abroad",outcome="refused"`} {
+		if !strings.Contains(got, "forebay_limit_checks_total{"+labels+"} 0\n") {
+			t.Errorf("lacks %s", labels)
+		}
+	}
+	if !strings.Contains(got, `forebay_admission_decisions_total{decision="rejected",operation="`+w.plain+`",reason="abroad"} 0`) {
+		t.Error("lacks the refusals of a limit on a country")
+	}
+}
+
+func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
+	shadows := &notes{top: []admission.ShadowCount{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.Shadows = shadows } })
+	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ", "?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
+		var got api.ShadowLimits
+		strictly(t, query, w.want(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), 200).body, &got)
+		text := ""
+		for _, r := range got.Refusals {
+			text += fmt.Sprint(r.Client, " ", r.Count, " ")
+			if !r.LastAt.Equal(at) {
+				t.Errorf("last at %v", r.LastAt)
+			}
+		}
+		if text != want {
+			t.Errorf("%q: %s, want %s", query, text, want)
+		}
+	}
+	for _, query := range []string{"?limits=a", "?limit=a&limit=b", "?limit=a;b", "?x"} {
+		w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	shadows.err = errors.New("lost")
+	w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits", ""), http.StatusServiceUnavailable, api.CodeStore)
+}
