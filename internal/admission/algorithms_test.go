@@ -181,8 +181,8 @@ func TestFastLimitsKeepTheirRate(t *testing.T) {
 				t.Errorf("%d taken in %d µs, of %d", taken, passed, most)
 			}
 		})
-		// At the limit's own pace, 200 each 10 ms, windows lose only what waits for their edge: of a counter and a log a step
-		// for the first of the window before to leave.
+		// At the limit's own pace, 200 each 10 ms, a counter loses what waits, each window, a step for the first of the window
+		// before to leave, and the others nothing.
 		for a, least := range map[Algorithm]int64{FixedWindow: 200_000, SlidingWindowCounter: 198_000} {
 			c.now.Store(start.UnixMicro())
 			r := compile(t, Limit{Algorithm: a, Amount: 20_000, Window: time.Second})

@@ -1,7 +1,7 @@
 package admission
 
 // MaxLog bounds the amount of a sliding-window-log. Each admitted request may be an entry of some 20 bytes: 10,000 are
-// 200 kB for one client. Above that the error of a sliding-window-counter is under what anybody could notice.
+// 200 kB for one client.
 const MaxLog = 10_000
 
 // log is a sliding window log: it knows when each cost was spent, so any window of its length holds at most the limit.

@@ -34,7 +34,13 @@ func TestAResultThatWasServedOutlivesTheStore(t *testing.T) {
 		w.succeed(id, 201, "text/plain", []byte("result"))
 		w.want(w.submit(operation, `{"a":1}`, key(keyA), idempotent("k"), field("Prefer", "wait=20")), 200)
 	}
+	fetched := w.job(w.want(w.submit(w.shared, `{"fetched":1}`, key(keyA)), http.StatusAccepted)).ID
+	w.succeed(fetched, 200, "text/plain", []byte("fetched"))
+	w.want(w.get("/v1/jobs/"+fetched+"/result", key(keyA)), 200)
 	w.store.down.Store(true)
+	w.eventually("a result that was fetched is remembered", func() bool {
+		return string(w.submit(w.shared, `{"fetched":1}`, key(keyB)).body) == "fetched"
+	})
 	a := w.want(w.submit(w.shared, `{"a":1}`, key(keyB)), 200)
 	if string(a.body) != "result" || a.Header.Get("Content-Type") != "text/plain" || a.Header.Get("Forebay-Decision") != `degraded;reason="store_unavailable"` {
 		t.Errorf("%q %v", a.body, a.Header)

@@ -30,6 +30,7 @@ func (s *Server) result(c *call) error {
 		}
 		c.w.Header()["X-Content-Type-Options"] = noSniff
 		c.bytes(st.Result.Status, st.Result.ContentType, body)
+		s.remember(line, look, body)
 		return nil
 	case jobs.Failed, jobs.Expired:
 		return failedResult(c.ctx, line, look)
@@ -39,6 +40,30 @@ func (s *Server) result(c *call) error {
 	p := problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
 	p.RetryAfter = pollAfter(look, time.Now())
 	return p
+}
+
+// remember keeps an answer that passed through this process, so that it can be served stale when the store is lost. It is done behind
+// the client's back: the job's payload, by which the answer will be found, has to be read for it.
+func (s *Server) remember(line Line, look leaky.Look, body []byte) {
+	o := s.operations[look.Job.Operation]
+	if o == nil || o.Overload.StaleFor == 0 || s.OnFailure == OnFailureReject {
+		return
+	}
+	select {
+	case s.remembering <- struct{}{}:
+	default:
+		return
+	}
+	go func() {
+		defer func() { <-s.remembering }()
+		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+		defer cancel()
+		job := look.Job
+		var err error
+		if job.Payload, err = line.Payload(ctx, job.ID); err == nil {
+			s.Degrader.Remember(o.Overload, job, look.Standing.Result, body, max(time.Since(look.Standing.FinishedAt), 0))
+		}
+	}()
 }
 
 func resultGone() *api.Problem {

@@ -35,6 +35,7 @@ type Line interface {
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
+	Payload(ctx context.Context, id string) ([]byte, error)
 	Tune(ctx context.Context, o leaky.Override, by string) error
 	ResetTuning(ctx context.Context, by string) error
 	Status(context.Context) (leaky.Status, error)
@@ -68,6 +69,7 @@ type Server struct {
 	storeLog    sometimes
 	decisionLog atMost
 	waiters     chan struct{} // a place for each answer that is held back
+	remembering chan struct{} // a place for each answer that is being remembered
 
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once
@@ -83,13 +85,18 @@ const (
 // maxWaiters bounds the answers that are held back at one time. Each takes about 20 KiB and, every pollFinal, a look at its job.
 const maxWaiters = 10_000
 
+// maxRemembering bounds the answers that are being remembered at one time, each of which reads its job's payload. Beyond that they
+// are let go: the next one like them will do.
+const maxRemembering = 16
+
 // New returns a Server. It registers its metrics with c.Metrics.
 func New(c Config) *Server {
 	s := &Server{
-		Config:     c,
-		operations: make(map[string]*Operation, len(c.Operations)),
-		waiters:    make(chan struct{}, maxWaiters),
-		draining:   make(chan struct{}),
+		Config:      c,
+		operations:  make(map[string]*Operation, len(c.Operations)),
+		waiters:     make(chan struct{}, maxWaiters),
+		remembering: make(chan struct{}, maxRemembering),
+		draining:    make(chan struct{}),
 	}
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]

@@ -49,6 +49,12 @@ func TestAPayloadIsKeptByteForByte(t *testing.T) {
 	if look := b.look(o.Job.ID); look.Job.Payload != nil || look.Job.Client != o.Job.Client || look.Job.Traceparent != o.Job.Traceparent {
 		t.Errorf("look = %+v", look.Job)
 	}
+	if payload, err := b.Payload(context.Background(), o.Job.ID); err != nil || !bytes.Equal(payload, o.Job.Payload) {
+		t.Errorf("payload = %q, %v", payload, err)
+	}
+	if _, err := b.Payload(context.Background(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+		t.Errorf("payload of no job: %v", err)
+	}
 	s := b.begin(b.release().Tickets[0], "me")
 	if !bytes.Equal(s.Job.Payload, o.Job.Payload) || s.Job.Priority != jobs.High || !s.Job.CreatedAt.Equal(b.now) {
 		t.Errorf("start = %+v", s.Job)

@@ -1,0 +1,58 @@
+// Command plots draws docs/limits-*.svg: what each algorithm makes of the same traffic. Run it at the root of the repository:
+//
+//	go run ./docs/plots
+//
+// The decisions are those of the twin (package admission) under a clock of its own, so the pictures are the same each time, and
+// are true as long as the code is. A test holds those in docs/ against what this program draws.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"forebay/internal/admission"
+)
+
+func main() {
+	if err := run(context.Background(), "docs"); err != nil {
+		fmt.Fprintln(os.Stderr, "plots:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes a picture for each algorithm into a directory.
+func run(ctx context.Context, dir string) error {
+	for _, l := range limits {
+		seen, err := watch(ctx, l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Algorithm, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fileName(l)), draw(l, seen), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fileName(l admission.Limit) string { return "limits-" + string(l.Algorithm) + ".svg" }
+
+const (
+	amount = 20
+	window = 10 * time.Second
+)
+
+// limits allow the same: 2 a second in the long run, but for what a leaky bucket is set up for, and concurrency, which knows no rate.
+var limits = []admission.Limit{
+	{Name: "fixed", Algorithm: admission.FixedWindow, Amount: amount, Window: window},
+	{Name: "log", Algorithm: admission.SlidingWindowLog, Amount: amount, Window: window},
+	{Name: "counter", Algorithm: admission.SlidingWindowCounter, Amount: amount, Window: window},
+	{Name: "token", Algorithm: admission.TokenBucket, Amount: amount, Window: window},
+	{Name: "leaky", Algorithm: admission.LeakyBucket, Amount: amount, Window: window, Burst: 5},
+	{Name: "concurrency", Algorithm: admission.Concurrency, Amount: 8},
+}
+
+// lasts is how long a job takes, where jobs are what counts: 8 of 4 seconds are 2 a second.
+const lasts = 4 * time.Second

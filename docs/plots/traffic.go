@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"forebay/internal/admission"
+)
+
+// phase is a part of the traffic: so many requests a second, evenly.
+type phase struct {
+	name    string
+	seconds int
+	rate    int // per second; divides ticksPerSecond
+}
+
+// traffic is what each limit is offered. The burst lies across the edge of a window, at 40 s.
+var traffic = []phase{
+	{"half load, 1/s", 20, 1},
+	{"idle", 18, 0},
+	{"burst, 10/s", 4, 10},
+	{"idle", 8, 0},
+	{"overload, 5/s", 30, 5},
+	{"half load", 10, 1},
+}
+
+const ticksPerSecond = 20
+
+// begin is an edge of the window.
+var begin = time.Unix(1_800_000_000, 0)
+
+// level is what remains from a moment on.
+type level struct {
+	second    float64
+	remaining int64
+}
+
+// sight is what was seen of a limit under the traffic.
+type sight struct {
+	offered, admitted []int   // in each second
+	levels            []level // each change
+	most              int     // admitted within any window
+}
+
+// watch decides the traffic by one limit.
+func watch(ctx context.Context, l admission.Limit) (sight, error) {
+	l.Per = admission.PerGlobal
+	rule, err := admission.Compile(l)
+	if err != nil {
+		return sight{}, err
+	}
+	now := begin
+	limiter := admission.NewLocalAt(func() time.Time { return now })
+	type job struct {
+		ends    time.Time
+		verdict admission.Verdict
+	}
+	var s sight
+	var jobs []job
+	var times []time.Time // of the admitted
+	for _, p := range traffic {
+		for tick := range p.seconds * ticksPerSecond {
+			if tick%ticksPerSecond == 0 {
+				s.offered, s.admitted = append(s.offered, 0), append(s.admitted, 0)
+			}
+			second := len(s.offered) - 1
+			for l.Algorithm == admission.Concurrency && len(jobs) > 0 && !jobs[0].ends.After(now) {
+				if err := limiter.Refund(ctx, jobs[0].verdict); err != nil {
+					return sight{}, err
+				}
+				jobs = jobs[1:]
+			}
+			r := admission.Request{Rules: []*admission.Rule{rule}, Cost: 1, Job: strconv.FormatInt(now.UnixMicro(), 10)}
+			var v admission.Verdict
+			if p.rate > 0 && tick%(ticksPerSecond/p.rate) == 0 {
+				if v, err = limiter.Decide(ctx, r); err != nil {
+					return sight{}, err
+				}
+				s.offered[second]++
+				if v.Allowed {
+					s.admitted[second]++
+					jobs, times = append(jobs, job{now.Add(lasts), v}), append(times, now)
+				}
+			} else if v, err = limiter.Peek(ctx, r); err != nil {
+				return sight{}, err
+			}
+			if n := v.Standings[0].Remaining; len(s.levels) == 0 || s.levels[len(s.levels)-1].remaining != n {
+				s.levels = append(s.levels, level{now.Sub(begin).Seconds(), n})
+			}
+			now = now.Add(time.Second / ticksPerSecond)
+		}
+	}
+	for first, last := 0, 0; last < len(times); last++ {
+		for times[last].Sub(times[first]) >= window {
+			first++
+		}
+		s.most = max(s.most, last-first+1)
+	}
+	return s, nil
+}

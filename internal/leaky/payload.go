@@ -1,0 +1,27 @@
+package leaky
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// Payload returns a job's payload, byte for byte as the client sent it. ErrUnknownJob: no such job is on record.
+func (l *Line) Payload(ctx context.Context, id string) ([]byte, error) {
+	record, err := l.rdb.Get(ctx, jobs.RecordKey(l.settings.Backend, id)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, ErrUnknownJob
+	}
+	if err != nil {
+		return nil, fmt.Errorf("payload of job %s: %w", id, err)
+	}
+	job, _, err := jobs.DecodeRecord(record)
+	if err != nil {
+		return nil, fmt.Errorf("payload of job %s: %w", id, err)
+	}
+	return job.Payload, nil
+}
