@@ -9,12 +9,12 @@
 --             per rule:     algorithm, unit and three more parameters (arithmetic.go)
 --             per key:      number of its rule, from 1
 --             per refund:   cost (negative: a debit), time of the charge, number of the member, how many keys, their numbers
---             per question: 1 to spend, 0 to only look, cost, number of the member, how many keys, their numbers, below 0 where the
---                           key's limit is a shadow one
+--             per question: 1 to spend, 0 to only look, and 2 more where it has shadow limits, logs or places; cost, number of the
+--                           member, how many keys, their numbers, below 0 where the key's limit is a shadow one
 -- ARGV[2..] members, by number from 1 (0: none): for whom places of a concurrency limit are
 -- Returns   integers:
 --             now
---             per key:      what fill.also is (arithmetic.go), before the batch's questions
+--             per key of a counter, log or places: what fill.also is (arithmetic.go), before the batch's questions
 --             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
 --                           log without the room, the µs until it will have it
 --
@@ -33,11 +33,17 @@ if now == 0 then
   now = time[1] * 1000000 + time[2]
 end
 
--- An algorithm is four functions. rule reads three parameters. load returns the room of a key, brought to now, what is told of it
--- beside that, whether its TTL must be renewed when it is written, and whether it must be written in any case: a state ahead of
--- now, after a clock that stepped back. refund returns room and the rest after a refund. save writes what to keep.
+-- An algorithm is four functions. rule reads three parameters. load returns the room of a key, brought to now, and notes in also what is
+-- told of it beside that, in renew whether its TTL must be renewed when it is written, and in dirty whether it must be written in any
+-- case: a state ahead of now, after a clock that stepped back. refund changes room and also. save writes what to keep.
 -- A TTL is renewed once a period or window only: a SET that leaves it alone costs a third of one that sets it.
 local kept, rule, unit, room, also, renew, dirty = call('MGET', unpack(KEYS)), {}, {}, {}, {}, {}, {}
+
+-- fresh is the room of a key that was never charged.
+local function fresh(k, all)
+  renew[k] = true
+  return all
+end
 
 local function write(k, value, lasts)
   if renew[k] then
@@ -52,21 +58,22 @@ end
 local bucket = {}
 local at_now = format(' %d', now)
 
-function bucket.rule(a, b, c) return { refill = a, full = b, period = c } end
+function bucket.rule(a, b, c) return { refill = a, full = b, period = c, begun = now - now % c } end
 
 function bucket.load(r, k)
   local level, at = match(kept[k] or '', '^(-?%d+) (%d+)$')
-  if not level then
-    return r.full, 0, true, false
-  end
+  if not level then return fresh(k, r.full) end
   level, at = level + 0, at + 0
   if now > at then
     level = level + (now - at) * r.refill
+  elseif at > now then
+    dirty[k] = true
   end
   if level > r.full then
     level = r.full
   end
-  return level, 0, level < 0 or floor(at / r.period) ~= floor(now / r.period), at > now
+  if level < 0 or at < r.begun or at > now then renew[k] = true end
+  return level
 end
 
 function bucket.refund(r, k, cost)
@@ -76,8 +83,11 @@ function bucket.refund(r, k, cost)
 end
 
 function bucket.save(r, k)
-  local debt = max(0, -room[k]) / r.refill
-  write(k, format('%d', room[k]) .. at_now, floor(min(2 * r.period + debt, 6324480000000000) / 1000)) -- at most 2·maxPeriod
+  local lasts
+  if renew[k] then
+    lasts = floor(min(2 * r.period + max(0, -room[k]) / r.refill, 6324480000000000) / 1000) -- at most 2·maxPeriod
+  end
+  write(k, format('%d', room[k]) .. at_now, lasts)
 end
 
 -- Kept: index of the window, count of the one before, count of this one.
@@ -86,7 +96,7 @@ local counter = {}
 function counter.rule(limit, window, step, r)
   local index = floor(now / window)
   return {
-    limit = limit, window = window, index = index,
+    limit = limit, window = window, index = index, text = format('%d', index),
     rest = r - floor((now - index * window) / step), -- as counter.rest
     lasts = floor(((index + 2) * window - now) / 1000),
   }
@@ -95,16 +105,20 @@ end
 function counter.load(r, k)
   local index, previous, current = match(kept[k] or '', '^(%d+) (%d+) (%d+)$')
   if not index then
-    return r.limit * r.unit, 0, true, false
+    also[k] = 0
+    return fresh(k, r.limit * r.unit)
   end
-  index, previous, current = index + 0, previous + 0, current + 0
-  local again = index ~= r.index
-  if index > r.index then
-    previous, current = previous + current, 0
-  elseif index == r.index - 1 then
-    previous, current = current, 0
-  elseif again then
-    previous, current = 0, 0
+  previous, current = previous + 0, current + 0
+  if index ~= r.text then
+    renew[k] = true
+    index = index + 0
+    if index > r.index then
+      previous, current, dirty[k] = previous + current, 0, true
+    elseif index == r.index - 1 then
+      previous, current = current, 0
+    else
+      previous, current = 0, 0
+    end
   end
   -- A count over the limit was not written here, or under a larger limit; it must not lock anybody out for longer.
   if previous > r.limit then
@@ -113,7 +127,8 @@ function counter.load(r, k)
   if current > r.limit then
     current = r.limit
   end
-  return (r.limit - current) * r.unit - previous * r.rest, previous, again, index > r.index
+  also[k] = previous
+  return (r.limit - current) * r.unit - previous * r.rest
 end
 
 function counter.current(r, k) return r.limit - (room[k] + also[k] * r.rest) / r.unit end
@@ -162,20 +177,18 @@ function fixed.rule(limit, window)
   local r = { limit = limit, window = window }
   local ends
   r.now, ends = fixed.number(r, now)
-  r.lasts = floor((ends - now) / 1000)
+  r.text, r.lasts = format('%d', r.now), floor((ends - now) / 1000)
   return r
 end
 
 function fixed.load(r, k)
   local number, count = match(kept[k] or '', '^(%d+) (%d+)$')
-  if not number then
-    return r.limit, 0, true, false
+  if number ~= r.text then
+    if not number or number + 0 < r.now then return fresh(k, r.limit) end
+    renew[k], dirty[k] = true, true
   end
-  number, count = number + 0, count + 0
-  if number < r.now then
-    return r.limit, 0, true, false
-  end
-  return r.limit - min(r.limit, count), 0, number > r.now, number > r.now
+  count = count + 0
+  return count < r.limit and r.limit - count or 0
 end
 
 function fixed.refund(r, k, cost, at)
@@ -243,8 +256,8 @@ function log.load(r, k)
   local total, newest = match(type(head) == 'string' and head or '', '^(%d+) (%d+)$')
   if not total then
     if head then call('DEL', KEYS[k]) end
-    l.ends = 1
-    return r.limit, 0, true, false
+    l.ends, also[k] = 1, 0
+    return r.limit
   end
   l.listed, l.total, l.newest = true, total + 0, newest + 0
   local ahead = l.newest > now
@@ -254,7 +267,9 @@ function log.load(r, k)
     fold(k)
     oldest, ahead = first(r, k), true
   end
-  return r.limit - l.total, oldest, true, ahead or l.gone > 0
+  also[k] = oldest
+  if ahead or l.gone > 0 then dirty[k] = true end
+  return r.limit - l.total
 end
 
 function log.refund(r, k, cost, at)
@@ -336,7 +351,8 @@ function concurrency.load(r, k)
     call('DEL', KEYS[k])
     count = 0
   end
-  return r.limit - count, count > 0 and oldest(k) or 0, true, false
+  also[k] = count > 0 and oldest(k) or 0
+  return r.limit - count
 end
 
 function concurrency.take(k, member)
@@ -366,7 +382,7 @@ end
 for k = 1, #KEYS do
   local r = rules[args[p + k]]
   rule[k], unit[k] = r, r.unit
-  room[k], also[k], renew[k], dirty[k] = r.algorithm.load(r, k)
+  room[k] = r.algorithm.load(r, k)
 end
 p = p + #KEYS
 
@@ -382,34 +398,51 @@ for _ = 1, args[4] do
   p = p + count
 end
 
-local reply, n = { now }, 1 + #KEYS
+local reply, n = { now }, 1
 for k = 1, #KEYS do
-  reply[1 + k] = also[k]
-end
-for _ = 1, args[5] do
-  local spend, cost, count = args[p + 1], args[p + 2], args[p + 4]
-  local member = args[p + 3] > 0 and ARGV[args[p + 3] + 1]
-  p, n = p + 4, n + 1
-  for i = p + 1, p + count do
-    local k = args[i]
-    if k > 0 and room[k] < (rule[k].algorithm.single and 1 or cost * unit[k]) then
-      spend = 0
-      break
-    end
+  if also[k] then
+    n = n + 1
+    reply[n] = also[k]
   end
-  reply[n] = spend
-  for i = p + 1, p + count do
+end
+
+-- decide is the common question: of keys that are all enforced, and whose room is all that matters.
+local function decide(spend, cost, from, to)
+  local place = n + 1
+  n = place
+  for i = from, to do
+    if room[args[i]] < cost * unit[args[i]] then spend = 0 end
+  end
+  reply[place] = spend
+  local taken = spend * cost
+  for i = from, to do
     local k = args[i]
-    local shadow = k < 0
-    if shadow then k = -k end
+    n = n + 1
+    if taken > 0 then
+      room[k] = room[k] - taken * unit[k]
+      dirty[k] = true
+    end
+    reply[n] = room[k]
+  end
+end
+
+-- decide_any is any other.
+local function decide_any(spend, cost, member, from, to)
+  local function need(k) return rule[k].algorithm.single and 1 or cost * unit[k] end
+  for i = from, to do
+    if args[i] > 0 and room[args[i]] < need(args[i]) then spend = 0 end
+  end
+  n = n + 1
+  reply[n] = spend
+  for i = from, to do
+    local k, shadow = math.abs(args[i]), args[i] < 0
     local algorithm = rule[k].algorithm
-    local need = algorithm.single and 1 or cost * unit[k]
-    local fits = room[k] >= need
+    local fits = room[k] >= need(k)
     if spend == 1 and fits then
       if algorithm.take then
         algorithm.take(k, member)
       else
-        room[k] = room[k] - need
+        room[k] = room[k] - need(k)
       end
       dirty[k] = true
     end
@@ -423,6 +456,16 @@ for _ = 1, args[5] do
       n = n + 1
       reply[n] = algorithm.wait(rule[k], k, cost)
     end
+  end
+end
+
+for _ = 1, args[5] do
+  local mode, cost, member, count = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+  p = p + 4
+  if mode < 2 then
+    decide(mode, cost, p + 1, p + count)
+  else
+    decide_any(mode - 2, cost, member > 0 and ARGV[member + 1], p + 1, p + count)
   end
   p = p + count
 end

@@ -170,7 +170,11 @@ func (c *call) addQuestions(out *numbers, refunds bool) {
 				out.add(q.cost, q.at, c.member(q), int64(n))
 				out.add(keys[:n]...)
 			} else {
-				out.add(int64(q.mode), q.cost, c.member(q), int64(n))
+				mode := int64(q.mode)
+				if slices.ContainsFunc(q.rules, (*Rule).special) {
+					mode += 2
+				}
+				out.add(mode, q.cost, c.member(q), int64(n))
 				for i, k := range keys[:n] {
 					if q.rules[i].limit.Shadow {
 						k = -k
@@ -181,6 +185,16 @@ func (c *call) addQuestions(out *numbers, refunds bool) {
 		}
 		keys = keys[n:]
 	}
+}
+
+// special reports whether limits.lua needs more of the rule than its room.
+func (r *Rule) special() bool {
+	return r.limit.Shadow || r.kind == kindLog || r.kind == kindConcurrency
+}
+
+// tells reports whether a fill of the rule has more than room.
+func (r *Rule) tells() bool {
+	return r.kind == kindCounter || r.kind == kindLog || r.kind == kindConcurrency
 }
 
 // member returns the number of the question's member, 0 where none of its rules needs one.
@@ -212,11 +226,15 @@ func (c *call) decode(values []int64, answers []answer) error {
 		return v, true
 	}
 	now, ok := next()
-	if !ok || len(values) < len(c.keys) {
+	also := make([]int64, len(c.keys))
+	for k, r := range c.rules {
+		if ok && r.tells() {
+			also[k], ok = next()
+		}
+	}
+	if !ok {
 		return short
 	}
-	also := values[:len(c.keys)]
-	values = values[len(c.keys):]
 	keys, fills := c.numbers, make([]fill, len(c.numbers))
 	for i, q := range c.batch {
 		n := len(q.keys)
