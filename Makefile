@@ -1,9 +1,9 @@
-# Forebay: `make test` is the whole check, `make bench` the whole measurement.
+# Forebay: `make test` is the whole check, `make bench` the whole measurement, `make chaos` the long look for what breaks.
 GO ?= go
 TEST_FLAGS ?= -race
 BENCH_FLAGS ?=
 
-.PHONY: all build test lint vuln redis bench fuzz clean
+.PHONY: all build test lint vuln redis nginx chaos bench fuzz clean
 
 all: build
 
@@ -12,10 +12,10 @@ build:
 
 # Everything: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race detector. One package after the
 # other (-p 1), and the stories at the end: many are about time, and on two cores another package's tests would take it from them.
-test: redis lint vuln
+test: redis nginx lint vuln
 	$(GO) build -race ./... # side by side, which -p 1 would not
-	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v /e2e)
-	$(GO) test $(TEST_FLAGS) ./e2e
+	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v -e /e2e -e /chaos)
+	$(GO) test $(TEST_FLAGS) -p 1 -count=1 ./e2e ./chaos # go test's cache doesn't know the binaries that they build
 
 lint:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
@@ -31,16 +31,36 @@ vuln:
 		echo "govulncheck: its database can't be reached from here, so nothing was checked"; \
 	else echo "$$out"; exit $$code; fi
 
-# The tests start private servers of this binary. Where it is missing and apt may be used, it is installed.
+# The tests start private servers of these programs. What is missing is installed where apt may be used; policy-rc.d keeps Debian
+# from starting a service of it.
 redis:
-	@command -v redis-server >/dev/null 2>&1 || { \
-		if command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-			echo "redis-server is missing: installing it with apt"; \
-			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; \
-		else \
-			echo "The tests need the program redis-server (6.2 or later) on PATH."; \
-			echo "Install it, for example: sudo apt-get install redis-server, or brew install redis."; exit 1; \
-		fi; }
+	@$(call program,redis-server,redis-server,redis-server (6.2 or later),redis)
+nginx:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; $(call program,nginx,nginx-light,nginx,nginx)
+
+# $(call program,PROGRAM,DEBIAN PACKAGE,PROGRAM IN WORDS,HOMEBREW PACKAGE)
+define program
+command -v $(1) >/dev/null 2>&1 || { \
+	if command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		echo "$(1) is missing: installing it with apt"; \
+		policy=/usr/sbin/policy-rc.d; \
+		if [ ! -e $$policy ]; then \
+			trap 'rm -f /usr/sbin/policy-rc.d' EXIT; trap 'exit 1' INT TERM; \
+			printf '#!/bin/sh\nexit 101\n' >$$policy && chmod +x $$policy || exit 1; \
+		fi; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
+	else \
+		echo "The tests need the program $(3) on PATH."; \
+		echo "Install it, for example: sudo apt-get install $(2), or brew install $(4)."; exit 1; \
+	fi; }
+endef
+
+# Everything breaks, in an order that the seed draws and the log begins with. CHAOS_SEED repeats one.
+CHAOS_SECONDS ?= 60
+CHAOS_SEED ?=
+chaos: redis
+	CHAOS_SECONDS=$(CHAOS_SECONDS) CHAOS_SEED=$(CHAOS_SEED) $(GO) test $(TEST_FLAGS) -count=1 -v -timeout $$(($(CHAOS_SECONDS) + 600))s \
+		-run '^TestEveryJobEndsOnceWhateverBreaks$$' ./chaos
 
 # Real Redis, real binaries, baselines in the same run; prints Markdown (docs/bench.md).
 bench: redis

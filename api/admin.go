@@ -13,11 +13,16 @@ type Backend struct {
 	Concurrency Setting[int]    `json:"concurrency"`
 	Capacity    Setting[int]    `json:"capacity"`
 	Paused      bool            `json:"paused"`
+	Feedback    Setting[string] `json:"feedback"` // FeedbackOn or FeedbackOff
 	TunedBy     string          `json:"tuned_by,omitempty"`
 	TunedAt     *Time           `json:"tuned_at,omitempty"`
 
+	Factor    float64 `json:"factor"`     // what the backend's trouble leaves of the rate; 1: all of it
+	Cause     *string `json:"cause"`      // the trouble: "throttled", "timeout" or "unreachable"; null while Factor is 1
+	Probing   bool    `json:"probing"`    // one call tries whether the backend is well again
+	GateUntil *Time   `json:"gate_until"` // the backend asked for rest until then; null: it didn't
+
 	WaitingOn         string   `json:"waiting_on"`          // what the next job waits on; "idle" where there is none
-	GateUntil         *Time    `json:"gate_until"`          // the backend asked for rest until then; null: it didn't
 	Waiting           int64    `json:"waiting"`             // jobs in the line
 	Delayed           int64    `json:"delayed"`             // jobs that wait for a retry
 	InFlight          int64    `json:"in_flight"`           // jobs on their way to the backend, or there
@@ -30,16 +35,24 @@ type Backend struct {
 type Setting[T any] struct {
 	Configured T  `json:"configured"` // the file's
 	Override   *T `json:"override"`   // set live; null: nothing is
-	Effective  T  `json:"effective"`  // in force
+	Effective  T  `json:"effective"`  // in force; of rate and concurrency what feedback leaves of that
 }
 
-// Outcomes count what became of a backend's jobs. Accepted = waiting + delayed + in flight + Succeeded + Failed + Canceled + Expired.
+// Words of Backend.Feedback and Tuning.Feedback, as in the config.
+const (
+	FeedbackOn  = "on"
+	FeedbackOff = "off"
+)
+
+// Outcomes count what became of a backend's jobs. Accepted = waiting + delayed + in flight + Succeeded + Failed + Canceled + Expired + Lost.
 type Outcomes struct {
 	Accepted  int64 `json:"accepted"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
 	Canceled  int64 `json:"canceled"`
 	Expired   int64 `json:"expired"`
+	Lost      int64 `json:"lost"`      // jobs that the store has lost
+	Redriven  int64 `json:"redriven"`  // failed jobs that were put back into the line, each time
 	Started   int64 `json:"started"`   // calls begun
 	Throttled int64 `json:"throttled"` // calls that the backend answered with 429 or 503
 }
@@ -51,4 +64,90 @@ type Tuning struct {
 	Concurrency *int    `json:"concurrency,omitempty"`
 	Capacity    *int    `json:"capacity,omitempty"`
 	Paused      *bool   `json:"paused,omitempty"`
+	Feedback    *string `json:"feedback,omitempty"` // FeedbackOn or FeedbackOff
+}
+
+// AdminJob is a job as an operator sees it: any client's, with whose it is and why it failed.
+type AdminJob struct {
+	ID         string      `json:"job_id"`
+	Backend    string      `json:"backend"`
+	Operation  string      `json:"operation"`
+	Client     string      `json:"client"` // its name, or "ip:" and its address
+	Tier       string      `json:"tier"`
+	Priority   string      `json:"priority"`
+	Status     string      `json:"status"` // as Job.Status
+	State      string      `json:"state"`  // finer: Queued is "waiting", "delayed" or "released"
+	Done       bool        `json:"done"`   // only a redrive can change Status
+	Canceling  bool        `json:"canceling,omitempty"`
+	Attempts   int         `json:"attempts"`
+	Queue      *Queue      `json:"queue,omitempty"`
+	CreatedAt  Time        `json:"created_at"`
+	StartedAt  *Time       `json:"started_at,omitempty"`
+	FinishedAt *Time       `json:"finished_at,omitempty"`
+	ExpiresAt  *Time       `json:"expires_at"`
+	Failure    *JobFailure `json:"failure,omitempty"`        // why it failed; while it isn't done, why its last attempt did
+	Answer     *KeptAnswer `json:"backend_answer,omitempty"` // what the backend answered last, where that is kept
+	Links      AdminLinks  `json:"links"`
+}
+
+// JobFailure says why a job, or an attempt, failed.
+type JobFailure struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// KeptAnswer is the backend's answer to a job. Its bytes are there when one job is asked for and they aren't over 256 KiB.
+type KeptAnswer struct {
+	BackendAnswer
+	Size int64 `json:"size"`
+}
+
+// AdminLinks of an AdminJob, as paths.
+type AdminLinks struct {
+	Self    string `json:"self"`
+	Cancel  string `json:"cancel,omitempty"`  // absent once the job is done; use DELETE
+	Redrive string `json:"redrive,omitempty"` // Failed; use POST
+}
+
+// AdminJobs is the body of GET /admin/v1/jobs. A page may be short, or empty, and yet have a next one.
+type AdminJobs struct {
+	Jobs       []AdminJob `json:"jobs"`
+	NextCursor *string    `json:"next_cursor"` // null: this was the last page
+}
+
+// RedriveFilter is the body of POST /admin/v1/backends/{name}/redrive. Absent fields mean any.
+type RedriveFilter struct {
+	Operation *string `json:"operation,omitempty"`
+	Client    *string `json:"client,omitempty"`
+	Code      *string `json:"code,omitempty"` // of JobFailure
+	Max       *int    `json:"max,omitempty"`  // jobs: 1 to 10,000; absent: 1,000
+}
+
+// Redriven says what a redrive of many jobs did.
+type Redriven struct {
+	Redriven int    `json:"redriven"` // jobs that wait again; after StoppedTime and StoppedStore perhaps some more
+	Stopped  string `json:"stopped"`
+}
+
+// Words of Redriven.Stopped. After all but the first another call goes on.
+const (
+	StoppedDone  = "none_left"   // no failed job is left that was meant
+	StoppedMax   = "max_reached" // as many as were asked for
+	StoppedFull  = "line_full"
+	StoppedTime  = "time_over" // one call works for 10 s at most
+	StoppedStore = "store_unavailable"
+)
+
+// Books is the body of GET /admin/v1/backends/{name}/books: what was counted against what is there, all at one moment.
+type Books struct {
+	Backend      string           `json:"backend"`
+	At           Time             `json:"at"`
+	Balanced     bool             `json:"balanced"`
+	Difference   int64            `json:"difference"` // Outcomes.Accepted less all that became of jobs; 0: balanced
+	Waiting      int64            `json:"waiting"`
+	Delayed      int64            `json:"delayed"`
+	InFlight     int64            `json:"in_flight"`
+	FailedListed int64            `json:"failed_listed"` // failed jobs that can be redriven
+	Outcomes     Outcomes         `json:"outcomes"`
+	Repairs      map[string]int64 `json:"repairs"` // what the reconciler has put right ever, by kind
 }

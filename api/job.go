@@ -33,7 +33,7 @@ type Job struct {
 	StatusURL  string   `json:"status_url"`
 	Operation  string   `json:"operation"`
 	Status     string   `json:"status"`
-	Done       bool     `json:"done"`     // Status is final: it never changes again
+	Done       bool     `json:"done"`     // Status is final: it doesn't change by itself (an operator may have a failed job run again)
 	Attempts   int      `json:"attempts"` // calls of the backend begun, without those that it throttled
 	Queue      *Queue   `json:"queue,omitempty"`
 	CreatedAt  Time     `json:"created_at"`

@@ -66,6 +66,7 @@ const (
 	CodeMethod                = "method_not_allowed"      // 405
 	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet
 	CodeFinished              = "job_finished"            // 409: too late to cancel
+	CodeNotFailed             = "job_not_failed"          // 409, admin: only failed jobs can be redriven
 	CodeCanceled              = "job_canceled"            // 410: there will be no result
 	CodeResultGone            = "result_gone"             // 410
 	CodeTooLarge              = "body_too_large"          // 413
@@ -74,7 +75,7 @@ const (
 	CodeKeyReuse              = "idempotency_key_reuse"   // 422: the key was used with another request
 	CodeCostTooHigh           = "cost_exceeds_limit"      // 422: this request can never be admitted
 	CodeRateLimit             = "rate_limit_exceeded"     // 429: Problem.Reason names the limit
-	CodeLineFull              = "line_full"               // 429
+	CodeLineFull              = "line_full"               // 429; 409 where an operator redrives a job
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
 	CodeInternal              = "internal_error"          // 500

@@ -17,67 +17,14 @@ import (
 	"forebay/bench/load"
 )
 
-// workers is how many processes drain together.
+// workers is how many processes drain together where nothing else is said.
 const workers = 3
-
-// drain measures how evenly the backend is called at several rates. The jobs wait before the first worker starts.
-func drain(ctx context.Context, e *env, r *report) error {
-	for _, rate := range []int{10, 100, 500} {
-		e.say("drain: %d/s", rate)
-		p, err := e.drainAt(ctx, rate)
-		if err != nil {
-			return fmt.Errorf("%d/s: %w", rate, err)
-		}
-		r.Drains = append(r.Drains, drainRow{Configured: rate, pace: p})
-	}
-	return nil
-}
-
-func (e *env) drainAt(ctx context.Context, rate int) (pace, error) {
-	defer e.stopAll()
-	f, b, err := e.startBack(ctx, 0, rate)
-	if err != nil {
-		return pace{}, err
-	}
-	span := e.plan.Settle + e.plan.Drain
-	const startUp = 5 * time.Second // in which the first workers drain before the last one is up
-	jobs := int64(float64(rate) * (span + startUp).Seconds())
-	target := load.Target{Addr: f.addr, Status: http.StatusAccepted, Requests: f.submissions(e.plan.Clients, openKey)}
-	if _, err := load.Run(ctx, target, load.Plan{Conns: 16, Count: jobs}); err != nil {
-		return pace{}, err
-	}
-	if err := e.startWorkers(ctx, f, workers); err != nil {
-		return pace{}, err
-	}
-	if err := b.await(ctx, 1); err != nil {
-		return pace{}, err
-	}
-	from := time.Now().Add(e.plan.Settle).UnixMicro()
-	until := from + e.plan.Drain.Microseconds()
-	if err := pause(ctx, span+200*time.Millisecond); err != nil {
-		return pace{}, err
-	}
-	calls, err := b.calls(ctx)
-	if err != nil {
-		return pace{}, err
-	}
-	var arrivals []int64
-	for _, c := range calls {
-		if c.At >= from && c.At < until {
-			arrivals = append(arrivals, c.At)
-		}
-	}
-	if last := calls[len(calls)-1].At; last < until-2_000_000/int64(rate) {
-		return pace{}, fmt.Errorf("%d calls, and none in the last %.1f s", len(calls), float64(until-last)/1e6)
-	}
-	return paceOf(arrivals), nil
-}
 
 // idle measures a system with nothing to do: what it asks of Redis, and how soon a job that comes reaches the backend.
 func idle(ctx context.Context, e *env, r *report) error {
 	e.say("idle: commands of %d workers", workers)
 	defer e.stopAll()
-	f, b, err := e.startBack(ctx, workers, 100)
+	f, b, err := e.startBack(ctx, workers, "100/s")
 	if err != nil {
 		return err
 	}
@@ -215,21 +162,28 @@ func (e *env) used(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(field(info, "used_memory", ""), 10, 64)
 }
 
-// startBack starts, on an empty Redis, the recording backend, an api and so many workers that drain at rate per second.
-func (e *env) startBack(ctx context.Context, workers, rate int) (*forebay, backend, error) {
+// startBack starts, on an empty Redis, the recording backend, an api and so many workers that drain at that rate.
+func (e *env) startBack(ctx context.Context, workers int, rate string) (*forebay, backend, error) {
 	if err := e.flush(ctx); err != nil {
 		return nil, "", err
 	}
-	addr, err := freeAddress()
+	b, err := e.startRecorder(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	b := backend("http://" + addr)
-	if _, err := e.serve(ctx, "backend", "backend", string(b)+"/calls", "-listen", addr); err != nil {
-		return nil, "", err
-	}
-	f, err := e.startForebay(ctx, workers, fmt.Sprintf("%d/s", rate), addr)
+	f, err := e.startForebay(ctx, workers, rate, strings.TrimPrefix(string(b), "http://"))
 	return f, b, err
+}
+
+// startRecorder starts the recording backend.
+func (e *env) startRecorder(ctx context.Context) (backend, error) {
+	addr, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	b := backend("http://" + addr)
+	_, err = e.serve(ctx, "backend", "backend", string(b)+"/calls", "-listen", addr)
+	return b, err
 }
 
 // backend is the recording backend's URL.
@@ -263,13 +217,9 @@ func (b backend) forget(ctx context.Context) error {
 func (b backend) await(ctx context.Context, n int) error {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
-		text, err := b.do(ctx, "GET", "/calls")
+		got, err := b.count(ctx)
 		if err != nil {
 			return err
-		}
-		got, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil {
-			return fmt.Errorf("the backend's count: %w", err)
 		}
 		if got >= n {
 			return nil
@@ -281,6 +231,19 @@ func (b backend) await(ctx context.Context, n int) error {
 			return err
 		}
 	}
+}
+
+// count is how often the backend was called.
+func (b backend) count(ctx context.Context) (int, error) {
+	text, err := b.do(ctx, "GET", "/calls")
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("the backend's count: %w", err)
+	}
+	return n, nil
 }
 
 // pause waits for d; its error is ctx's end.

@@ -70,7 +70,7 @@ func TestAnEvenDrainHasItsRateAndNoBusyWindow(t *testing.T) {
 	for i := range int64(1000) {
 		arrivals = append(arrivals, 7+i*10_000)
 	}
-	want := pace{Calls: 1000, Rate: 100, Second: 100, Tenth: 10, Gap1: 10 * time.Millisecond, Gap99: 10 * time.Millisecond}
+	want := pace{Calls: 1000, Rate: 100, Tenth: 10, Second: 100, Ten: 1000, Gap1: 10 * time.Millisecond, Gap99: 10 * time.Millisecond}
 	if got := paceOf(arrivals); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -85,15 +85,61 @@ func TestAnEvenDrainHasItsRateAndNoBusyWindow(t *testing.T) {
 	}
 }
 
+func TestTheRateOfBurstsIsTakenFromBurstToBurst(t *testing.T) {
+	t.Parallel()
+	var arrivals []int64
+	for burst := range int64(5) {
+		for i := range int64(10) {
+			arrivals = append(arrivals, burst*1_100_000+i*500)
+		}
+	}
+	arrivals = arrivals[3:] // the first one was cut
+	if got := burstRate(arrivals, time.Second); got < 9.09 || got > 9.1 {
+		t.Errorf("%v/s, want ten each 1.1 s", got)
+	}
+	even := []int64{0, 100_000, 200_000, 300_000}
+	if got := burstRate(even, time.Second); got != 10 {
+		t.Errorf("without bursts: %v/s", got)
+	}
+}
+
 func TestTheGoalOfADrainIsItsRateAndOneAndOnePercent(t *testing.T) {
 	t.Parallel()
-	for rate, want := range map[int]int{10: 11, 100: 102, 500: 506} {
-		if got := (drainRow{Configured: rate}).allowed(); got != want {
-			t.Errorf("%d/s: %d, want %d", rate, got, want)
+	for rate, want := range map[float64][3]int{0.2: {1, 1, 3}, 10: {2, 11, 102}, 100: {11, 102, 1011}, 500: {51, 506, 5051}} {
+		d := drainRow{Configured: rate}
+		if got := [3]int{d.allowed(tenth), d.allowed(second), d.allowed(ten)}; got != want {
+			t.Errorf("%v/s: %d, want %d", rate, got, want)
+		}
+	}
+	good := drainRow{Configured: 100, pace: pace{Rate: 100.1, Tenth: 11, Second: 102, Ten: 1011}}
+	for want, change := range map[string]func(*drainRow){
+		"good":   func(*drainRow) {},
+		"slow":   func(d *drainRow) { d.Rate = 99.7 },
+		"tenth":  func(d *drainRow) { d.Tenth++ },
+		"second": func(d *drainRow) { d.Second++ },
+		"ten":    func(d *drainRow) { d.Ten++ },
+	} {
+		d := good
+		change(&d)
+		if d.met() != (want == "good") {
+			t.Errorf("%s: met %v", want, d.met())
 		}
 	}
 	if got := (drainRow{Configured: 100, pace: pace{Rate: 99.5}}).deviation(); got < -0.51 || got > -0.49 {
 		t.Errorf("deviation %v %%, want -0.5", got)
+	}
+}
+
+func TestAnErrorIsOfTheMeanOrOfTheFullestSecond(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate   float64
+		second int
+		want   float64
+	}{{100, 102, 0}, {98, 102, 2}, {101, 90, 1}, {100, 152, 50}} {
+		if got := failing(drainRow{Configured: 100, pace: pace{Rate: c.rate, Second: c.second}}); got < c.want-0.001 || got > c.want+0.001 {
+			t.Errorf("%v/s, %d in a second: %v %%, want %v", c.rate, c.second, got, c.want)
+		}
 	}
 }
 
@@ -113,7 +159,12 @@ func TestTheReportSaysWhatWasMetAndLeavesOutWhatWasNotMeasured(t *testing.T) {
 			{Name: "accepted (202)", Conns: 64, Baseline: "enqueue", Ours: spread{11000, 10000, 12000}, Theirs: spread{10000, 9000, 11000}, Ratio: spread{1.1, 1, 1.2}, Goal: 1},
 			{Name: "rejected (429)", Conns: 64, Baseline: "PING", Ratio: spread{0.9, 0.8, 1}, Goal: 1.1},
 		},
-		Drains: []drainRow{{500, pace{Calls: 5000, Rate: 500.1, Second: 506, Tenth: 52, Gap1: time.Millisecond, Gap99: 3 * time.Millisecond}}},
+		Drains: []drainRow{{Configured: 500, Workers: 3, Scripts: 7.25, Commands: 55,
+			pace: pace{Calls: 5000, Rate: 500.1, Tenth: 51, Second: 506, Ten: 5001, Gap1: time.Millisecond, Gap99: 3 * time.Millisecond}}},
+		FullSpeed: []ratioRow{{Name: "jobs called", Ours: spread{6000, 5000, 7000}, Theirs: spread{10000, 9000, 11000}, Ratio: spread{0.6, 0.5, 0.7}, Goal: 0.5}},
+		Limiters: []limiterRow{{Configured: 10, Limiter: "1 in 100 ms",
+			Ours:   drainRow{Configured: 10, pace: pace{Rate: 10.001, Second: 11}},
+			Theirs: drainRow{Configured: 10, pace: pace{Rate: 9.7, Second: 10}}}},
 		Memory: []memoryRow{{"forebay, in line", 512.4}},
 	}
 	var b strings.Builder
@@ -124,14 +175,16 @@ func TestTheReportSaysWhatWasMetAndLeavesOutWhatWasNotMeasured(t *testing.T) {
 		"Machine: Some CPU, ", "Redis 7.0",
 		"| accepted (202) | 64 | 11000 | enqueue | 10000 | **1.10** (1.00..1.20) | 1.0 | yes |",
 		"| rejected (429) | 64 | 0 | PING | 0 | **0.90** (0.80..1.00) | 1.1 | **no** |",
-		"| 500/s | 500.10/s | +0.02 % | 506 | 506 | 52 | 1.00 ms | 3.00 ms | yes |",
+		"| 500/s | 3 | 500.10/s | +0.02 % | 51 of 51 | 506 of 506 | 5001 of 5051 | 1.00 ms | 3.00 ms | yes | 7.2 | 55 |",
+		"| jobs called | 6000 | 10000 | **0.60** (0.50..0.70) | 0.5 | yes |",
+		"| 10/s | 1 in 100 ms | 9.70/s | 10 | 3.00 % | 10.00/s | 11 | 0.01 % | yes |",
 		"| forebay, in line | 512 |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &b)
 		}
 	}
-	for _, absent := range []string{"## Idle", "## Latency", "smoke", "other work"} {
+	for _, absent := range []string{"## Idle", "## Latency", "Not measured", "smoke", "other work"} {
 		if strings.Contains(b.String(), absent) {
 			t.Errorf("%q though it wasn't measured", absent)
 		}

@@ -46,7 +46,7 @@ func setUp(ctx context.Context, p plan, progress io.Writer) (*env, error) {
 func (e *env) prepare(ctx context.Context) error {
 	e.say("building")
 	build := exec.CommandContext(ctx, "go", "build", "-o", e.program("")+string(filepath.Separator),
-		"forebay/cmd/api", "forebay/cmd/worker", "forebay/bench/baseline", "forebay/bench/backend")
+		"forebay/cmd/api", "forebay/cmd/worker", "forebay/bench/baseline", "forebay/bench/backend", "forebay/bench/asynqworker")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}

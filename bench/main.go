@@ -1,7 +1,8 @@
 // Command bench measures the whole system against plain programs in the same run, and prints Markdown.
 //
-//	go run ./bench            everything, some five minutes; docs/bench.md is its output
-//	go run ./bench -short     a smoke run of some twenty seconds: its figures mean nothing, its errors do
+//	go run ./bench            everything, under ten minutes; docs/bench.md is its output
+//	go run ./bench -long      slow rates too, and longer: some minutes more
+//	go run ./bench -short     a smoke run of under a minute: its figures mean nothing, its errors do
 //	go run ./bench -only drain
 //
 // It builds the real binaries and the baselines, starts a Redis of its own, and measures each figure in rounds in which ours and the
@@ -29,26 +30,37 @@ type plan struct {
 	Duration time.Duration // of one side in one round
 	Warmup   time.Duration // before that
 
-	Settle      time.Duration // of a drain, before it counts
-	Drain       time.Duration // that counts
-	IdleJobs    int           // jobs submitted one by one for the latency of an idle system
-	IdleSpan    time.Duration // for which an idle system's Redis commands are counted
-	Waiting     int64         // jobs in line for the memory of each
-	Clients     int           // API keys that the connections share
-	Polled      int           // jobs in line whose status is asked for
-	IdleClients int           // clients of one limit whose memory is measured
+	Rates        []float64     // of the pacing table, per second
+	Workers      []int         // processes, of the pacing table
+	Long         bool          // rates up to 1/s are measured for SlowDrain
+	Settle       time.Duration // of a drain, before it counts
+	Drain        time.Duration // that counts
+	SlowDrain    time.Duration
+	Drained      int64         // jobs of one side and round of the drain at full speed
+	LimiterSpan  time.Duration // of each way of BullMQ, and of ours beside it
+	LimiterRates []float64
+	IdleJobs     int           // jobs submitted one by one for the latency of an idle system
+	IdleSpan     time.Duration // for which an idle system's Redis commands are counted
+	Waiting      int64         // jobs in line for the memory of each
+	Clients      int           // API keys that the connections share
+	Polled       int           // jobs in line whose status is asked for
+	IdleClients  int           // clients of one limit whose memory is measured
 }
 
 var (
 	full = plan{
 		Rounds: 5, Duration: 3 * time.Second, Warmup: 300 * time.Millisecond,
-		Settle: time.Second, Drain: 10 * time.Second,
+		Rates: []float64{1, 10, 100, 500, 1000}, Workers: []int{1, 3, 8},
+		Settle: time.Second, Drain: 10 * time.Second, SlowDrain: 30 * time.Second,
+		Drained: 10_000, LimiterSpan: 6 * time.Second, LimiterRates: []float64{10, 100},
 		IdleJobs: 100, IdleSpan: 5 * time.Second,
 		Waiting: 100_000, Clients: 16, Polled: 64, IdleClients: 20_000,
 	}
 	short = plan{
 		Rounds: 1, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
-		Settle: 300 * time.Millisecond, Drain: time.Second,
+		Rates: []float64{10, 500}, Workers: []int{1, 3},
+		Settle: 300 * time.Millisecond, Drain: time.Second, SlowDrain: time.Second,
+		Drained: 500, LimiterSpan: time.Second, LimiterRates: []float64{10},
 		IdleJobs: 10, IdleSpan: 500 * time.Millisecond,
 		Waiting: 1000, Clients: 4, Polled: 8, IdleClients: 200,
 	}
@@ -61,7 +73,9 @@ var scenarios = []struct {
 }{
 	{"limits", limits},
 	{"front", front},
-	{"drain", drain},
+	{"drain", pacing},
+	{"full-speed", fullSpeed},
+	{"bullmq", bullmq},
 	{"idle", idle},
 	{"memory", memory},
 }
@@ -79,7 +93,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
-	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, idle, memory")
+	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, memory")
+	long := flags.Bool("long", false, "the pacing table at 0.2/s too, and slow rates for 30 s")
 	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -91,6 +106,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	p := full
 	if *smoke {
 		p = short
+	}
+	if *long {
+		p.Long, p.Rates = true, append([]float64{0.2}, p.Rates...)
 	}
 	if *rounds > 0 {
 		p.Rounds = *rounds

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"runtime"
 	"strings"
 	"time"
@@ -17,6 +16,9 @@ type report struct {
 	Ratios      []ratioRow
 	Latencies   []latencyRow
 	Drains      []drainRow
+	FullSpeed   []ratioRow
+	Limiters    []limiterRow
+	NoBullMQ    string // why it was left out
 	Idle        idleFigures
 	Memory      []memoryRow
 	Decisions   []ratioRow
@@ -45,17 +47,6 @@ type latencyRow struct {
 	Name     string
 	P50, P99 spread // µs
 }
-
-type drainRow struct {
-	Configured int // per second
-	pace
-}
-
-// allowed is the most starts in any second: rate, one more at its edge, and 1 % for jitter.
-func (d drainRow) allowed() int { return d.Configured + 1 + d.Configured/100 }
-
-// deviation is how far the mean rate is off, in percent.
-func (d drainRow) deviation() float64 { return 100 * (d.Rate/float64(d.Configured) - 1) }
 
 type idleFigures struct {
 	Scripts, Commands                      float64 // per second
@@ -141,17 +132,7 @@ func (r *report) write(out io.Writer) error {
 			p("\nAdded to %s: %.0f µs in the median, %.0f µs at the 99th percentile.", x.Name, ours.P50.Median-x.P50.Median, ours.P99.Median-x.P99.Median)
 		}
 	}
-	if len(r.Drains) > 0 {
-		p("\n## Drain\n")
-		p("%d worker processes on one backend that notes each call's arrival, for %v after %v. Goal: the mean within 0.5 %%, and in no window", workers, r.Plan.Drain, r.Plan.Settle)
-		p("of 1 s more than rate + 1 + 1 %%.\n")
-		p("| rate | mean | error | most in 1 s | allowed | most in 0.1 s | gap p1 | gap p99 | met |")
-		p("|--:|--:|--:|--:|--:|--:|--:|--:|---|")
-		for _, x := range r.Drains {
-			p("| %d/s | %.2f/s | %+.2f %% | %d | %d | %d | %s | %s | %s |", x.Configured, x.Rate, x.deviation(), x.Second, x.allowed(), x.Tenth,
-				ms(x.Gap1), ms(x.Gap99), yes(math.Abs(x.deviation()) <= 0.5 && x.Second <= x.allowed()))
-		}
-	}
+	r.writeDrains(p)
 	if r.Idle.Jobs > 0 {
 		p("\n## Idle\n")
 		p("%d worker processes and one api with nothing to do ask %.0f scripts and %.0f commands of Redis per second. A job that comes then", workers, r.Idle.Scripts, r.Idle.Commands)

@@ -27,13 +27,14 @@ func quantile[T int64 | time.Duration](sorted []T, q float64) T {
 type pace struct {
 	Calls         int
 	Rate          float64       // per second, by the time between the first and the last
-	Second, Tenth int           // most in any window of 1 s and of 0.1 s
+	Tenth, Second int           // most in any window of 0.1 s and of 1 s
+	Ten           int           // most in any window of 10 s
 	Gap1, Gap99   time.Duration // quantiles of the time between one call and the next
 }
 
 // paceOf measures sorted arrivals (µs).
 func paceOf(arrivals []int64) pace {
-	p := pace{Calls: len(arrivals), Second: busiest(arrivals, 1_000_000), Tenth: busiest(arrivals, 100_000)}
+	p := pace{Calls: len(arrivals), Tenth: busiest(arrivals, 100_000), Second: busiest(arrivals, 1_000_000), Ten: busiest(arrivals, 10_000_000)}
 	if len(arrivals) < 2 {
 		return p
 	}
@@ -46,6 +47,21 @@ func paceOf(arrivals []int64) pace {
 	p.Gap1 = time.Duration(quantile(gaps, 0.01)) * time.Microsecond
 	p.Gap99 = time.Duration(quantile(gaps, 0.99)) * time.Microsecond
 	return p
+}
+
+// burstRate is the rate of sorted arrivals (µs) that come in bursts, one a period: from the first of a burst to the first of the last one.
+func burstRate(arrivals []int64, period time.Duration) float64 {
+	var firsts []int
+	for i, at := range arrivals {
+		if i > 0 && at-arrivals[i-1] > period.Microseconds()/2 {
+			firsts = append(firsts, i)
+		}
+	}
+	if len(firsts) < 2 {
+		return paceOf(arrivals).Rate // no bursts
+	}
+	first, last := firsts[0], firsts[len(firsts)-1]
+	return float64(last-first) / (float64(arrivals[last]-arrivals[first]) / 1e6)
 }
 
 // busiest returns the most of sorted arrivals that any window [t, t+width) holds.

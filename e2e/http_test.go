@@ -7,17 +7,20 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// newHTTPClient returns a client that shows answers as they are: not decompressed, not redirected.
-func newHTTPClient() *http.Client {
+// newHTTPClient returns a client that shows answers as they are: not decompressed, not redirected. Its connections come from
+// the given address; nil: any.
+func newHTTPClient(from net.Addr) *http.Client {
+	dialer := &net.Dialer{LocalAddr: from}
 	return &http.Client{
 		Timeout: 45 * time.Second, // over the longest Prefer: wait
 		// Kept connections are given up long before the service does: a request that meets its close isn't repeated here.
-		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second},
+		Transport: &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
@@ -30,6 +33,7 @@ type request struct {
 	urls   []string // taken in turn
 	header http.Header
 	body   string
+	from   string // address of the loopback that it comes from; "": any
 }
 
 // reply is an answer that was read whole.
@@ -40,13 +44,14 @@ type reply struct {
 	took   time.Duration // to its header
 }
 
-// parseRequest reads [-H 'NAME: VALUE'] [-d BODY|-f FILE] METHOD URL[,URL...] and hands back what comes after it.
+// parseRequest reads [-H 'NAME: VALUE'] [-from ADDRESS] [-d BODY|-f FILE] METHOD URL[,URL...] and hands back what comes after it.
 // Further flags are the command's own.
 func (s *story) parseRequest(args []string, own func(flags *flag.FlagSet)) (request, []string, error) {
 	flags := newFlags("http")
 	data := flags.String("d", "", "")
 	file := flags.String("f", "", "")
 	r := request{header: headerFlag(flags)}
+	flags.StringVar(&r.from, "from", "", "")
 	if own != nil {
 		own(flags)
 	}
@@ -89,7 +94,7 @@ func (s *story) send(r request, n int) (reply, error) {
 		}
 	}
 	began := time.Now()
-	resp, err := s.http.Do(req)
+	resp, err := s.client(r.from).Do(req)
 	if err != nil {
 		return reply{}, err
 	}
@@ -109,7 +114,20 @@ func (s *story) send(r request, n int) (reply, error) {
 	return got, nil
 }
 
-// http [-H 'NAME: VALUE'] [-d BODY|-f FILE] [-lose] METHOD URL [-> EXPECTATION...]
+// client makes requests that come from an address.
+func (s *story) client(from string) *http.Client {
+	if from == "" {
+		return s.http
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.elsewhere[from] == nil {
+		s.elsewhere[from] = newHTTPClient(&net.TCPAddr{IP: net.ParseIP(from)})
+	}
+	return s.elsewhere[from]
+}
+
+// http [-H 'NAME: VALUE'] [-from ADDRESS] [-d BODY|-f FILE] [-lose] METHOD URL [-> EXPECTATION...]
 // makes a request and holds the answer against every expectation (expect_test.go). With -lose nobody
 // reads the answer.
 func httpCommand(s *story, args []string) error {

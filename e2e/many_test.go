@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-d ...] N METHOD URL[,URL...] [-> EXPECTATION...]
+// many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-from ...] [-d ...] N METHOD URL[,URL...] [-> EXPECTATION...]
 // makes N requests, at most -c (8) at a time; {n} in them stands for the number of each, from 1, and the URLs are taken in
 // turn. With -over they come at random moments of that time instead of as fast as they can. With -follow the status of
 // each accepted job is asked for at once at all those URLs and must be there.
@@ -20,13 +20,14 @@ import (
 // Expectations: 202=10 or 429=30..40 (so many answers of a status; a status that isn't named must not occur),
 // <1s (each answer's header came within that time), all<9s (all came within that), LIST:=/job_id (saves the value of each answer that has it, for each).
 func manyCommand(s *story, args []string) error {
-	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
+	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-from ...] [-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
 	flags := newFlags("many")
 	atOnce := flags.Int("c", 8, "")
 	over := flags.Duration("over", 0, "")
 	follow := flags.String("follow", "", "")
 	data := flags.String("d", "", "")
 	r := request{header: headerFlag(flags), method: http.MethodPost}
+	flags.StringVar(&r.from, "from", "", "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

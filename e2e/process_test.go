@@ -47,22 +47,15 @@ func startCommand(s *story, args []string) error {
 		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
 	}
 	args = append([]string{"-admin-listen", "127.0.0.1:0"}, args...)
-	env := s.env
 	if config := s.ts.MkAbs("forebay.yaml"); exists(config) {
 		args = append([]string{"-config", config}, args...)
-		os.Expand(s.ts.ReadFile(config), func(variable string) string {
-			if value := s.ts.Getenv(variable); value != "" {
-				env = append(env, variable+"="+value)
-			}
-			return ""
-		})
 	}
 	p := s.processes[name]
 	if p == nil {
 		p = &process{name: name}
 		s.processes[name] = p
 	}
-	if err := p.start(filepath.Join(binaries, binary), args, env, s.ts.MkAbs(".")); err != nil {
+	if err := p.start(filepath.Join(binaries, binary), args, s.environment(args), s.ts.MkAbs(".")); err != nil {
 		return err
 	}
 	listeners := []string{"admin"}
@@ -82,6 +75,24 @@ func startCommand(s *story, args []string) error {
 	}
 	return nil
 }
+
+// environment is that of a process: what all have, and what the configs among its arguments name of the script's.
+func (s *story) environment(args []string) []string {
+	env := s.env
+	for i, arg := range args {
+		if arg != "-config" || i+1 == len(args) || !exists(s.ts.MkAbs(args[i+1])) {
+			continue
+		}
+		for _, named := range variable.FindAllStringSubmatch(s.ts.ReadFile(args[i+1]), -1) {
+			if value := s.ts.Getenv(named[1]); value != "" {
+				env = append(env, named[1]+"="+value)
+			}
+		}
+	}
+	return env
+}
+
+var variable = regexp.MustCompile(`\$\{(\w+)\}`)
 
 func exists(file string) bool {
 	_, err := os.Stat(file)
@@ -224,6 +235,16 @@ func exitedCommand(s *story, args []string) error {
 	return nil
 }
 
+// hup NAME
+// asks the process to read again what it reads from files (SIGHUP).
+func hupCommand(s *story, args []string) error {
+	p, err := s.running(args, "hup NAME")
+	if err != nil {
+		return err
+	}
+	return p.cmd.Process.Signal(syscall.SIGHUP)
+}
+
 // freeze NAME and thaw NAME
 // stop a process without its knowing, and let it go on (SIGSTOP, SIGCONT).
 func freezeCommand(s *story, args []string) error {
@@ -266,7 +287,7 @@ func exitsCommand(s *story, args []string) error {
 		return errors.New("usage: exits CODE PROGRAM ARGUMENTS...")
 	}
 	cmd := exec.Command(filepath.Join(binaries, args[1]), args[2:]...)
-	cmd.Dir, cmd.Env = s.ts.MkAbs("."), s.env
+	cmd.Dir, cmd.Env = s.ts.MkAbs("."), s.environment(args)
 	cmd.Stdout, cmd.Stderr = s.ts.Stdout(), s.ts.Stderr()
 	var status *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &status) {

@@ -86,8 +86,9 @@ type story struct {
 	http      *http.Client
 	lists     map[string][]string // saved by many, read by each
 
-	mu       sync.Mutex
-	accepted map[string]time.Time // guarded by mu: by job id, when its 202 was read
+	mu        sync.Mutex
+	accepted  map[string]time.Time    // guarded by mu: by job id, when its 202 was read
+	elsewhere map[string]*http.Client // guarded by mu: by the address that its requests come from
 }
 
 type storyKey struct{}
@@ -99,6 +100,12 @@ func begin(env *testscript.Env) error {
 		return fmt.Errorf("testscript gives a %T, which is no testing.TB", env.T())
 	}
 	env.Setenv("PATH", binaries+string(os.PathListSeparator)+env.Getenv("PATH"))
+	deploy, err := filepath.Abs(deployed)
+	if err != nil {
+		return err
+	}
+	env.Setenv("DEPLOY", deploy)
+	env.Setenv("MONTH_ENDS", monthEnds(time.Now().UTC()))
 	// The race detector would keep every process for a second at its exit.
 	env.Setenv("GORACE", "atexit_sleep_ms=20 exitcode=66")
 	s := &story{
@@ -106,13 +113,23 @@ func begin(env *testscript.Env) error {
 		env:       env.Vars,
 		processes: map[string]*process{},
 		backends:  map[string]*backend{},
-		http:      newHTTPClient(),
+		http:      newHTTPClient(nil),
+		elsewhere: map[string]*http.Client{},
 		lists:     map[string][]string{},
 		accepted:  map[string]time.Time{},
 	}
 	env.Defer(s.end) // before what has a Cleanup, such as Redis, goes
 	env.Values[storyKey{}] = s
 	return nil
+}
+
+// monthEnds is a pattern of the Unix times at which this month ends and, should that be during the story, the next one; or a second
+// later, as the service rounds up.
+func monthEnds(now time.Time) string {
+	end := func(months int) int64 {
+		return time.Date(now.Year(), now.Month()+time.Month(months), 1, 0, 0, 0, 0, time.UTC).Unix()
+	}
+	return fmt.Sprintf("(%d|%d|%d|%d)", end(1), end(1)+1, end(2), end(2)+1)
 }
 
 // end kills what still runs, by pid, and looks at what it said.
@@ -124,6 +141,9 @@ func (s *story) end() {
 		b.down()
 	}
 	s.http.CloseIdleConnections()
+	for _, c := range s.elsewhere {
+		c.CloseIdleConnections()
+	}
 	for _, p := range s.processes {
 		p.inspect(s.t)
 	}
@@ -139,6 +159,7 @@ var words = map[string]command{
 	"start":       startCommand,
 	"crash":       crashCommand,
 	"term":        termCommand,
+	"hup":         hupCommand,
 	"exited":      exitedCommand,
 	"freeze":      freezeCommand,
 	"thaw":        thawCommand,
@@ -151,6 +172,8 @@ var words = map[string]command{
 	"cancel-race": cancelRaceCommand,
 	"curls":       curlsCommand,
 	"obey":        obeyCommand,
+	"nginx":       nginxCommand,
+	"edit":        editCommand,
 }
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {

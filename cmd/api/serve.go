@@ -104,6 +104,7 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var behind sync.WaitGroup
 	behind.Go(func() { front.Run(background) })
+	behind.Go(func() { wire.TellOverrides(background, lines, a.log) })
 	behind.Go(func() { watch(background, c, clients) })
 	public.Serve(fail)
 	admin.Serve(fail)

@@ -66,6 +66,9 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	for _, w := range warnings {
 		log.Warn("config", "warning", w.String())
 	}
+	if c.Identity.ClientsFile != "" {
+		signal.Ignore(syscall.SIGHUP) // says to both commands: read it again; this one doesn't need it
+	}
 	if err := serve(ctx, c, *listen, log); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed

@@ -30,9 +30,9 @@ type arithmetic interface {
 // key that was never charged.
 type state struct {
 	numbers [3]int64
-	used    bool             // numbers mean something
-	log     entries          // sliding-window-log
-	held    map[string]int64 // concurrency: since when, by member
+	used    bool    // numbers mean something
+	log     entries // sliding-window-log
+	held    held    // concurrency
 }
 
 // fill is where a key stands at one moment.

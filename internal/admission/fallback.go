@@ -13,7 +13,7 @@ type Fallback struct {
 	peers       func() int
 	healthy     func() bool
 
-	parts variants[int]
+	parts variants[float64]
 }
 
 // NewFallback returns a Fallback. peers is how many processes share the limits, healthy whether the shared Limiter can be asked
@@ -30,7 +30,11 @@ func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 			return v, err
 		}
 	}
-	return f.own.Decide(ctx, f.share(r))
+	v, err := f.own.Decide(context.WithoutCancel(ctx), f.share(r)) // its time may have gone to a Redis that hangs
+	if v.charge != nil {
+		v.charge.tell(f.shared.region)
+	}
+	return v, err
 }
 
 // Peek is Limiter.Peek, as Decide would decide.
@@ -41,7 +45,7 @@ func (f *Fallback) Peek(ctx context.Context, r Request) (Verdict, error) {
 			return v, err
 		}
 	}
-	return f.own.Peek(ctx, f.share(r))
+	return f.own.Peek(context.WithoutCancel(ctx), f.share(r))
 }
 
 // Refund gives back what a verdict of this Fallback charged, to where it was charged.
@@ -51,15 +55,20 @@ func isMistake(err error) bool {
 	return errors.Is(err, ErrCost) || errors.Is(err, ErrRules) || errors.Is(err, errNoSubject)
 }
 
-// share is the request with this process's part of each limit.
+// share is the request with this process's part of each limit: of its region's part, where regions share them, for it hears nothing of the
+// others without its Redis.
 func (f *Fallback) share(r Request) Request {
 	n := max(1, f.peers())
-	if n == 1 {
+	part := 1 / float64(n)
+	if f.shared.region != nil {
+		part *= f.shared.region.part()
+	}
+	if part == 1 {
 		return r
 	}
 	rules := make([]*Rule, len(r.Rules))
 	for i, rule := range r.Rules {
-		rules[i] = f.parts.of(rule, n, 1/float64(n))
+		rules[i] = f.parts.of(rule, part, part)
 	}
 	r.Rules = rules
 	return r

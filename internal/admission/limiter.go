@@ -29,6 +29,9 @@ var (
 	ErrRules = fmt.Errorf("at most %d limits can apply to a request, each once", MaxRules)
 )
 
+// ErrNotAsked says of an error that Redis never got the question: nothing was charged or given back, and asking again is right.
+var ErrNotAsked = errors.New("Redis was not asked")
+
 // Subject is who asks for what. A rule needs only the part that it counts for.
 type Subject struct {
 	Client    string // the client's id
@@ -99,7 +102,16 @@ type charged struct {
 	questions []*question
 	answers   []answer
 	by        *Limiter
+	region    *Region // that was told of it; nil: none
 	returned  atomic.Bool
+}
+
+// tell lets other regions know of the charge, where there are any.
+func (c *charged) tell(r *Region) {
+	if r != nil {
+		c.region = r
+		r.note(c, 1)
+	}
 }
 
 // New returns a Limiter that counts in Redis, together with all others on the same Redis.
@@ -150,17 +162,22 @@ func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
 }
 
 // Refund gives back what an allowed request was charged, where it was charged, as far as it still counts: for work that
-// was refused after all. Only the first call for a verdict does anything, even where it fails:
-// the refund may have been carried out. The end of ctx doesn't stop it.
+// was refused after all. Only the first call for a verdict does anything, even where it fails: the refund may have been carried out.
+// After ErrNotAsked it wasn't, and the next call tries again. The end of ctx doesn't stop it.
 func (l *Limiter) Refund(ctx context.Context, v Verdict) error {
 	if v.charge == nil || v.charge.returned.Swap(true) {
 		return nil
 	}
 	by := v.charge.by
-	if by.region != nil {
-		by.region.note(v.charge, -1)
+	err := by.giveBack(ctx, v.charge.questions, v.charge.answers, by.within)
+	if errors.Is(err, ErrNotAsked) && len(v.charge.questions) == 1 { // of many, others may have been carried out
+		v.charge.returned.Store(false)
+		return err
 	}
-	return by.giveBack(ctx, v.charge.questions, v.charge.answers, by.within)
+	if v.charge.region != nil {
+		v.charge.region.note(v.charge, -1)
+	}
+	return err
 }
 
 func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error) {
@@ -186,9 +203,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	v := verdict(r, questions, answers)
 	if v.charge != nil {
 		v.charge.by = l
-		if l.region != nil {
-			l.region.note(v.charge, 1)
-		}
+		v.charge.tell(l.region)
 	}
 	return v, nil
 }

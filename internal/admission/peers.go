@@ -25,17 +25,19 @@ const (
 type Peers struct {
 	rdb   redis.UniversalClient
 	name  string
+	least int64
 	count atomic.Int64
 }
 
-// NewPeers returns a Peers that calls itself name, which no other process does.
-func NewPeers(rdb redis.UniversalClient, name string) *Peers {
-	p := &Peers{rdb: rdb, name: name}
-	p.count.Store(1)
+// NewPeers returns a Peers that calls itself name, which no other process does. least, 1 or more, is how many there are at least: a
+// process that starts while Redis is away can't know.
+func NewPeers(rdb redis.UniversalClient, name string, least int) *Peers {
+	p := &Peers{rdb: rdb, name: name, least: int64(least)}
+	p.count.Store(p.least)
 	return p
 }
 
-// Count is how many processes there were when Redis was last reached; at least 1.
+// Count is how many processes there were when Redis was last reached, or the least where that is more.
 func (p *Peers) Count() int { return int(p.count.Load()) }
 
 // Run calls each second until ctx ends, and then says goodbye.
@@ -57,6 +59,6 @@ func (p *Peers) Run(ctx context.Context) {
 
 func (p *Peers) call(ctx context.Context) {
 	if n, err := peers.Run(ctx, p.rdb, []string{peersKey}, p.name, peerGone.Microseconds()).Int64(); err == nil {
-		p.count.Store(max(1, n))
+		p.count.Store(max(p.least, n))
 	}
 }

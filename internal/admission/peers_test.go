@@ -15,8 +15,8 @@ func TestProcessesKnowHowManyTheyAre(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	one, two := NewPeers(rdb, "one"), NewPeers(rdb, "two")
-	if one.Count() != 1 {
+	one, two := NewPeers(rdb, "one", 1), NewPeers(rdb, "two", 1)
+	if one.Count() != 1 || NewPeers(rdb, "sure", 4).Count() != 4 {
 		t.Errorf("before it asked it knows of %d", one.Count())
 	}
 	stop := func(p *Peers) func() {
@@ -33,10 +33,10 @@ func TestProcessesKnowHowManyTheyAre(t *testing.T) {
 	}
 	stopTwo()
 	within(t, func() bool { return one.Count() == 1 })
-	NewPeers(rdb, "dies").call(t.Context())
+	NewPeers(rdb, "dies", 1).call(t.Context())
 	within(t, func() bool { return one.Count() == 2 })
 	within(t, func() bool { return one.Count() == 1 })
-	NewPeers(rdb, "three").call(t.Context())
+	NewPeers(rdb, "three", 1).call(t.Context())
 	within(t, func() bool { return one.Count() == 2 })
 	server.Kill()
 	one.call(t.Context())
@@ -90,6 +90,11 @@ func TestEachProcessGoesOnWithItsPart(t *testing.T) {
 	server.Kill()
 	if v, err := f.Decide(t.Context(), request(1, bucketOf(t, 10, time.Minute, 0))); err != nil || !v.Allowed || v.Standings[0].Remaining != 2 {
 		t.Errorf("a Redis that just died: %+v, %v", v, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // as where Redis hung until there was no time left
+	if v, err := f.Decide(ended, request(1, bucketOf(t, 10, time.Minute, 0))); err != nil || !v.Allowed {
+		t.Errorf("a Redis that hung: %+v, %v", v, err)
 	}
 	if _, err := f.Decide(t.Context(), request(0, bucketOf(t, 10, time.Minute, 0))); !errors.Is(err, ErrCost) {
 		t.Errorf("cost 0: %v", err)

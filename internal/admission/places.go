@@ -25,6 +25,7 @@ const (
 	maxTended   = 512                    // places that are looked after in one go: with 10,000 it would take Redis's time from all others
 	tendAtOnce  = 32                     // jobs that are asked about at one time; their questions share script calls
 	tendEvery   = 100 * time.Millisecond // and no sooner again for one limit's key: a flood of refused requests must not become one of questions
+	tendAgain   = time.Second            // nor where that freed nothing, before the least Retry-After
 	maxTendedBy = 10_000                 // keys whose last time is remembered
 )
 
@@ -32,7 +33,7 @@ const (
 type Fate struct {
 	Known bool          // it is on record
 	Ended bool          // it is in its final state
-	Wait  time.Duration // until its predicted start; 0: it runs, or nobody knows
+	Wait  time.Duration // until its predicted end; 0: nobody knows
 }
 
 // Fates tells what became of a job, by its id. It must be safe for concurrent use.
@@ -44,14 +45,14 @@ type places struct {
 	fates Fates
 
 	mu   sync.Mutex
-	last map[string]time.Time // guarded by mu: when a key was tended last
+	next map[string]time.Time // guarded by mu: when a key may be tended again
 	busy sync.WaitGroup
 }
 
 // Tend has the limiter look after places whose jobs have ended unheard of, by asking fates. It must be called before the first
 // decision.
 func (l *Limiter) Tend(rdb redis.UniversalClient, fates Fates) {
-	l.places = &places{rdb: rdb, fates: fates, last: map[string]time.Time{}}
+	l.places = &places{rdb: rdb, fates: fates, next: map[string]time.Time{}}
 }
 
 // place is where a concurrency limit of a verdict stands.
@@ -112,7 +113,7 @@ func (p *places) after(ctx context.Context, v *Verdict) (freed bool) {
 // tended is what was found at one key.
 type tended struct {
 	freed int
-	waits []time.Duration // of the jobs that live, until their predicted start, shortest first
+	waits []time.Duration // of the jobs that live, until their predicted end, shortest first
 }
 
 // tend asks about the jobs of a key, all or only those whose last sign of life is a lease old, and takes the places of those that have
@@ -133,7 +134,8 @@ func (p *places) tend(ctx context.Context, key string, now time.Time, all bool) 
 	var gone []any
 	var alive []redis.Z
 	for i, m := range members {
-		stale := now.UnixMicro()-int64(m.Score) >= PlaceLease.Microseconds()
+		unseen := now.UnixMicro() - int64(m.Score)
+		stale := unseen >= PlaceLease.Microseconds() || unseen < 0 // a clock that stepped back
 		switch fate := fates[i]; {
 		case failed[i] != nil:
 		case fate.Ended, !fate.Known && stale:
@@ -155,8 +157,9 @@ func (p *places) tend(ctx context.Context, key string, now time.Time, all bool) 
 		}
 		return nil
 	})
-	if err == nil {
+	if err == nil && len(gone) > 0 {
 		found.freed = len(gone)
+		p.soon(key)
 	}
 	return found, true
 }
@@ -188,12 +191,19 @@ func (p *places) turn(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if now.Sub(p.last[key]) < tendEvery {
+	if now.Before(p.next[key]) {
 		return false
 	}
-	if len(p.last) >= maxTendedBy {
-		clear(p.last)
+	if len(p.next) >= maxTendedBy {
+		clear(p.next)
 	}
-	p.last[key] = now
+	p.next[key] = now.Add(tendAgain)
 	return true
+}
+
+// soon lets a key be tended again soon: places were freed there.
+func (p *places) soon(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next[key] = time.Now().Add(tendEvery)
 }

@@ -63,7 +63,7 @@ func TestAPlaceWhoseJobHasEndedIsFree(t *testing.T) {
 	w.set("a", Fate{Known: true, Wait: 7 * time.Second})
 	w.set("b", Fate{Known: true, Wait: 3 * time.Second})
 	if v := takePlace(t, l, r, "c"); v.Allowed || v.Reason != r.limit.Name || v.RetryAfter != 3*time.Second {
-		t.Fatalf("a third job of two: %+v, want a refusal until the first of them starts", v)
+		t.Fatalf("a third job of two: %+v, want a refusal until the first of them is predicted to end", v)
 	}
 	w.set("b", Fate{Known: true, Ended: true})
 	within(t, func() bool { return takePlace(t, l, r, "c").Allowed }) // no sooner than tendEvery after it was asked last
@@ -111,7 +111,7 @@ func TestRemainingPlacesAreLookedAfter(t *testing.T) {
 	}
 }
 
-// A flood of refused requests asks about the jobs ten times a second at most.
+// A flood of refused requests asks about the jobs ten times a second at most, and once where that frees nothing.
 func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -126,7 +126,7 @@ func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if most := 1 + int(time.Since(began)/tendEvery); w.asked > most {
+	if most := 1 + int(time.Since(began)/tendAgain); w.asked > most {
 		t.Errorf("asked %d times in %v, want at most %d", w.asked, time.Since(began), most)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -33,6 +32,8 @@ var hearLua string
 var (
 	tellScript = redis.NewScript(tellLua)
 	hearScript = redis.NewScript(hearLua)
+	// leaveScript ends the lease of the process ARGV[1] on KEYS[1].
+	leaveScript = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end`)
 )
 
 const (
@@ -40,20 +41,25 @@ const (
 	regionsKey = "fb:{regions}:seen"  // at the centre: when each region told last
 	cursorKey  = "fb:{region}:cursor" // in each region: what it has heard of the stream
 	hearerKey  = "fb:{region}:hearer" // in each region: the process that hears
+	heardKey   = "fb:{region}:heard"  // in each region: there while it has heard of the others not long ago
 	knownKey   = "fb:{region}:known"  // in each region: how many regions there were, for processes that start without the centre
 
 	// lostAfter is how many intervals without the centre make it lost. In them the region still has the whole of every limit.
 	lostAfter = 3
 	// regionGone is how long a region that tells nothing counts as one that shares.
 	regionGone = 30 * time.Second
-	// spentLasts bounds the stream in time: a region that was away for longer misses what the others spent meanwhile.
-	spentLasts = 2 * time.Minute
+	// spentLasts bounds the stream in time, at least, and in intervals: a region that was away for longer misses what the others
+	// spent meanwhile.
+	spentLasts     = 2 * time.Minute
+	spentIntervals = 20
 	// spentMost bounds the stream's length, at some 100 kB an entry.
 	spentMost = 5_000
 	// toldAtOnce bounds the keys of one entry, some 100 bytes each.
 	toldAtOnce = 1000
 	// maxSpent bounds the keys that wait to be told: a flood of callers while the centre is away must not fill the memory.
 	maxSpent = 200_000
+	// maxTold bounds the cost of one entry's key, so that no sum of theirs overflows; no region can spend as much in an interval.
+	maxTold = 1 << 50
 	// heardAtOnce bounds the entries that are heard in one go.
 	heardAtOnce = 100
 	// debitsAtOnce is how many debits are on their way at one time; they share script calls.
@@ -128,6 +134,8 @@ func (r *Region) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
 			defer cancel()
+			// Another process of the region shall hear at once. Nobody reads the answer: else the lease's end does it.
+			leaveScript.Run(last, r.own, []string{hearerKey}, r.process)
 			if err := r.tell(last); err != nil {
 				r.log.Warn("region: what was spent last is not told", "error", err)
 			}
@@ -151,8 +159,11 @@ func (r *Region) exchange(ctx context.Context) {
 	defer cancel()
 	err := r.tell(ctx)
 	if err == nil {
-		r.met.Store(r.clock().UnixNano())
-		err = r.hear(ctx)
+		var heard bool
+		// Whoever tells but can't hear doesn't know what the others spend: that is as bad as a lost centre.
+		if heard, err = r.hear(ctx); heard {
+			r.met.Store(r.clock().UnixNano())
+		}
 	}
 	away := r.clock().Sub(time.Unix(0, r.met.Load()))
 	lost := away > lostAfter*r.every
@@ -211,7 +222,7 @@ func (r *Region) tell(ctx context.Context) error {
 			}
 			text = string(encoded)
 		}
-		n, err := tellScript.Run(ctx, r.centre, []string{spentKey, regionsKey}, r.name, text, regionGone.Microseconds(), spentLasts.Milliseconds(), spentMost).Int64()
+		n, err := tellScript.Run(ctx, r.centre, []string{spentKey, regionsKey}, r.name, text, regionGone.Microseconds(), max(spentLasts, spentIntervals*r.every).Milliseconds(), spentMost).Int64()
 		if err != nil {
 			r.putBack(part)
 			r.putBack(spent)
@@ -240,45 +251,54 @@ func (r *Region) putBack(spent map[string]spending) {
 	}
 }
 
-// hear debits what the other regions have spent, if this is the process that does so.
-func (r *Region) hear(ctx context.Context) error {
-	lease := max(5*r.every, 5*time.Second)
-	cursor, err := hearScript.Run(ctx, r.own, []string{hearerKey, cursorKey}, r.process, lease.Milliseconds()).Text()
-	if errors.Is(err, redis.Nil) {
-		return nil // another process of the region hears
-	}
+// hear debits what the other regions have spent, if this is the process that does so. It reports whether the region has heard of the
+// others within lostAfter intervals, by whichever process.
+func (r *Region) hear(ctx context.Context) (heard bool, err error) {
+	// A hearer that dies is missed for little more than an interval.
+	lease := max(3*r.every/2, time.Second)
+	answer, err := hearScript.Run(ctx, r.own, []string{hearerKey, cursorKey, heardKey}, r.process, lease.Milliseconds()).StringSlice()
 	if err != nil {
-		return fmt.Errorf("take the hearer's lease: %w", err)
+		return false, fmt.Errorf("take the hearer's lease: %w", err)
+	}
+	if len(answer) != 3 {
+		return false, fmt.Errorf("take the hearer's lease: %d values", len(answer))
+	}
+	cursor := answer[1]
+	if answer[0] == "" {
+		return answer[2] != "", nil // another process of the region hears
 	}
 	if cursor == "" { // a new region: what was spent before it was there isn't its business
 		last, err := r.centre.XRevRangeN(ctx, spentKey, "+", "-", 1).Result()
 		if err != nil {
-			return fmt.Errorf("hear the centre: %w", err)
+			return false, fmt.Errorf("hear the centre: %w", err)
 		}
 		cursor = "0-0"
 		if len(last) > 0 {
 			cursor = last[0].ID
 		}
-		return r.own.Set(ctx, cursorKey, cursor, rememberClient).Err()
 	}
 	for {
 		entries, err := r.centre.XRangeN(ctx, spentKey, "("+cursor, "+", heardAtOnce).Result()
 		if err != nil {
-			return fmt.Errorf("hear the centre: %w", err)
-		}
-		if len(entries) == 0 {
-			return nil
+			return false, fmt.Errorf("hear the centre: %w", err)
 		}
 		if err := r.debit(ctx, entries); err != nil {
-			return err
+			return false, err
+		}
+		if len(entries) > 0 {
+			cursor = entries[len(entries)-1].ID
 		}
 		// A process that dies before this debits twice: the region admits less for it, once.
-		cursor = entries[len(entries)-1].ID
-		if err := r.own.Set(ctx, cursorKey, cursor, rememberClient).Err(); err != nil {
-			return fmt.Errorf("keep what was heard: %w", err)
+		_, err = r.own.Pipelined(ctx, func(p redis.Pipeliner) error {
+			p.Set(ctx, cursorKey, cursor, rememberClient)
+			p.Set(ctx, heardKey, r.process, lostAfter*r.every)
+			return nil
+		})
+		if err != nil {
+			return false, fmt.Errorf("keep what was heard: %w", err)
 		}
 		if len(entries) < heardAtOnce {
-			return nil
+			return true, nil
 		}
 	}
 }
@@ -298,7 +318,7 @@ func (r *Region) debit(ctx context.Context, entries []redis.XMessage) error {
 		}
 		for key, s := range spent {
 			t := total[key]
-			total[key] = spending{s.Parameters, t.Cost + s.Cost, max(t.At, s.At)}
+			total[key] = spending{s.Parameters, t.Cost + max(-maxTold, min(maxTold, s.Cost)), max(t.At, s.At)}
 		}
 	}
 	var all sync.WaitGroup
@@ -306,7 +326,8 @@ func (r *Region) debit(ctx context.Context, entries []redis.XMessage) error {
 	slots := make(chan struct{}, debitsAtOnce)
 	by := time.Now().Add(max(r.every, decideWithin))
 	for key, s := range total {
-		if s.Cost == 0 || s.Cost > MaxAmount || s.Cost < -MaxAmount || s.Parameters[0] < kindBucket || s.Parameters[0] > kindLog {
+		s.Cost = max(-MaxAmount, min(MaxAmount, s.Cost)) // no limit has more to take
+		if s.Cost == 0 || s.Parameters[0] < kindBucket || s.Parameters[0] > kindLog {
 			continue
 		}
 		rule := &Rule{parameters: s.Parameters, kind: s.Parameters[0], unit: s.Parameters[1]}

@@ -184,16 +184,80 @@ func TestOneProcessOfARegionHears(t *testing.T) {
 	}
 	admitted(t, w.all[1].limiter, 1, r)
 	w.all[1].exchange(t.Context())
-	first.own.Del(t.Context(), hearerKey) // the lease has run out
+	ended, end := context.WithCancel(t.Context())
+	end()
+	first.Run(ended) // it stops in good order: the other hears at once
 	second.exchange(t.Context())
 	first.exchange(t.Context())
 	if n := peekAt(t, first.limiter, request(1, r)).Standings[0].Remaining; n != 5 {
 		t.Errorf("%d remain of 10 after 5 elsewhere", n)
 	}
+	// One that dies is missed for its lease, which is little longer than an interval.
+	if lease := first.own.PTTL(t.Context(), hearerKey).Val(); lease <= 0 || lease > 3*time.Second/2 {
+		t.Errorf("the lease is %v", lease)
+	}
 	third := w.clock.onRedis(rdb).Together(RegionConfig{Own: first.own, Log: slog.New(slog.DiscardHandler)})
 	third.recall(t.Context())
 	if third.Regions() != 3 {
 		t.Errorf("a process that starts knows of %d regions", third.Regions())
+	}
+}
+
+// A region that can't hear what others spend, as where another process holds the lease and is stuck, falls back to its share too.
+func TestARegionThatHearsNothingTakesItsShare(t *testing.T) {
+	t.Parallel()
+	w := startRegions(t, 0)
+	deaf := w.all[0]
+	deaf.own.Set(t.Context(), hearerKey, "stuck", 0)
+	for range 2*lostAfter + 2 {
+		w.clock.pass(500 * time.Millisecond)
+		deaf.own.Del(t.Context(), heardKey) // its time runs on Redis's clock
+		w.turn(t.Context())
+	}
+	if !deaf.Lost() || w.all[1].Lost() {
+		t.Errorf("lost: %v, another region %v", deaf.Lost(), w.all[1].Lost())
+	}
+}
+
+// However much others spend, it is taken.
+func TestLargeDebitsAreTaken(t *testing.T) {
+	t.Parallel()
+	w := startRegions(t, 0)
+	r := compile(t, Limit{Algorithm: FixedWindow, Amount: MaxAmount, Window: 24 * time.Hour})
+	for _, region := range w.all[:2] {
+		if !decide(t, region.limiter, request(600_000_000, r)).Allowed {
+			t.Fatal("refused")
+		}
+	}
+	w.turn(t.Context())
+	w.turn(t.Context())
+	if n := peekAt(t, w.all[2].limiter, request(1, r)).Standings[0].Remaining; n != 0 {
+		t.Errorf("%d remain of a billion after 1.2 of them elsewhere", n)
+	}
+}
+
+// A region whose own Redis is lost goes on with its part, by each process's part of that, and what it spends is told.
+func TestARegionWithoutItsRedisGoesOnWithItsPart(t *testing.T) {
+	t.Parallel()
+	w := startRegions(t, 0)
+	r := compile(t, Limit{Algorithm: FixedWindow, Amount: 60, Window: 24 * time.Hour})
+	f := NewFallback(w.all[0].limiter, func() int { return 2 }, func() bool { return false })
+	f.own = w.clock.local()
+	in := 0
+	for range 60 {
+		if v, err := f.Decide(t.Context(), request(1, r)); err != nil {
+			t.Fatal(err)
+		} else if v.Allowed {
+			in++
+		}
+	}
+	if in != 10 {
+		t.Errorf("%d admitted by one of two processes of one of three regions, of 60", in)
+	}
+	w.turn(t.Context())
+	w.turn(t.Context())
+	if n := peekAt(t, w.all[1].limiter, request(1, r)).Standings[0].Remaining; n != 50 {
+		t.Errorf("%d remain elsewhere, of 60 after 10", n)
 	}
 }
 

@@ -3,7 +3,9 @@ package admission
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -36,7 +38,7 @@ func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error
 	answers := make([]answer, len(batch))
 	from := 0
 	for now := time.Now(); from < len(batch) && now.After(batch[from].by); from++ {
-		answers[from].err = context.DeadlineExceeded
+		answers[from].err = fmt.Errorf("%w: %w", ErrNotAsked, context.DeadlineExceeded)
 	}
 	if from == len(batch) {
 		return answers, nil
@@ -68,7 +70,11 @@ func (s *script) call(ctx context.Context, c *call, answers []answer) error {
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		values, err = s.run(ctx, "eval", limitsLua, c, args)
 	}
-	if err != nil {
+	var network *net.OpError
+	switch {
+	case errors.As(err, &network) && network.Op == "dial", errors.Is(err, redis.ErrPoolTimeout):
+		return fmt.Errorf("%w: %w", ErrNotAsked, err)
+	case err != nil:
 		return err
 	}
 	return c.decode(values, answers)

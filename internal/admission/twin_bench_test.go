@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -29,6 +30,13 @@ func BenchmarkTwin(b *testing.B) {
 			q, err := Request{Rules: rules, Subject: alice, Cost: 1, Job: "a job"}.question(spend)
 			if err != nil {
 				b.Fatal(err)
+			}
+			if rules[0].kind == kindConcurrency { // others hold places too
+				for i := range 500 {
+					other := *q
+					other.member = fmt.Sprint("job ", i)
+					m.answer(&other, make([]fill, 1))
+				}
 			}
 			fills := make([]fill, len(rules))
 			b.ReportAllocs()

@@ -95,6 +95,14 @@ var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "rediss
 func (c *Config) checkRedis(r *report) {
 	r.oneOf("redis.on_failure", c.Redis.OnFailure, "degrade", "reject")
 	r.oneOf("check.on_failure", c.Checks.OnFailure, "local", "allow", "refuse")
+	r.number("check.processes", float64(c.Checks.Processes), 1, 1000)
+	switch {
+	case c.Checks.MethodHeader == "" && !r.given("check.method_header"):
+	case !headerName.MatchString(c.Checks.MethodHeader):
+		r.errorf("check.method_header", "%s isn't the name of a header field; write it as in X-Original-Method", r.shown("check.method_header", c.Checks.MethodHeader))
+	case len(c.HTTP.TrustedProxies) == 0:
+		r.errorf("check.method_header", "is believed from http.trusted_proxies alone, and there are none; name the gateway's address there")
+	}
 	if c.Redis.URL != "" {
 		r.redisURL("redis.url", c.Redis.URL)
 	} else if r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {

@@ -35,6 +35,7 @@ func (b Backend) check(r *report, key string) {
 
 	r.duration(key+".timeout", b.Timeout, 10*time.Millisecond, day)
 	r.duration(key+".max_age", b.MaxAge, time.Second, maxStay)
+	r.duration(key+".keep_failed", b.KeepFailed, time.Second, maxStay)
 	b.Retry.check(r, key+".retry")
 	checkHeaders(r, key+".headers", b.Headers)
 }

@@ -90,6 +90,13 @@ type Checks struct {
 	// OnFailure is what they are told while Redis is lost: local (default: each process decides by
 	// itself, with its part of every limit), allow or refuse.
 	OnFailure string `key:"on_failure"`
+	// Processes is how many api processes there are at least. They count each other in Redis; one that starts while Redis is away
+	// goes by this. Default 1; 1 to 1000.
+	Processes int `key:"processes"`
+	// MethodHeader is the one field in which the gateway tells the method of the request that it asks about: X-Original-Method,
+	// X-Forwarded-Method or any other that it always sets itself, so that its clients can't. By it a CORS preflight, which carries no
+	// key, is let through uncounted. It is believed from http.trusted_proxies alone.
+	MethodHeader string `key:"method_header" absent:"no method is told: a preflight is a request like any other"`
 }
 
 // Region is this config's part of a service that runs in several regions with a Redis each, none of
@@ -225,6 +232,12 @@ type Backend struct {
 	// MaxAge is how old a job may be when an attempt begins; an older one expires. Default 24h;
 	// 1s to 30d, since its payload stays in Redis so long.
 	MaxAge time.Duration `key:"max_age"`
+	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it asks
+	// for rest, then one call to try. Default on.
+	Feedback Switch `key:"feedback"`
+	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed and put
+	// it back into the line; it stays on record at least so long. Default 168h; 1s to 30d.
+	KeepFailed time.Duration `key:"keep_failed"`
 	// Headers are sent with every call; values may hold secrets from the environment. Not those that
 	// the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
 	Headers map[string]Secret `key:"headers" max:"50"`

@@ -158,7 +158,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
 		Redis:    Redis{OnFailure: "degrade"},
-		Checks:   Checks{OnFailure: "local"},
+		Checks:   Checks{OnFailure: "local", Processes: 1},
 		Worker:   Worker{Embedded: true},
 		Identity: Identity{Anonymous: "free"},
 		Shutdown: 30 * time.Second,
@@ -170,6 +170,9 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			Timeout: 30 * time.Second,
 			Retry:   Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504}},
 			MaxAge:  24 * time.Hour,
+
+			Feedback:   true,
+			KeepFailed: 168 * time.Hour,
 		}},
 		Operations: map[string]Operation{"report": {
 			Backend: "reports", Method: "POST", Path: "/render", Cost: Cost{Fixed: 1},

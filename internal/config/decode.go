@@ -198,6 +198,8 @@ func setScalar(v reflect.Value, text string) error {
 		return parse(p, text, parseDuration)
 	case *Window:
 		return parse(p, text, parseWindow)
+	case *Switch:
+		return parse(p, text, parseSwitch)
 	case *Size:
 		return parse(p, text, parseSize)
 	case *netip.Prefix:

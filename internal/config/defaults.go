@@ -18,7 +18,7 @@ func Default() *Config {
 		},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
 		Redis:    Redis{OnFailure: "degrade"},
-		Checks:   Checks{OnFailure: "local"},
+		Checks:   Checks{OnFailure: "local", Processes: 1},
 		Shutdown: 30 * time.Second,
 	}
 }
@@ -35,6 +35,9 @@ func (b *Backend) setDefaults() {
 		Timeout: 30 * time.Second,
 		Retry:   Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504}},
 		MaxAge:  24 * time.Hour,
+
+		Feedback:   true,
+		KeepFailed: 7 * day,
 	}
 }
 

@@ -120,7 +120,7 @@ func describeScalar(v reflect.Value) string {
 		return value.String()
 	case Secret, SecretURL, netip.Prefix:
 		return quoted(fmt.Sprint(value))
-	default: // int, int64, bool, Size
+	default: // int, int64, bool, Switch, Size
 		return fmt.Sprint(value)
 	}
 }

@@ -46,7 +46,7 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 		}
 	}
 	c := mustLoad(t, minimal)
-	for _, line := range []string{"  max_body: 1MiB", "shutdown: 30s", "      max_wait: 5m", "    max_age: 24h", "      rate: 5/s",
+	for _, line := range []string{"  max_body: 1MiB", "shutdown: 30s", "      max_wait: 5m", "    max_age: 24h", "    feedback: on", "    keep_failed: 7d", "      rate: 5/s",
 		"  # no url: embedded, in memory: nothing is kept", "      # no stale_for: no stale answer is served", "    # no tiers: every tier may use it",
 		"    cost: 1", "  on_failure: degrade", "  on_failure: local", "# no region: one region: limits count everything", "    # no grace: new clients have the same limits as others"} {
 		if !strings.Contains(c.Describe(), line+"\n") {

@@ -16,6 +16,17 @@ import (
 // Size is a number of bytes.
 type Size int64
 
+// Switch is what can be turned off: on or off in a config.
+type Switch bool
+
+// String is the switch as a config has it.
+func (s Switch) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}
+
 // Window is the time in which a limit allows its amount: a duration, or Day or Month.
 type Window time.Duration
 
@@ -115,6 +126,18 @@ func parseWindow(s string) (Window, error) {
 	}
 	d, err := parseDuration(s)
 	return Window(d), err
+}
+
+func parseSwitch(s string) (Switch, error) {
+	switch s {
+	case "on", "off":
+		return s == "on", nil
+	case "true", "yes":
+		return false, errors.New("isn't a switch; write on")
+	case "false", "no":
+		return false, errors.New("isn't a switch; write off")
+	}
+	return false, errors.New("isn't a switch; write on or off")
 }
 
 func formatDuration(d time.Duration) string {

@@ -166,7 +166,7 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasSuffix(key, "shutdown") ||
 			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") || strings.HasSuffix(key, "retry.base") ||
 			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") ||
-			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") {
+			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") || strings.HasSuffix(key, "keep_failed") {
 			want = append(want, key)
 		}
 	}
@@ -314,10 +314,10 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	withDefault := []string{
 		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
-		"admin.listen", "redis.on_failure", "check", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight",
+		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight",
 		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "region.sync.every",
 		"backends.reports.drain.burst", "backends.reports.drain.concurrency",
-		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry", "backends.reports.max_age",
+		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry", "backends.reports.max_age", "backends.reports.feedback", "backends.reports.keep_failed",
 		"operations.monthly-report.method", "operations.monthly-report.cache.share", "operations.monthly-report.on_overload",
 		"operations.monthly-report.cost", "operations.export.cost.default", "operations.monthly-report.keep_result", "operations.monthly-report.max_result", "operations.monthly-report.limits[0].per",
 	}
@@ -355,7 +355,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	for _, l := range all {
 		switch anyList.ReplaceAllString(l.key, "limits[]") {
 		case "admin.token", "http.trusted_proxies[]", "redis.url", "region.name", "region.share", "region.sync.redis",
-			"identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
+			"check.method_header", "identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
 			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
 			"tiers.<name>.grace.period", "tiers.<name>.grace.factor",
 			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]", "limits[].when.country[]",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorilla/mux"
@@ -96,31 +97,81 @@ func (s *Server) backend(c *call) (string, Line, error) {
 	name := mux.Vars(c.r)["name"]
 	line := s.Lines[name]
 	if line == nil {
-		return "", nil, problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+brief(name)+".")
+		return "", nil, unknownBackend(name)
 	}
 	return name, line, nil
 }
 
+func unknownBackend(name string) *api.Problem {
+	return problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+brief(name)+".")
+}
+
 func backendView(name string, st leaky.Status) api.Backend {
-	o, b := st.Override, st.Books
+	o := st.Override
 	v := api.Backend{
 		Name:        name,
-		Rate:        api.Setting[string]{Configured: st.Configured.Rate.String(), Effective: st.Rate.String()},
+		Rate:        api.Setting[string]{Configured: st.Configured.Rate.String(), Effective: effectiveRate(st)},
 		Burst:       api.Setting[int]{Configured: st.Configured.Burst, Override: o.Burst, Effective: st.Burst},
-		Concurrency: api.Setting[int]{Configured: st.Configured.Concurrency, Override: o.Concurrency, Effective: st.Concurrency},
+		Concurrency: api.Setting[int]{Configured: st.Configured.Concurrency, Override: o.Concurrency, Effective: st.EffectiveConcurrency},
 		Capacity:    api.Setting[int]{Configured: st.Configured.Capacity, Override: o.Capacity, Effective: st.Capacity},
 		Paused:      st.Paused, TunedBy: st.By, TunedAt: when(st.At),
-		WaitingOn: st.WaitingOn, GateUntil: when(st.GateUntil),
+		Feedback: api.Setting[string]{Configured: onOff(st.Configured.Feedback), Effective: onOff(st.Feedback)},
+		Factor:   st.Factor, Probing: st.Probing, GateUntil: when(st.GateUntil), WaitingOn: st.WaitingOn,
 		Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
 		OldestWaitSeconds: st.OldestWait.Seconds(), CallSeconds: st.CallTime.Seconds(),
-		Outcomes: api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed, Canceled: b.Canceled,
-			Expired: b.Expired, Started: b.Started, Throttled: b.Throttled},
+		Outcomes: outcomesView(st.Books),
 	}
 	if o.Rate != nil {
 		text := o.Rate.String()
 		v.Rate.Override = &text
 	}
+	if o.Feedback != nil {
+		text := onOff(*o.Feedback)
+		v.Feedback.Override = &text
+	}
+	if st.Cause != leaky.NoSign {
+		text := string(st.Cause)
+		v.Cause = &text
+	}
 	return v
+}
+
+func outcomesView(b leaky.Books) api.Outcomes {
+	return api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed, Canceled: b.Canceled, Expired: b.Expired,
+		Lost: b.Lost, Redriven: b.Redriven, Started: b.Started, Throttled: b.Throttled}
+}
+
+func onOff(on bool) string {
+	if on {
+		return api.FeedbackOn
+	}
+	return api.FeedbackOff
+}
+
+// effectiveRate is what feedback leaves of the rate in force, in that one's unit.
+func effectiveRate(st leaky.Status) string {
+	_, unit, hasUnit := strings.Cut(st.Rate.String(), "/")
+	if st.Factor == 1 || !hasUnit {
+		return st.Rate.String()
+	}
+	per := map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}[unit]
+	const digits = 4
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(st.EffectiveRate*per, 'g', digits, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + "/" + unit
+}
+
+// books answers GET /admin/v1/backends/{name}/books.
+func (s *Server) books(c *call) error {
+	name, line, err := s.backend(c)
+	if err != nil {
+		return err
+	}
+	r, err := line.CheckBooks(c.ctx)
+	if err != nil {
+		return storeError{err}
+	}
+	return c.json(http.StatusOK, api.Books{Backend: name, At: api.Time{Time: r.At}, Balanced: r.Difference == 0, Difference: r.Difference,
+		Waiting: r.Waiting, Delayed: r.Delayed, InFlight: r.InFlight, FailedListed: r.Listed, Outcomes: outcomesView(r.Books), Repairs: r.Repairs})
 }
 
 // serveMetrics answers GET /metrics.

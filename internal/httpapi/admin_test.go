@@ -1,13 +1,17 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
 )
 
 func (w *world) backendNow(fields ...[2]string) api.Backend {
@@ -51,15 +55,145 @@ func TestTuningShowsAtOnceAndStaysOnRecord(t *testing.T) {
 	if b.Paused || b.Rate.Effective != "6/m" || b.TunedBy != "127.0.0.1" {
 		t.Errorf("later = %+v", b)
 	}
-	log := w.log.String()
-	if !strings.Contains(log, "backend tuned") || !strings.Contains(log, "by=maria") ||
-		!strings.Contains(log, `from="rate=10/s burst=1 concurrency=10 capacity=1000 paused=false" to="rate=6/m burst=2 concurrency=3 capacity=4 paused=true"`) {
-		t.Errorf("log:\n%s", log)
-	}
+	w.audited(`msg="backend tuned"`, "by=maria address=127.0.0.1", "backend="+w.backend+
+		` rate="10/s → 6/m" burst="1 → 2" concurrency="10 → 3" capacity="1000 → 4" paused="false → true"`+"\n")
+	w.audited(`msg="backend tuned"`, "by=127.0.0.1", "backend="+w.backend+` paused="true → false"`+"\n")
 	b = w.backendOf(w.want(w.call("DELETE", w.admin+"/admin/v1/backends/"+w.backend+"/override", "", field("Forebay-Operator", "jo")), 200))
 	if b.Rate.Override != nil || b.Rate.Effective != "10/s" || b.Burst.Override != nil || b.Concurrency.Effective != 10 || b.TunedBy != "jo" {
 		t.Errorf("reset = %+v", b)
 	}
+	w.audited(`msg="backend reset"`, "by=jo address=127.0.0.1", "backend="+w.backend+
+		` rate="6/m → 10/s" burst="2 → 1" concurrency="3 → 10" capacity="4 → 1000"`+"\n")
+}
+
+// audited checks that the log has one line of audit with all of these.
+func (w *world) audited(parts ...string) {
+	w.Helper()
+	found := 0
+	for line := range strings.Lines(w.log.String()) {
+		has := strings.Contains(line, "level=INFO") && strings.Contains(line, " audit=true ")
+		for _, part := range parts {
+			has = has && strings.Contains(line, part)
+		}
+		if has {
+			found++
+		}
+	}
+	if found != 1 {
+		w.Errorf("%d lines of audit with %q in\n%s", found, parts, w.log)
+	}
+}
+
+func TestFeedbackIsSwitchedLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	on, off := "on", "off"
+	if b := w.backendNow(); b.Feedback != (api.Setting[string]{Configured: on, Effective: on}) {
+		t.Errorf("before = %+v", b.Feedback)
+	}
+	b := w.backendOf(w.want(w.tune(`{"feedback":"off"}`), 200))
+	if b.Feedback.Override == nil || *b.Feedback.Override != off || b.Feedback.Effective != off || b.Feedback.Configured != on {
+		t.Errorf("off = %+v", b.Feedback)
+	}
+	w.settle(leaky.Settlement{Ticket: w.start(w.job(w.submit(w.plain, `1`, key(keyA))).ID), To: jobs.Delayed, Delay: time.Hour, Sign: leaky.Timeout})
+	if b := w.backendNow(); b.Factor != 1 || b.Cause != nil {
+		t.Errorf("a timeout without feedback leaves %+v", b)
+	}
+	b = w.backendOf(w.want(w.tune(`{"feedback":"on"}`), 200))
+	if b.Feedback.Override == nil || *b.Feedback.Override != on {
+		t.Errorf("on = %+v", b.Feedback)
+	}
+	w.want(w.call("DELETE", w.admin+"/admin/v1/backends/"+w.backend+"/override", ""), 200)
+	if b := w.backendNow(); b.Feedback.Override != nil || b.Feedback.Effective != on {
+		t.Errorf("reset = %+v", b.Feedback)
+	}
+	w.audited(`feedback="on → off"`)
+	w.audited(`feedback="off → on"`)
+}
+
+func TestABackendsTroubleIsShownWithItsCause(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Rate, s.line.Burst = must(leaky.ParseRate("6000/m")), 1 })
+	if b := w.backendNow(); b.Factor != 1 || b.Cause != nil || b.Probing || b.GateUntil != nil || b.Rate.Effective != "6000/m" {
+		t.Errorf("well = %+v", b)
+	}
+	submit := func() string { return w.job(w.submit(w.plain, `1`, key(keyA))).ID }
+	w.settle(leaky.Settlement{Ticket: w.start(submit()), To: jobs.Delayed, Delay: time.Hour, Sign: leaky.Timeout})
+	b := w.backendNow()
+	if b.Factor != 0.5 || b.Cause == nil || *b.Cause != "timeout" || b.Rate.Effective != "3000/m" || b.Rate.Configured != "6000/m" || b.GateUntil != nil {
+		t.Errorf("after a timeout = %+v", b)
+	}
+	id := submit()
+	w.settle(leaky.Settlement{Ticket: w.start(id), To: jobs.Waiting, Sign: leaky.Throttled, Gate: 1500 * time.Millisecond})
+	if b = w.backendNow(); b.GateUntil == nil || b.WaitingOn != "cooldown" || b.Outcomes.Throttled != 1 {
+		t.Errorf("throttled = %+v", b)
+	}
+	for _, want := range []string{`drain_rate{backend="` + w.backend + `",kind="effective"} 50`, `effective_rate_factor{backend="` + w.backend + `"} 0.5`} {
+		if !strings.Contains(string(w.metrics()), "forebay_"+want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	probe := w.start(id)
+	if b = w.backendNow(); !b.Probing || b.GateUntil != nil {
+		t.Errorf("probing = %+v", b)
+	}
+	w.settle(leaky.Settlement{Ticket: probe, To: jobs.Succeeded, Took: time.Millisecond, Result: jobs.Meta{Status: 200}})
+	if b = w.backendNow(); b.Probing {
+		t.Errorf("the probe has passed: %+v", b)
+	}
+}
+
+func TestAnUnlimitedBackendInTroubleIsCalledByFewerAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.line.Rate = leaky.Unlimited })
+	w.settle(leaky.Settlement{Ticket: w.start(w.job(w.submit(w.plain, `1`, key(keyA))).ID), To: jobs.Delayed, Delay: time.Hour, Sign: leaky.Unreachable})
+	if b := w.backendNow(); b.Rate.Effective != "unlimited" || b.Concurrency.Effective != 5 || *b.Cause != "unreachable" {
+		t.Errorf("backend = %+v", b)
+	}
+}
+
+// A reply that is lost leaves open whether the change was made, and an audit that keeps silent about it is none.
+func TestAChangeOfUnknownOutcomeIsOnRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return deafLine{l} } })
+	w.problem(w.tune(`{"burst":2}`, field("Forebay-Operator", "maria")), http.StatusServiceUnavailable, api.CodeStore)
+	w.audited(`msg="backend tuned"`, "by=maria", "outcome=unknown", `burst="1 → 2"`)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	w.problem(w.call("DELETE", w.admin+"/admin/v1/jobs/"+id, ""), http.StatusServiceUnavailable, api.CodeStore)
+	w.audited(`msg="job canceled"`, "outcome=unknown", "job_id="+id)
+	w.problem(w.call("POST", w.admin+"/admin/v1/jobs/"+id+"/redrive", ""), http.StatusServiceUnavailable, api.CodeStore)
+	w.audited(`msg="job redriven"`, "outcome=unknown", "job_id="+id)
+}
+
+// deafLine does what it is told to, and never hears that it was done.
+type deafLine struct{ Line }
+
+var errDeaf = errors.New("the reply was lost")
+
+func (l deafLine) Tune(ctx context.Context, o leaky.Override, by string) error {
+	return errors.Join(l.Line.Tune(ctx, o, by), errDeaf)
+}
+
+func (l deafLine) Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error) {
+	_, err := l.Line.Cancel(ctx, id)
+	return "", errors.Join(err, errDeaf)
+}
+
+func (l deafLine) Redrive(ctx context.Context, id string) (leaky.Outcome, error) {
+	_, err := l.Line.Redrive(ctx, id)
+	return "", errors.Join(err, errDeaf)
+}
+
+func (l deafLine) RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error) {
+	done, err := l.Line.RedriveAll(ctx, f, max)
+	return done, errors.Join(err, errDeaf)
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 // Case C16, and C120 for the API's own fields.
@@ -71,7 +205,7 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 		`{"rate":"NaN/s"}`: "#/rate", `{"rate":"1e400/s"}`: "#/rate", `{"rate":null}`: "#/rate", `{"rate":"` + strings.Repeat("1", 40) + `/s"}`: "#/rate",
 		`{"burst":0}`: "#/burst", `{"burst":-1}`: "#/burst", `{"burst":1.5}`: "#/burst", `{"burst":"2"}`: "#/burst", `{"burst":null}`: "#/burst",
 		`{"concurrency":0}`: "#/concurrency", `{"concurrency":1e18}`: "#/concurrency", `{"concurrency":10001}`: "#/concurrency", `{"burst":10001}`: "#/burst", `{"capacity":0}`: "#/capacity", `{"capacity":10000001}`: "#/capacity",
-		`{"paused":"true"}`: "#/paused", `{"paused":1}`: "#/paused", `{"pause":true}`: "#/pause",
+		`{"paused":"true"}`: "#/paused", `{"paused":1}`: "#/paused", `{"feedback":true}`: "#/feedback", `{"feedback":"maybe"}`: "#/feedback", `{"feedback":null}`: "#/feedback", `{"pause":true}`: "#/pause",
 		`{"rate":"0/s","burst":0,"x":1}`: "#/rate #/burst #/x",
 	} {
 		p := w.problem(w.tune(body), http.StatusUnprocessableEntity, api.CodeInvalidFields)
@@ -88,6 +222,7 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 	w.problem(w.tune(`{"burst":1}`, field("Content-Type", "text/plain")), http.StatusUnsupportedMediaType, api.CodeMediaType)
 	w.problem(w.tune(`{"rate":"`+strings.Repeat("1", 5000)+`"}`), http.StatusRequestEntityTooLarge, api.CodeTooLarge)
+	w.problem(w.call("PATCH", w.admin+"/admin/v1/backends/"+w.backend+"?dry_run=true", `{"burst":2}`), http.StatusBadRequest, api.CodeInvalidRequest)
 	w.problem(w.call("PATCH", w.admin+"/admin/v1/backends/nope", `{"burst":1}`), http.StatusNotFound, api.CodeUnknownBackend)
 	w.problem(w.call("GET", w.admin+"/admin/v1/backends/nope", ""), http.StatusNotFound, api.CodeUnknownBackend)
 	if b := w.backendNow(); b.TunedBy != "" {
@@ -118,8 +253,10 @@ func TestTheAdminTokenIsRequiredWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef"
 	w := newWorld(t, func(s *setup) { s.token = token })
-	calls := []string{"GET /admin/v1/backends", "GET /admin/v1/backends/" + w.backend, "DELETE /admin/v1/backends/" + w.backend + "/override", "GET /metrics"}
-	for _, call := range calls {
+	backend, job := "/admin/v1/backends/"+w.backend, "/admin/v1/jobs/"+jobs.NewID(w.backend)
+	for call, status := range map[string]int{"GET /admin/v1/backends": 200, "GET " + backend: 200, "DELETE " + backend + "/override": 200, "GET /metrics": 200,
+		"GET " + backend + "/books": 200, "POST " + backend + "/redrive": 200, "GET /admin/v1/jobs": 200, "GET " + job: 404, "DELETE " + job: 404,
+		"POST " + job + "/redrive": 404} {
 		method, path, _ := strings.Cut(call, " ")
 		for _, wrong := range []string{"", "Bearer", "Bearer 0123456789abcdeF", "Bearer " + token + "0", "Basic " + token, token} {
 			a := w.call(method, w.admin+path, "", field("Authorization", wrong))
@@ -128,7 +265,7 @@ func TestTheAdminTokenIsRequiredWhereThereIsOne(t *testing.T) {
 				t.Errorf("%v", a.Header)
 			}
 		}
-		w.want(w.call(method, w.admin+path, "", field("Authorization", "bearer "+token), field("Host", "forebay.internal")), 200)
+		w.want(w.call(method, w.admin+path, "", field("Authorization", "bearer "+token), field("Host", "forebay.internal")), status)
 	}
 	w.problem(w.tune(`{"burst":2}`), http.StatusUnauthorized, api.CodeInvalidCredentials)
 	w.want(w.call("GET", w.admin+"/livez", ""), 200)
@@ -139,6 +276,7 @@ func TestNoPageOfAnotherSiteReachesTheAdminAPI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	host := strings.TrimPrefix(w.admin, "http://")
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	for name, fields := range map[string][][2]string{
 		"cross-site":          {field("Sec-Fetch-Site", "cross-site")},
 		"same site":           {field("Sec-Fetch-Site", "same-site")},
@@ -148,9 +286,14 @@ func TestNoPageOfAnotherSiteReachesTheAdminAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.problem(w.tune(`{"burst":2}`, fields...), http.StatusForbidden, api.CodeCrossSite)
+			w.problem(w.call("POST", w.admin+"/admin/v1/backends/"+w.backend+"/redrive", "", fields...), http.StatusForbidden, api.CodeCrossSite)
+			w.problem(w.call("POST", w.admin+"/admin/v1/jobs/"+id+"/redrive", "", fields...), http.StatusForbidden, api.CodeCrossSite)
+			w.problem(w.call("DELETE", w.admin+"/admin/v1/jobs/"+id, "", fields...), http.StatusForbidden, api.CodeCrossSite)
 		})
 	}
-	w.problem(w.call("GET", w.admin+"/admin/v1/backends", "", field("Host", "evil.example")), http.StatusForbidden, api.CodeCrossSite)
+	for _, path := range []string{"backends", "backends/" + w.backend + "/books", "jobs", "jobs/" + id} {
+		w.problem(w.call("GET", w.admin+"/admin/v1/"+path, "", field("Host", "evil.example")), http.StatusForbidden, api.CodeCrossSite)
+	}
 	for _, good := range [][2]string{field("Origin", "http://"+host), field("Sec-Fetch-Site", "same-origin"), field("Host", "localhost:8081"), field("Host", "[::1]:8081"), field("Host", "[::1]")} {
 		w.want(w.tune(`{"burst":2}`, good), 200)
 	}

@@ -259,7 +259,7 @@ var noStore = []string{"no-store"}
 func (c *call) head(status int) {
 	h := c.w.Header()
 	if v := c.standings(); v != nil {
-		c.plan.write(h, v, c.s.Legacy, time.Now())
+		c.plan.write(h, v, c.s.Legacy)
 	}
 	if c.decision != "" {
 		h[api.HeaderDecision] = []string{decisionField(c.decision, c.reason)}

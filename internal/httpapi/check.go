@@ -9,22 +9,19 @@ import (
 	"forebay/internal/admission"
 )
 
-// originalMethod are the fields in which gateways tell the method of the request that they ask about: nginx as it is configured
-// (auth_request), Traefik (ForwardAuth) and Caddy (forward_auth) by themselves. The key comes in the request's own fields, which
-// they all hand on, and the address in the field that the config names, from trusted proxies alone (see identity).
-var originalMethod = []string{"X-Original-Method", "X-Forwarded-Method"}
-
-// check answers GET /v1/check, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not.
+// check answers GET /v1/check, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
+// key comes in the request's own fields, which gateways hand on (nginx's auth_request as it is configured, Traefik's ForwardAuth and Caddy's
+// forward_auth by themselves), the address and the method in those that the config names, from trusted proxies alone.
 // It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
 func (s *Server) check(c *call) error {
-	if isPreflight(c.r.Header) {
+	query, malformed := parseCheck(c.r.URL.RawQuery)
+	if malformed == nil && s.operations[query.operation] != nil && s.isPreflight(c.r) {
 		c.admission = false
 		c.w.Header()["Cache-Control"] = noStore
 		c.bytes(http.StatusOK, "", nil)
 		return nil
 	}
 	c.check = true
-	query, malformed := parseCheck(c.r.URL.RawQuery)
 	client, unknown := s.Identity.Identify(c.r)
 	if unknown == nil {
 		c.identify(client)
@@ -83,22 +80,15 @@ func (s *Server) decideCheck(c *call, cost int64) error {
 }
 
 // isPreflight reports whether a gateway asks about a CORS preflight. It carries no key, as browsers never send one with it, and costs
-// nothing. Only OPTIONS as told by a gateway counts, and a request can't pass for one by a field that the gateway in front doesn't write:
-// of the fields that are there all must agree, and a key makes it no preflight.
-func isPreflight(h http.Header) bool {
-	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
+// nothing. The method is believed only from a trusted proxy and only in the one field that the config names, which the gateway sets itself:
+// any other a client could send through it.
+func (s *Server) isPreflight(r *http.Request) bool {
+	h := r.Header
+	if s.CheckMethod == "" || len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
 		return false
 	}
-	told := false
-	for _, name := range originalMethod {
-		for _, method := range h[name] {
-			if method != http.MethodOptions {
-				return false
-			}
-			told = true
-		}
-	}
-	return told
+	told := h.Values(s.CheckMethod)
+	return len(told) == 1 && told[0] == http.MethodOptions && s.Identity.FromProxy(r)
 }
 
 // checkQuery is what a check asks about.

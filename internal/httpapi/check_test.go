@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -104,23 +105,27 @@ func TestACheckThatIsMalformedSpendsNothing(t *testing.T) {
 	}
 }
 
-// Case C52.
+// Case C52. A preflight is told in the field that the config names, by a trusted proxy: nothing else passes for one.
 func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) {
-		s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
-	})
+	of := func(method string) *world {
+		return newWorld(t, func(s *setup) {
+			s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
+			s.adjust = func(_ *world, c *Config) { c.CheckMethod = method }
+		})
+	}
+	w := of("X-Original-Method")
 	query, caller := "operation="+w.plain, from("192.0.2.1")
-	for i := range 20 {
-		a := w.want(w.check(query, caller, field(originalMethod[i%2], "OPTIONS")), 200)
+	for range 20 {
+		a := w.want(w.check(query, caller, field("X-Original-Method", "OPTIONS")), 200)
 		if a.Header.Get("RateLimit") != "" || a.Header.Get("Forebay-Decision") != "" {
 			t.Errorf("a preflight is decided on: %v", a.Header)
 		}
 	}
 	for i, fields := range [][][2]string{
 		{field("X-Original-Method", "GET")},
-		{field("X-Original-Method", "GET"), field("X-Forwarded-Method", "OPTIONS")}, // the second is the caller's own
-		{field("X-Original-Method", "OPTIONS"), field("X-Forwarded-Method", "POST")},
+		{field("X-Original-Method", "GET"), field("X-Forwarded-Method", "OPTIONS")},
+		{field("X-Forwarded-Method", "OPTIONS")}, // the caller's own: the gateway writes another
 		{field("X-Original-Method", "options")},
 		{field("X-Http-Method-Override", "OPTIONS")},
 	} {
@@ -132,7 +137,21 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	if got := w.stated(w.want(w.check(query, key(keyA), field("X-Original-Method", "OPTIONS")), 200))["five"].r; got != 4 {
 		t.Errorf("a request with a key passed for a preflight: %d left", got)
 	}
+	w.problem(w.check("operation=none", from("192.0.2.3"), field("X-Original-Method", "OPTIONS")), http.StatusNotFound, api.CodeUnknownOperation)
 	w.want(w.submit(w.plain, `1`, from("192.0.2.2")), http.StatusAccepted)
+
+	none := of("") // by default nothing is told
+	if got := none.stated(none.want(none.check("operation="+none.plain, caller, field("X-Original-Method", "OPTIONS")), 200))["five"].r; got != 4 {
+		t.Errorf("a preflight that the config doesn't know of: %d left", got)
+	}
+	r := httptest.NewRequest("GET", "/v1/check?operation="+w.plain, nil)
+	r.Header.Set("X-Original-Method", "OPTIONS")
+	r.RemoteAddr = "198.51.100.7:1234" // no trusted proxy
+	answer := httptest.NewRecorder()
+	w.server.Public().ServeHTTP(answer, r)
+	if answer.Header().Get("Forebay-Decision") == "" {
+		t.Errorf("a stranger's word was believed: %d %v", answer.Code, answer.Header())
+	}
 }
 
 func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {

@@ -30,6 +30,7 @@ type Config struct {
 
 	OnFailure      string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
 	Checks         Limiter // decides gateways' checks where CheckOnFailure is CheckLocal: as Limiter, or by itself where the store is lost
+	CheckMethod    string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
 	CheckOnFailure string  // CheckLocal, CheckAllow or CheckRefuse (also ""): what a check gets while the store is lost
 
 	MaxBody    int64         // bytes of a POST's body

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
+	"sync"
 
 	"forebay/api"
 )
@@ -77,4 +78,31 @@ func fingerprint(operation string, body []byte) string {
 	sum.Write([]byte(operation))
 	sum.Write(body)
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:sha256.Size/2])
+}
+
+// twins are the requests with an Idempotency-Key that this process is deciding, by the job's id. The zero value has none. Safe for
+// concurrent use.
+type twins struct {
+	mu    sync.Mutex
+	first map[string]chan struct{} // guarded by mu: closed when the first of them is decided
+}
+
+// join notes a request. first is closed when the one before it with the same id is decided; nil: there is none. leave ends it.
+func (t *twins) join(id string) (first <-chan struct{}, leave func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if before, there := t.first[id]; there {
+		return before, func() {}
+	}
+	if t.first == nil {
+		t.first = make(map[string]chan struct{})
+	}
+	mine := make(chan struct{})
+	t.first[id] = mine
+	return nil, sync.OnceFunc(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.first, id)
+		close(mine)
+	})
 }

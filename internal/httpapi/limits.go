@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"forebay/api"
 	"forebay/internal/admission"
@@ -14,7 +13,7 @@ func (s *Server) rateLimits(c *call) error {
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {
-			answer.Limits = append(answer.Limits, c.limitView(st, c.plan.graceOf(i)))
+			answer.Limits = append(answer.Limits, c.limitView(v, st, c.plan.graceOf(i)))
 		}
 	} else if len(c.plan.rules) > 0 {
 		return storeError{errNoStandings}
@@ -30,7 +29,7 @@ func (s *Server) rateLimits(c *call) error {
 			return storeError{err}
 		}
 		for i, st := range v.Standings {
-			view := c.limitView(st, p.graceOf(p.own+i))
+			view := c.limitView(&v, st, p.graceOf(p.own+i))
 			view.Operation = name
 			answer.Limits = append(answer.Limits, view)
 		}
@@ -41,10 +40,10 @@ func (s *Server) rateLimits(c *call) error {
 var errNoStandings = errors.New("the limits can't be read")
 
 // limitView is a limit as it stands for the caller.
-func (c *call) limitView(st admission.Standing, grace float64) api.Limit {
+func (c *call) limitView(v *admission.Verdict, st admission.Standing, grace float64) api.Limit {
 	view := api.Limit{Policy: c.policyView(st.Rule.Limit(), grace), Remaining: st.Remaining}
 	if view.Window != "" {
-		view.Reset = wholeOrNone(time.Duration(time.Now().UnixNano()) + untilReset(st))
+		view.Reset = resetAt(v, st)
 	}
 	return view
 }

@@ -21,11 +21,12 @@ import (
 const unknownOperation = "unknown"
 
 type metrics struct {
-	decisions *prometheus.CounterVec   // operation, decision, reason
-	checks    *prometheus.CounterVec   // limit, outcome
-	admission *prometheus.HistogramVec // decision
-	requests  *prometheus.CounterVec   // route, method, code
-	duration  *prometheus.HistogramVec // route
+	decisions   *prometheus.CounterVec   // operation, decision, reason
+	checks      *prometheus.CounterVec   // limit, outcome
+	admission   *prometheus.HistogramVec // decision
+	requests    *prometheus.CounterVec   // route, method, code
+	lostRefunds prometheus.Counter
+	duration    *prometheus.HistogramVec // route
 }
 
 // newMetrics makes the server's metrics and registers them.
@@ -42,6 +43,8 @@ func newMetrics(s *Server) *metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_http_request_duration_seconds",
 			Help: "From a request to its answer.", Buckets: fastBuckets}, []string{"route"}),
 	}
+	m.lostRefunds = prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_refunds_lost_total",
+		Help: "Refunds of refused jobs that the store may not have got: their limits stay charged until their windows end."})
 	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers",
 		Help: "Answers that are held back for clients that prefer to wait."}, func() float64 { return float64(len(s.waiters)) })
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_store_up",
@@ -51,7 +54,7 @@ func newMetrics(s *Server) *metrics {
 		}
 		return 0
 	})
-	s.Metrics.MustRegister(m.decisions, m.checks, m.admission, m.requests, m.duration, held, up, &lineCollector{s.Lines})
+	s.Metrics.MustRegister(m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held, up, &lineCollector{s.Lines})
 	return m
 }
 
@@ -156,9 +159,12 @@ var (
 	paused       = lineMetric("backend_paused", "1 while the drain is paused.")
 	gateUntil    = lineMetric("backend_gate_until_timestamp_seconds", "Until when the backend asked for rest; 0: it didn't.")
 	callTime     = lineMetric("backend_call_seconds", "Smoothed length of a call; 0: there was none.")
-	drainRate    = lineMetric("drain_rate", "Slots per second; +Inf is unlimited. Override is absent while there is none.", "kind")
+	drainRate    = lineMetric("drain_rate", "Slots per second; +Inf is unlimited. Override is absent while there is none; effective is what feedback leaves.", "kind")
+	rateFactor   = lineMetric("effective_rate_factor", "What the backend's trouble leaves of its rate; 1: all of it.")
 	accepted     = lineMetric("backend_jobs_accepted_total", "Jobs that got a place in the line.")
-	finished     = lineMetric("backend_jobs_finished_total", "Jobs by how they ended, over all workers.", "outcome")
+	finished     = lineMetric("backend_jobs_finished_total", "Jobs by how they ended, over all workers. One that failed and was redriven counts each time that it ends.", "outcome")
+	redriven     = lineMetric("backend_jobs_redriven_total", "Failed jobs that were put back into the line, each time.")
+	lost         = lineMetric("backend_jobs_lost_total", "Jobs that the store has lost.")
 	started      = lineMetric("backend_calls_total", "Calls begun.")
 	throttled    = lineMetric("backend_calls_throttled_total", "Calls that the backend answered with 429 or 503.")
 )
@@ -170,7 +176,7 @@ func lineMetric(name, help string, labels ...string) *prometheus.Desc {
 // Describe is part of prometheus.Collector.
 func (l *lineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{lineDepth, lineCapacity, lineOldest, jobsDelayed, jobsInFlight, concurrency, paused, gateUntil,
-		callTime, drainRate, accepted, finished, started, throttled} {
+		callTime, drainRate, rateFactor, accepted, finished, redriven, lost, started, throttled} {
 		out <- d
 	}
 }
@@ -207,16 +213,19 @@ func collect(out chan<- prometheus.Metric, backend string, st leaky.Status) {
 	gauge(gateUntil, seconds(st.GateUntil))
 	gauge(callTime, st.CallTime.Seconds())
 	gauge(drainRate, st.Configured.Rate.PerSecond(), "configured")
-	gauge(drainRate, st.Rate.PerSecond(), "effective")
+	gauge(drainRate, st.EffectiveRate, "effective")
+	gauge(rateFactor, st.Factor)
 	if st.Override.Rate != nil {
 		gauge(drainRate, st.Override.Rate.PerSecond(), "override")
 	}
 	b := st.Books
 	count(accepted, b.Accepted)
 	count(finished, b.Succeeded, api.Succeeded)
-	count(finished, b.Failed, api.Failed)
+	count(finished, b.Failed+b.Redriven, api.Failed) // a counter never goes down, and a redrive takes one from the books' failed
 	count(finished, b.Canceled, api.Canceled)
 	count(finished, b.Expired, api.Expired)
+	count(redriven, b.Redriven)
+	count(lost, b.Lost)
 	count(started, b.Started)
 	count(throttled, b.Throttled)
 }

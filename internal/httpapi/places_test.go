@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,6 +38,34 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	if got := w.stated(a); got["jobs"].r != 4 || got["wide"].r != 59 {
 		t.Errorf("stated %+v", got)
 	}
+}
+
+// Of twins that come together one is decided, and the others aren't refused by what it holds: they get its job.
+func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}, perClient("one", 1, time.Hour)}
+	})
+	w.pause()
+	ids := make([]string, 12)
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k"))
+			if err != nil || a.StatusCode != http.StatusAccepted {
+				t.Errorf("twin %d: %v, %v", i, a.Response, err)
+				return
+			}
+			ids[i] = a.Header.Get("Location")
+		})
+	}
+	all.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("jobs %q", ids)
+		}
+	}
+	w.problem(w.submit(w.plain, `1`, key(keyA), idempotent("another")), http.StatusTooManyRequests, api.CodeRateLimit)
 }
 
 // twinLine has another request come first, once.

@@ -22,7 +22,7 @@ const (
 // write writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
 // they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would. Shadow limits aren't told of: who
 // obeyed the fields would obey a limit that isn't in force.
-func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders, now time.Time) {
+func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders) {
 	speaker, any := spokesman(v)
 	if !any {
 		return
@@ -60,10 +60,15 @@ func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders, 
 	}
 	reset := wholeOrNone(untilReset(speaker))
 	if legacy != Delta {
-		reset = wholeOrNone(time.Duration(now.UnixNano()) + untilReset(speaker))
+		reset = resetAt(v, speaker)
 	}
 	values[3] = strconv.FormatInt(reset, 10)
 	h[api.HeaderLegacyReset] = values[3:4:4]
+}
+
+// resetAt is untilReset as Unix seconds, by the clock that decided: a month ends when the month ends.
+func resetAt(v *admission.Verdict, s admission.Standing) int64 {
+	return wholeOrNone(time.Duration(v.At.UnixNano()) + untilReset(s))
 }
 
 // spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
@@ -172,7 +177,7 @@ func monthSeconds(at time.Time) int64 {
 func effectiveWindow(s admission.Standing, l admission.Limit) time.Duration {
 	bucket := l.Algorithm == admission.TokenBucket || l.Algorithm == admission.LeakyBucket
 	switch perToken := float64(l.Window) / float64(l.Amount); {
-	case s.Violated:
+	case s.Violated && !s.Never:
 		return s.RetryAfter
 	case l.Algorithm == admission.SlidingWindowLog && s.Reset == 0:
 		return l.Window // nothing is used: what is taken now stays taken so long
@@ -187,7 +192,7 @@ func effectiveWindow(s admission.Standing, l admission.Limit) time.Duration {
 
 // untilReset is what X-RateLimit-Reset tells: on a refusal the same as Retry-After, else when more is there by itself (Standing.Reset).
 func untilReset(s admission.Standing) time.Duration {
-	if s.Violated {
+	if s.Violated && !s.Never {
 		return s.RetryAfter
 	}
 	return s.Reset

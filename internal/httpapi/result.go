@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -46,7 +47,7 @@ func (s *Server) result(c *call) error {
 // the client's back: the job's payload, by which the answer will be found, has to be read for it.
 func (s *Server) remember(line Line, look leaky.Look, body []byte) {
 	o := s.operations[look.Job.Operation]
-	if o == nil || o.Overload.StaleFor == 0 || s.OnFailure == OnFailureReject {
+	if o == nil || o.Overload.StaleFor == 0 || s.OnFailure == OnFailureReject || !s.remembered.first(look.Job.ID) {
 		return
 	}
 	select {
@@ -61,9 +62,32 @@ func (s *Server) remember(line Line, look leaky.Look, body []byte) {
 		job := look.Job
 		var err error
 		if job.Payload, err = line.Payload(ctx, job.ID); err == nil {
-			s.Degrader.Remember(o.Overload, job, look.Standing.Result, body, max(time.Since(look.Standing.FinishedAt), 0))
+			s.Degrader.Remember(o.Overload, job, look.Standing.Result, body, max(look.Now.Sub(look.Standing.FinishedAt), 0))
 		}
 	}()
+}
+
+// recently tells of the jobs that it was asked about lately. The zero value knows none. Safe for concurrent use.
+type recently struct {
+	mu   sync.Mutex
+	jobs map[string]bool // guarded by mu
+}
+
+// maxRecent bounds the jobs that are known, some 100 bytes each.
+const maxRecent = 10_000
+
+// first reports whether it wasn't asked about the job before, or so long ago that it has forgotten.
+func (r *recently) first(job string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.jobs[job] {
+		return false
+	}
+	if r.jobs == nil || len(r.jobs) >= maxRecent {
+		r.jobs = make(map[string]bool)
+	}
+	r.jobs[job] = true
+	return true
 }
 
 func resultGone() *api.Problem {

@@ -19,6 +19,7 @@ import (
 // Identifier says who asks. On an error the Client still has its Address, if that is known.
 type Identifier interface {
 	Identify(r *http.Request) (identity.Client, error)
+	FromProxy(r *http.Request) bool // r comes from a trusted proxy
 }
 
 // Limiter says whether a request may enter. Decide spends all or nothing, Peek nothing, Refund gives back what an
@@ -39,6 +40,11 @@ type Line interface {
 	Tune(ctx context.Context, o leaky.Override, by string) error
 	ResetTuning(ctx context.Context, by string) error
 	Status(context.Context) (leaky.Status, error)
+	List(context.Context, leaky.ListFilter) (leaky.Page, error)
+	Failed(context.Context, leaky.FailedFilter) (page []leaky.Look, next string, err error)
+	Redrive(ctx context.Context, id string) (leaky.Outcome, error)
+	RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error)
+	CheckBooks(context.Context) (leaky.Report, error)
 }
 
 // Finals tells when jobs end. Its word may get lost: whoever waits asks now and then.
@@ -70,6 +76,9 @@ type Server struct {
 	decisionLog atMost
 	waiters     chan struct{} // a place for each answer that is held back
 	remembering chan struct{} // a place for each answer that is being remembered
+	remembered  recently      // jobs whose answers were
+	twins       twins
+	redriveTime time.Duration // maxRedriveTime, but in tests
 
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once
@@ -97,6 +106,7 @@ func New(c Config) *Server {
 		waiters:     make(chan struct{}, maxWaiters),
 		remembering: make(chan struct{}, maxRemembering),
 		draining:    make(chan struct{}),
+		redriveTime: maxRedriveTime,
 	}
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]
@@ -139,9 +149,14 @@ func (s *Server) Public() http.Handler {
 // Admin is the handler of the admin listener.
 func (s *Server) Admin() http.Handler {
 	return s.router(
-		route{path: "/admin/v1/backends", handlers: map[string]handler{"GET": s.operator(s.listBackends)}},
-		route{path: "/admin/v1/backends/{name}", handlers: map[string]handler{"GET": s.operator(s.getBackend), "PATCH": s.operator(s.tuneBackend)}},
-		route{path: "/admin/v1/backends/{name}/override", handlers: map[string]handler{"DELETE": s.operator(s.resetBackend)}},
+		route{path: "/admin/v1/backends", handlers: map[string]handler{"GET": s.operator(noQuery(s.listBackends))}},
+		route{path: "/admin/v1/backends/{name}", handlers: map[string]handler{"GET": s.operator(noQuery(s.getBackend)), "PATCH": s.operator(noQuery(s.tuneBackend))}},
+		route{path: "/admin/v1/backends/{name}/override", handlers: map[string]handler{"DELETE": s.operator(noQuery(s.resetBackend))}},
+		route{path: "/admin/v1/backends/{name}/books", handlers: map[string]handler{"GET": s.operator(noQuery(s.books))}},
+		route{path: "/admin/v1/backends/{name}/redrive", handlers: map[string]handler{"POST": s.operator(noQuery(s.redriveMany))}},
+		route{path: "/admin/v1/jobs", handlers: map[string]handler{"GET": s.operator(s.listJobs)}},
+		route{path: "/admin/v1/jobs/{id}", handlers: map[string]handler{"GET": s.operator(noQuery(s.getAnyJob)), "DELETE": s.operator(noQuery(s.cancelAnyJob))}},
+		route{path: "/admin/v1/jobs/{id}/redrive", handlers: map[string]handler{"POST": s.operator(noQuery(s.redriveJob))}},
 		route{path: "/admin/v1/shadow-limits", handlers: map[string]handler{"GET": s.operator(s.shadowLimits)}},
 		route{path: "/metrics", handlers: map[string]handler{"GET": s.operator(s.serveMetrics())}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},

@@ -147,14 +147,24 @@ type attempt struct {
 
 // admit takes the job through the limits and into the line.
 func (a *attempt) admit() error {
+	var first <-chan struct{}
+	decided := func() {}
+	if a.fingerprint != "" {
+		first, decided = a.s.twins.join(a.id)
+		defer decided()
+	}
 	v, err := a.spend()
 	if err != nil {
+		if look, accepted := a.twin(first); accepted {
+			return a.replay(look)
+		}
 		return a.overloaded(err)
 	}
 	job := jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
 		Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Holds: v.Holds()}
 	place, err := a.line.Offer(a.ctx, leaky.Offer{Job: job, Weight: a.plan.weight * a.priority.Weight(),
 		StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep})
+	decided()
 	if err != nil {
 		// The job may have been accepted: its limits stay spent.
 		return a.overloaded(a.storeFailed(err))
@@ -191,6 +201,25 @@ func (a *attempt) spend() (admission.Verdict, error) {
 	return v, nil
 }
 
+// twin finds the job of a request that was refused, where a twin of it with the same Idempotency-Key came first: what refuses this one
+// may be nothing but the other's charge. It waits for one that is being decided here.
+func (a *attempt) twin(first <-chan struct{}) (look leaky.Look, accepted bool) {
+	if a.fingerprint == "" || a.verdict == nil {
+		return look, false // no key, or the limits didn't decide
+	}
+	if first != nil {
+		select {
+		case <-first:
+		case <-a.ctx.Done():
+		}
+	}
+	look, err := a.line.Look(a.ctx, a.id)
+	if err == nil {
+		a.verdict = nil // what it refused is over
+	}
+	return look, err == nil
+}
+
 // holder is by what name the job holds its places of limits on jobs at one time. Twins of a request with an Idempotency-Key have one job id:
 // the one that comes to nothing must not give back the places of the other.
 func (a *attempt) holder() string {
@@ -199,6 +228,12 @@ func (a *attempt) holder() string {
 	}
 	return a.id + "~" + rand.Text()[:8]
 }
+
+// Refunds that never reached the store are tried again, so often and after so long.
+const (
+	refundTries = 4
+	refundRest  = 500 * time.Millisecond
+)
 
 // refund gives back what v took. It waits for that no longer than the call may wait for the store: the client's answer comes first.
 func (a *attempt) refund(v admission.Verdict) {
@@ -209,7 +244,17 @@ func (a *attempt) refund(v admission.Verdict) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := a.s.Limiter.Refund(context.WithoutCancel(a.ctx), v); err != nil {
+		var err error
+		for try := range refundTries {
+			if try > 0 {
+				time.Sleep(refundRest)
+			}
+			if err = a.s.Limiter.Refund(context.WithoutCancel(a.ctx), v); !errors.Is(err, admission.ErrNotAsked) {
+				break
+			}
+		}
+		if err != nil {
+			a.s.metrics.lostRefunds.Inc()
 			a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", err) })
 		}
 	}()
@@ -247,7 +292,7 @@ func (a *attempt) replay(look leaky.Look) error {
 func (a *attempt) remember(look leaky.Look, body []byte) {
 	job := look.Job
 	job.Payload = a.payload
-	a.s.Degrader.Remember(a.o.Overload, job, look.Standing.Result, body, max(time.Since(look.Standing.FinishedAt), 0))
+	a.s.Degrader.Remember(a.o.Overload, job, look.Standing.Result, body, max(look.Now.Sub(look.Standing.FinishedAt), 0))
 }
 
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that

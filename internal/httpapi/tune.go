@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 
@@ -33,7 +32,7 @@ func (s *Server) tuneBackend(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.change(c, name, line, func(by string) error { return line.Tune(c.ctx, o, by) })
+	return s.change(c, name, line, &o)
 }
 
 // resetBackend answers DELETE /admin/v1/backends/{name}/override.
@@ -42,7 +41,7 @@ func (s *Server) resetBackend(c *call) error {
 	if err != nil {
 		return err
 	}
-	return s.change(c, name, line, func(by string) error { return line.ResetTuning(c.ctx, by) })
+	return s.change(c, name, line, nil)
 }
 
 // parseTuning reads the body of a PATCH.
@@ -52,7 +51,7 @@ func parseTuning(body []byte) (leaky.Override, error) {
 		return leaky.Override{}, err
 	}
 	if len(fields) == 0 {
-		return leaky.Override{}, invalidRequest("Nothing is to be changed: name rate, burst, concurrency, capacity or paused.")
+		return leaky.Override{}, invalidRequest("Nothing is to be changed: name rate, burst, concurrency, capacity, paused or feedback.")
 	}
 	var o leaky.Override
 	var wrong fieldErrors
@@ -68,11 +67,24 @@ func parseTuning(body []byte) (leaky.Override, error) {
 			o.Capacity = wrong.count(m, maxCapacity)
 		case "paused":
 			o.Paused = wrong.flag(m)
+		case "feedback":
+			o.Feedback = wrong.onOff(m)
 		default:
 			wrong.unknown(m)
 		}
 	}
 	return o, wrong.err()
+}
+
+// onOff reads a switch as the config has it.
+func (f *fieldErrors) onOff(m member) *bool {
+	text, _ := textOf(m.value)
+	on := text == api.FeedbackOn
+	if !on && text != api.FeedbackOff {
+		f.add(m.name, `Must be "on" or "off".`)
+		return nil
+	}
+	return &on
 }
 
 func (f *fieldErrors) rate(m member) *leaky.Rate {
@@ -93,48 +105,73 @@ func (f *fieldErrors) rate(m member) *leaky.Rate {
 	return &rate
 }
 
-// change does one change of a backend's settings, writes it into the log and answers with the backend as it is now.
-func (s *Server) change(c *call, name string, line Line, do func(by string) error) error {
+// setting is one field of an override, for the log.
+type setting struct {
+	name string
+	text func(leaky.Status) string // the value in force
+	set  func(leaky.Override) bool // an override has it
+}
+
+var tunable = []setting{
+	{"rate", func(st leaky.Status) string { return st.Rate.String() }, func(o leaky.Override) bool { return o.Rate != nil }},
+	{"burst", func(st leaky.Status) string { return strconv.Itoa(st.Burst) }, func(o leaky.Override) bool { return o.Burst != nil }},
+	{"concurrency", func(st leaky.Status) string { return strconv.Itoa(st.Concurrency) }, func(o leaky.Override) bool { return o.Concurrency != nil }},
+	{"capacity", func(st leaky.Status) string { return strconv.Itoa(st.Capacity) }, func(o leaky.Override) bool { return o.Capacity != nil }},
+	{"paused", func(st leaky.Status) string { return strconv.FormatBool(st.Paused) }, func(o leaky.Override) bool { return o.Paused != nil }},
+	{"feedback", func(st leaky.Status) string { return onOff(st.Feedback) }, func(o leaky.Override) bool { return o.Feedback != nil }},
+}
+
+// change sets an override, or with nil takes back all that there are, writes that into the log and answers with the backend as it is now.
+func (s *Server) change(c *call, name string, line Line, o *leaky.Override) error {
 	before, err := line.Status(c.ctx)
 	if err != nil {
 		return storeError{err}
 	}
-	by := operatorName(c.r)
-	if err := do(by); err != nil {
+	var what string
+	touched, wanted := before.Override, asConfigured(before)
+	if o == nil {
+		what, err = "backend reset", line.ResetTuning(c.ctx, operatorName(c.r))
+	} else {
+		what, err = "backend tuned", line.Tune(c.ctx, *o, operatorName(c.r))
+		touched, wanted = *o, overridden(before, *o)
+	}
+	details := []slog.Attr{slog.String("backend", name)}
+	for _, f := range tunable {
+		if f.set(touched) {
+			details = append(details, slog.String(f.name, f.text(before)+" → "+f.text(wanted)))
+		}
+	}
+	c.audit(what, err, details...)
+	if err != nil {
 		return storeError{err}
 	}
 	after, err := line.Status(c.ctx)
 	if err != nil {
 		return storeError{err}
 	}
-	s.Log.LogAttrs(c.ctx, slog.LevelInfo, "backend tuned", slog.String("backend", name), slog.String("by", by),
-		slog.String("request_id", c.requestID), slog.String("from", settingsText(before)), slog.String("to", settingsText(after)))
 	return c.json(http.StatusOK, backendView(name, after))
 }
 
-func settingsText(st leaky.Status) string {
-	return "rate=" + st.Rate.String() + " burst=" + strconv.Itoa(st.Burst) + " concurrency=" + strconv.Itoa(st.Concurrency) +
-		" capacity=" + strconv.Itoa(st.Capacity) + " paused=" + strconv.FormatBool(st.Paused)
+// overridden is a backend's settings once o is set.
+func overridden(st leaky.Status, o leaky.Override) leaky.Status {
+	put(&st.Rate, o.Rate)
+	put(&st.Burst, o.Burst)
+	put(&st.Concurrency, o.Concurrency)
+	put(&st.Capacity, o.Capacity)
+	put(&st.Paused, o.Paused)
+	put(&st.Feedback, o.Feedback)
+	return st
 }
 
-// operatorName is who asks for a change, as it goes on record: what it calls itself, where that is short visible ASCII, else its address.
-func operatorName(r *http.Request) string {
-	const limit = 64
-	if name := r.Header.Get(api.HeaderOperator); name != "" && len(name) <= limit && visible(name) {
-		return name
+func put[T any](to, value *T) {
+	if value != nil {
+		*to = *value
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return "unknown"
-	}
-	return host
 }
 
-func visible(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
+// asConfigured is a backend's settings once nothing is overridden.
+func asConfigured(st leaky.Status) leaky.Status {
+	c := st.Configured
+	st.Rate, st.Burst, st.Concurrency, st.Capacity, st.Paused, st.Feedback = c.Rate, c.Burst, c.Concurrency, c.Capacity, false, c.Feedback
+	return st
 }

@@ -83,7 +83,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 		t.Fatal(err)
 	}
 	su := setup{cost: Cost{Fixed: 1}, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}}
+		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, Feedback: true, KeepFailed: 7 * 24 * time.Hour}}
 	if adjust != nil {
 		adjust(&su)
 	}
@@ -303,7 +303,7 @@ func (w *world) startWith(id string, started *leaky.Started) leaky.Ticket {
 func (w *world) settle(s leaky.Settlement) {
 	w.Helper()
 	s.Owner = "test"
-	verdict, err := w.line.Settle(context.Background(), s)
+	verdict, _, err := w.line.Settle(context.Background(), s)
 	if err != nil || verdict != leaky.Settled {
 		w.Fatalf("settle: %s, %v", verdict, err)
 	}

@@ -58,6 +58,12 @@ func (i *Identifier) address(r *http.Request) (addr netip.Addr, proxied bool, er
 	return last, true, nil
 }
 
+// FromProxy reports whether the request comes from a trusted proxy, whose fields can be believed.
+func (i *Identifier) FromProxy(r *http.Request) bool {
+	at, ok := peer(r.RemoteAddr)
+	return ok && i.trusts(at)
+}
+
 // network returns what one caller is counted by: an IPv4 address, or an IPv6 network.
 func (i *Identifier) network(a netip.Addr) string {
 	if a.Is4() {

@@ -19,5 +19,8 @@ func NewLive(i *Identifier) *Live {
 // Identifier and the tiers of another.
 func (l *Live) Replace(i *Identifier) { l.now.Store(i) }
 
+// FromProxy reports whether r comes from a trusted proxy, as Identifier.FromProxy does.
+func (l *Live) FromProxy(r *http.Request) bool { return l.now.Load().FromProxy(r) }
+
 // Identify says who sent r, as Identifier.Identify does.
 func (l *Live) Identify(r *http.Request) (Client, error) { return l.now.Load().Identify(r) }

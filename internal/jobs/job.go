@@ -20,9 +20,10 @@ type Job struct {
 	Priority    Priority
 	Payload     []byte // byte for byte as the client sent it
 	CreatedAt   time.Time
-	Traceparent string // W3C trace context of the request; "" where there was none
-	Fingerprint string // tells two requests with one Idempotency-Key apart; "" without a key
-	Holds       Holds  // given back by the script that ends the job
+	Traceparent string  // W3C trace context of the request; "" where there was none
+	Fingerprint string  // tells two requests with one Idempotency-Key apart; "" without a key
+	Weight      float64 // what it was offered with: a redriven job gets its place by it; 0 stands for 1
+	Holds       Holds   // given back by the script that ends the job
 }
 
 // Standing is where a job stands. Times are Redis's, at microseconds; zero where they have no meaning.

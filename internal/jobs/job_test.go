@@ -83,6 +83,7 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 			Payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
 			Traceparent: rapid.SampledFrom([]string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}).Draw(t, "traceparent"),
 			Fingerprint: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(t, "fingerprint"),
+			Weight:      rapid.SampledFrom([]float64{0, 1, 0.25, 12, 1e-9}).Draw(t, "weight"),
 		}
 		for range rapid.IntRange(0, jobs.MaxHolds).Draw(t, "places") {
 			j.Holds.Member = j.ID + "~12345678"
@@ -90,7 +91,7 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 		}
 		at := jobs.Times{Accepted: now, StartBy: now.Add(time.Second), EndBy: now.Add(time.Hour), Keep: 90 * time.Minute}
 		record := stored(t, j, at)
-		got, times, err := jobs.DecodeRecord(record)
+		got, times, err := jobs.DecodeRecord(j.ID, record)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 		if words := bytes.IndexByte(record, '\n'); words >= 2048 {
 			t.Fatalf("the words end at byte %d", words)
 		}
-		if words := bytes.IndexByte(record, '{'); len(j.Holds.Keys) == 0 && words >= 96 || bytes.Index(record, []byte(` {"i"`)) >= 1024 {
+		if words := bytes.IndexByte(record, '{'); len(j.Holds.Keys) == 0 && words >= 96 || bytes.Index(record, []byte(` {"o"`)) >= 1024 {
 			t.Fatalf("the words begin too late: %q", record[:min(len(record), 1500)])
 		}
 	})
@@ -130,7 +131,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte("1 2 3 4 ff {}\n"))
 	f.Add([]byte("1 2 3 4"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, _, err := jobs.DecodeRecord(data); err == nil && !bytes.Contains(data, []byte("\n")) {
+		if _, _, err := jobs.DecodeRecord("b-1", data); err == nil && !bytes.Contains(data, []byte("\n")) {
 			t.Fatal("a record without an end to its words was read")
 		}
 	})

@@ -2,7 +2,7 @@ package jobs
 
 // The keys of one job. All keys of one backend share a hash tag, so scripts may touch them together on a cluster.
 //
-//	fb:{backend}:job:<id>     what the job is (string, see record.go): written by offer, never changed; a TTL from its end
+//	fb:{backend}:job:<id>     what the job is (string, see record.go): written by offer, and anew by redrive; a TTL from its end
 //	fb:{backend}:state:<id>   where it stands (hash): from its first release on; a TTL from its end
 //	fb:{backend}:result:<id>  the backend's answer (string): with the same TTL
 //

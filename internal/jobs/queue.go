@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -55,19 +56,38 @@ func NewQueue(rdb redis.UniversalClient, backend string, log *slog.Logger) *Queu
 	}
 }
 
+// sendAtOnce is how many tickets are on their way to Redis at one time: asynq takes a round trip for each.
+const sendAtOnce = 8
+
 // Send hands tickets to whichever worker asks first, most likely this process's own. A ticket that was sent before is
-// not sent again. On an error the tickets from the failed one on may not have been sent; their leases bring them back.
+// not sent again. On an error some of the tickets may not have been sent; their leases bring them back.
 func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
-	for i, t := range tickets {
-		task := asynq.NewTask(taskType, encodeTicket(t))
-		_, err := q.client.EnqueueContext(ctx, task, asynq.Queue(q.backend), asynq.TaskID(taskID(t)),
+	failed := make([]error, len(tickets))
+	send := func(i int) {
+		task := asynq.NewTask(taskType, encodeTicket(tickets[i]))
+		_, err := q.client.EnqueueContext(ctx, task, asynq.Queue(q.backend), asynq.TaskID(taskID(tickets[i])),
 			asynq.MaxRetry(maxRetry), asynq.Timeout(noTimeout))
 		if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
-			return fmt.Errorf("send ticket %d of %d to queue %s: %w", i+1, len(tickets), q.backend, err)
+			failed[i] = fmt.Errorf("send ticket %d of %d to queue %s: %w", i+1, len(tickets), q.backend, err)
+			return
 		}
 		q.gate.open() // at once: the first starts while the rest are still being sent
 	}
-	return nil
+	if len(tickets) == 1 {
+		send(0)
+		return failed[0]
+	}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(sendAtOnce, len(tickets)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(tickets); i = int(next.Add(1)) - 1 {
+				send(i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
 }
 
 // Serve calls handle for each ticket that this process gets, each in a goroutine of its own, until stop is called.

@@ -14,7 +14,7 @@ import (
 //
 //	<accepted> <start by> <end by> <keep> <client tag> [@<member>@<key>@<key>... ]{words}\n<payload>
 //
-// The numbers (µs since 1970, keep in ms) are written by the offer script on Redis's clock and read by the other
+// The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's clock and read by the other
 // scripts; member and keys are its Holds, which the script that ends the job gives back; the words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
 
 // maxWords bounds the JSON of a record: the look script reads no further than 2 KiB, so that a status costs the
@@ -25,18 +25,18 @@ const maxWords = 900
 const MaxHolds = 4
 
 type words struct {
-	ID          string   `json:"i"`
 	Operation   string   `json:"o"`
 	Client      string   `json:"c"`
 	Tier        string   `json:"t,omitempty"`
 	Priority    Priority `json:"p,omitempty"` // absent: normal
 	Traceparent string   `json:"tp,omitempty"`
 	Fingerprint string   `json:"f,omitempty"`
+	Weight      float64  `json:"w,omitempty"`
 }
 
 // EncodeRecord returns what of a job's record the caller writes: words and payload.
 func EncodeRecord(j Job) ([]byte, error) {
-	w := words{ID: j.ID, Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint}
+	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight}
 	if w.Priority == Normal {
 		w.Priority = ""
 	}
@@ -73,9 +73,9 @@ type Times struct {
 
 var errRecord = errors.New("malformed job record")
 
-// DecodeRecord reads a whole record, or its beginning up to at least the end of the words. The payload is what
+// DecodeRecord reads the whole record of the job with this id, or its beginning up to at least the end of the words. The payload is what
 // follows in data and is shared with it.
-func DecodeRecord(data []byte) (Job, Times, error) {
+func DecodeRecord(id string, data []byte) (Job, Times, error) {
 	var numbers [4]int64
 	rest := data
 	for i := range numbers {
@@ -111,6 +111,6 @@ func DecodeRecord(data []byte) (Job, Times, error) {
 		EndBy:    time.UnixMicro(numbers[2]),
 		Keep:     time.Duration(numbers[3]) * time.Millisecond,
 	}
-	return Job{ID: w.ID, Operation: w.Operation, Client: w.Client, Tier: w.Tier, Priority: w.Priority, Payload: payload,
-		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint, Holds: holds}, t, nil
+	return Job{ID: id, Operation: w.Operation, Client: w.Client, Tier: w.Tier, Priority: w.Priority, Payload: payload,
+		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint, Weight: w.Weight, Holds: holds}, t, nil
 }

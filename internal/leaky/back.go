@@ -29,7 +29,7 @@ type StartVerdict string
 const (
 	Go   StartVerdict = "go"   // the job is ours: call the backend at Due
 	Gone StartVerdict = "gone" // the ticket is no longer the job's newest: do nothing
-	Back StartVerdict = "back" // paused, gate closed, or too late for its slot or deadline: the job is at the head of the line again
+	Back StartVerdict = "back" // paused, gate closed, another job probes, or too late for its slot or deadline: the job is at the head of the line again
 )
 
 // Started is Start's answer. All but Verdict and Now are set on Go only.
@@ -58,15 +58,16 @@ type Settlement struct {
 	Owner string
 	// To is Succeeded, Failed, Canceled or Expired (final), Delayed (retry after Delay), or Waiting (back to the head of
 	// the line without having used an attempt: a throttled call, or a worker that stops). A job that is to be canceled
-	// gets no further attempt: Delayed and Waiting end it as Canceled.
-	To        jobs.State
-	Delay     time.Duration // Delayed: the backoff
-	Throttled bool          // Waiting: the backend answered 429 or 503; its gate closes
-	Gate      time.Duration // Throttled: for how long (its Retry-After); 0: the line chooses, 1 s doubling to 1 m
-	Failure   jobs.Failure  // Failed, Delayed, Waiting: why
-	Result    jobs.Meta     // the backend's answer, where there is one to keep
-	Body      []byte        // its bytes
-	Took      time.Duration // length of the call: the line predicts waits from it
+	// gets no further attempt: Delayed and Waiting end it as Canceled. Where feedback is off, a throttled job that is
+	// Waiting is delayed by Gate, or 1 s: it has no gate to wait at.
+	To      jobs.State
+	Delay   time.Duration // Delayed: the backoff
+	Sign    Sign          // what the call says of the backend
+	Gate    time.Duration // Throttled: how long it asked to be left alone; 0: it didn't say, the line chooses 1 s doubling to 1 m
+	Failure jobs.Failure  // Failed, Delayed, Waiting: why
+	Result  jobs.Meta     // the backend's answer, where there is one to keep
+	Body    []byte        // its bytes
+	Took    time.Duration // length of the call: the line predicts waits from it
 }
 
 // SettleVerdict is what Settle says.

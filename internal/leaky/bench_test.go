@@ -155,7 +155,7 @@ func BenchmarkRun(b *testing.B) {
 			if s, err := line.Start(context.Background(), ticket, "bench"); err != nil || s.Verdict != leaky.Go {
 				b.Fatal(s.Verdict, err)
 			}
-			if _, err := line.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "bench", To: jobs.Succeeded}); err != nil {
+			if _, _, err := line.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "bench", To: jobs.Succeeded}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -179,7 +179,7 @@ func TestCancelRacesLeaveOneTruth(t *testing.T) {
 						if aborted {
 							settlement.To, settlement.Result, settlement.Body = jobs.Canceled, jobs.Meta{}, nil
 						}
-						v, err := b.Settle(context.Background(), settlement)
+						v, _, err := b.Settle(context.Background(), settlement)
 						if err != nil {
 							t.Error(err)
 						}

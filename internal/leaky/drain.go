@@ -60,7 +60,7 @@ func (l *Line) Start(ctx context.Context, t Ticket, owner string) (Started, erro
 		return s, a.err
 	}
 	s.Due, s.Attempt = a.number(), int(a.number())
-	job, times, err := jobs.DecodeRecord([]byte(a.text()))
+	job, times, err := jobs.DecodeRecord(t.ID, []byte(a.text()))
 	if err != nil {
 		return Started{}, fmt.Errorf("job %s: %w", t.ID, err)
 	}
@@ -97,25 +97,27 @@ func (l *Line) Renew(ctx context.Context, owner string, tickets []Ticket) ([]Ren
 
 // Settle stores how an attempt ended and gives up its lease, in one step. It is idempotent: the same owner may settle
 // the same ticket again when an answer was lost. Forfeited: the lease had been lost, and nothing was stored.
-func (l *Line) Settle(ctx context.Context, s Settlement) (SettleVerdict, error) {
+func (l *Line) Settle(ctx context.Context, s Settlement) (SettleVerdict, Feedback, error) {
 	switch s.To {
 	case jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired, jobs.Delayed, jobs.Waiting:
 	default:
-		return "", fmt.Errorf("line of %s: job %s can't settle to %q", l.settings.Backend, s.ID, s.To)
+		return "", Feedback{}, fmt.Errorf("line of %s: job %s can't settle to %q", l.settings.Backend, s.ID, s.To)
 	}
-	throttled, status := "", any("")
-	if s.Throttled {
-		throttled = "1"
-	}
+	status := any("")
 	if s.Result.Status != 0 {
 		status = s.Result.Status
 	}
-	a, err := l.run(ctx, settleScript, s.ID, s.Run, s.Owner, string(s.To), micros(s.Delay), throttled, micros(s.Gate),
+	a, err := l.run(ctx, settleScript, s.ID, s.Run, s.Owner, string(s.To), micros(s.Delay), string(s.Sign), micros(s.Gate),
 		s.Failure.Code, s.Failure.Detail, status, s.Result.ContentType, s.Body, micros(s.Took))
 	if err != nil {
-		return "", err
+		return "", Feedback{}, err
 	}
-	return SettleVerdict(a.text()), a.err
+	verdict := SettleVerdict(a.text())
+	f := Feedback{Factor: a.real(), Gate: a.micros()}
+	for len(a.values) > 0 && a.err == nil {
+		f.Changes = append(f.Changes, Change(a.text()))
+	}
+	return verdict, f, a.err
 }
 
 func firstError(errs ...error) error {

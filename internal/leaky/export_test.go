@@ -60,7 +60,8 @@ func (l *Line) LookAll(ctx context.Context, ids []string) ([]Look, []error) {
 
 // sources are the scripts' own parts, by name.
 var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua, "renew": renewLua, "settle": settleLua,
-	"cancel": cancelLua, "look": lookLua, "tune": tuneLua, "status": statusLua}
+	"cancel": cancelLua, "look": lookLua, "tune": tuneLua, "status": statusLua,
+	"list": walk + listLua, "redrive": redriveLua, "books": booksLua, "reconcile": walk + reconcileLua}
 
 // IsCall reports whether the command calls the script of that name, by its digest or its text.
 func IsCall(name string, cmd redis.Cmder) bool {

@@ -87,7 +87,7 @@ func (b *bench) story(client string) {
 		case s.Job.ID == ids[0] && s.Attempt == 1:
 			return leaky.Settlement{To: jobs.Delayed, Delay: time.Second}
 		case s.Job.ID == ids[1] && b.status().Books.Throttled == 0:
-			return leaky.Settlement{To: jobs.Waiting, Throttled: true}
+			return leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled}
 		case s.Job.ID == ids[2]:
 			if got := cancel(ids[2]); got != leaky.Aborting {
 				b.t.Errorf("cancel = %s", got)
@@ -117,7 +117,10 @@ func (b *bench) story(client string) {
 			if want := map[bool]leaky.Renewal{true: leaky.Stop, false: leaky.Held}[settlement.To == jobs.Canceled]; held[0] != want {
 				b.t.Errorf("renew = %v, want %s", held, want)
 			}
-			if v := try(b.t, func() (leaky.SettleVerdict, error) { return b.Settle(ctx, settlement) }); v != leaky.Settled {
+			if v := try(b.t, func() (leaky.SettleVerdict, error) {
+				v, _, err := b.Settle(ctx, settlement)
+				return v, err
+			}); v != leaky.Settled {
 				b.t.Errorf("settle = %s", v)
 			}
 		}

@@ -22,7 +22,7 @@ const (
 	OnRate        = "rate"
 	OnConcurrency = "concurrency"
 	OnPaused      = "paused"
-	OnCooldown    = "cooldown" // the backend asked for rest: its gate is closed
+	OnCooldown    = "cooldown" // the backend is left alone: its gate is closed, or one call tries whether it is well again
 	OnIdle        = "idle"     // nothing waits
 )
 
@@ -52,6 +52,8 @@ type Look struct {
 	Position  int64         // waiting: 1 is next; else 0
 	Wait      time.Duration // waiting: predicted, as in Place
 	WaitingOn string        // waiting
+	CallTime  time.Duration // smoothed length of the backend's calls; 0: not known
+	Now       time.Time     // when this was so, by Redis's clock
 }
 
 // CancelOutcome is what Cancel found.

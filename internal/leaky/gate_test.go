@@ -24,7 +24,7 @@ func TestAThrottledCallUsesNoAttempt(t *testing.T) {
 		if s := b.begin(ticket, "me"); s.Attempt != 1 {
 			t.Fatalf("attempt %d, want 1", s.Attempt)
 		}
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Throttled: true, Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
 		if look := b.look(ticket.ID); look.Standing.State != jobs.Waiting || look.Standing.Attempts != 0 || look.Position != 1 {
 			t.Fatalf("the throttled job: %+v", look)
 		}
@@ -44,7 +44,7 @@ func TestTheGateClosesForAllUntilTheBackendsTime(t *testing.T) {
 	b.pass(100 * time.Millisecond)
 	onTheWay := b.release().Tickets[0]
 	closed := b.now
-	b.settle(leaky.Settlement{Ticket: ahead, Owner: "me", To: jobs.Waiting, Throttled: true, Gate: 7 * time.Second})
+	b.settle(leaky.Settlement{Ticket: ahead, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: 7 * time.Second})
 
 	if s := other.start(onTheWay, "other"); s.Verdict != leaky.Back {
 		t.Errorf("a released job's start behind the closed gate = %+v, want back", s)
@@ -75,7 +75,7 @@ func TestTheLinesOwnGateDoublesUpToAMinute(t *testing.T) {
 		return max(b.status().GateUntil.Sub(b.now), 0)
 	}
 	throttled := func(ticket leaky.Ticket) {
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Throttled: true})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled})
 	}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		if got := closedFor(throttled); got != want*time.Second {
@@ -99,7 +99,7 @@ func TestOneTroubleOfTheBackendCountsOnce(t *testing.T) {
 	}
 	closed := b.now
 	for _, ticket := range tickets {
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Throttled: true})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled})
 		b.pass(50 * time.Millisecond)
 	}
 	if until := b.status().GateUntil; !until.Equal(closed.Add(time.Second)) {
@@ -115,7 +115,7 @@ func TestTheLongerOfTwoRestsCounts(t *testing.T) {
 	b.begin(tickets[0], "me")
 	b.begin(tickets[1], "me")
 	for i, gate := range []time.Duration{9 * time.Second, 2 * time.Second} {
-		b.settle(leaky.Settlement{Ticket: tickets[i], Owner: "me", To: jobs.Waiting, Throttled: true, Gate: gate})
+		b.settle(leaky.Settlement{Ticket: tickets[i], Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: gate})
 	}
 	if until := b.status().GateUntil; !until.Equal(b.now.Add(9 * time.Second)) {
 		t.Errorf("the gate is closed for %v, want 9s", until.Sub(b.now))

@@ -53,6 +53,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		MaxWait:     rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Minute, 24 * time.Hour}).Draw(rt, "max_wait"),
 		ClientShare: rapid.SampledFrom([]float64{1, 1, 0.5, 0.1}).Draw(rt, "share"),
 		Attempts:    rapid.IntRange(1, 3).Draw(rt, "attempts"),
+		Feedback:    rapid.IntRange(0, 4).Draw(rt, "feedback") > 0,
+		KeepFailed:  rapid.SampledFrom([]time.Duration{30 * 24 * time.Hour, time.Hour, 0}).Draw(rt, "keep_failed"),
 	}
 	h := &history{T: rt, model: newModel(s), rdb: rdb}
 	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.
@@ -72,6 +74,12 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"leap":    func(*rapid.T) { h.leap() },
 		"status":  func(*rapid.T) { h.status() },
 		"keys":    func(*rapid.T) { h.compareKeys() },
+
+		"redrive":   func(*rapid.T) { h.redrive() },
+		"list":      func(*rapid.T) { h.list() },
+		"failed":    func(*rapid.T) { h.failed() },
+		"books":     func(*rapid.T) { h.books() },
+		"reconcile": func(*rapid.T) { h.reconcile() },
 	})
 	h.compareKeys()
 	for _, id := range h.ids {
@@ -174,6 +182,7 @@ func (h *history) start(t leaky.Ticket, owner string) {
 	if want.Verdict == leaky.Go {
 		want.Job = h.model.jobs[t.ID].job
 		want.Job.Payload = []byte("\x00 1\n")
+		want.Job.CreatedAt = when(h.model.jobs[t.ID].accepted)
 	}
 	h.agree("start", got, want, err)
 }
@@ -186,15 +195,17 @@ func (h *history) settle(t leaky.Ticket, owner string) {
 	if s.To != jobs.Succeeded {
 		s.Failure = jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."}
 	}
-	if s.To == jobs.Waiting {
-		s.Throttled = rapid.Bool().Draw(h.T, "throttled")
+	s.Sign = rapid.SampledFrom([]leaky.Sign{leaky.NoSign, leaky.Answered, leaky.Throttled, leaky.Timeout, leaky.Unreachable}).Draw(h.T, "sign")
+	if s.Sign == leaky.Throttled {
 		s.Gate = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second, 5 * time.Minute}).Draw(h.T, "gate")
 	}
 	if s.To.Final() {
 		s.Result, s.Body = jobs.Meta{Status: 200, ContentType: "text/plain"}, []byte("\r\n\x00")
 	}
-	got, err := h.line.Settle(context.Background(), s)
-	h.agree(fmt.Sprintf("settle %+v", s), got, h.model.settle(s), err)
+	got, changed, err := h.line.Settle(context.Background(), s)
+	want, wantChanged := h.model.settle(s)
+	h.agree(fmt.Sprintf("settle %+v", s), got, want, err)
+	h.agree(fmt.Sprintf("feedback of settle %+v", s), changed, wantChanged, err)
 }
 
 func (h *history) renew() {
@@ -229,7 +240,7 @@ func (h *history) lookAt(id string) {
 func (h *history) tune() {
 	var o leaky.Override
 	number := func() *int { n := rapid.IntRange(1, 8).Draw(h.T, "n"); return &n }
-	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused"}).Draw(h.T, "field") {
+	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused", "feedback"}).Draw(h.T, "field") {
 	case "reset":
 		h.model.tune(o, "me")
 		if err := h.line.ResetTuning(context.Background(), "me"); err != nil {
@@ -248,6 +259,9 @@ func (h *history) tune() {
 	case "paused":
 		paused := rapid.Bool().Draw(h.T, "paused")
 		o.Paused = &paused
+	case "feedback":
+		feedback := rapid.IntRange(0, 3).Draw(h.T, "on") > 0
+		o.Feedback = &feedback
 	}
 	h.model.tune(o, "op")
 	if err := h.line.Tune(context.Background(), o, "op"); err != nil {
@@ -274,7 +288,7 @@ func (h *history) status() {
 func (h *history) compareKeys() {
 	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
 	for name, want := range map[string]zset{"line": h.model.line, "delayed": h.model.delayed, "inflight": h.model.inflight,
-		"deadlines": h.model.deadlines, "flows": h.model.flows} {
+		"deadlines": h.model.deadlines, "flows": h.model.flows, "failed": h.model.failed} {
 		members, err := h.rdb.ZRangeWithScores(ctx, prefix+name, 0, -1).Result()
 		got := zset{}
 		for _, m := range members {
@@ -288,12 +302,21 @@ func (h *history) compareKeys() {
 		want[client] = strconv.FormatInt(n, 10)
 	}
 	h.agree("share", share, want, err)
-	pace, err := h.rdb.HMGet(ctx, prefix+"pace", "last", "at", "gate", "v", "call", "streak").Result()
+	words, err := h.rdb.HMGet(ctx, prefix+"pace", "cause", "probe").Result()
+	wantWords := make([]any, 2)
+	for i, word := range []string{string(h.model.cause), h.model.probe} {
+		if word != "" {
+			wantWords[i] = word
+		}
+	}
+	h.agree("words of pace", words, wantWords, err)
+	pace, err := h.rdb.HMGet(ctx, prefix+"pace", "last", "at", "gate", "v", "call", "streak", "factor", "cut", "healed").Result()
 	got := make([]float64, len(pace))
 	for i, field := range pace {
 		if text, ok := field.(string); ok {
 			got[i], err = strconv.ParseFloat(text, 64)
 		}
 	}
-	h.agree("pace", got, []float64{h.model.last, h.model.at, h.model.gate, h.model.v, h.model.call, float64(h.model.streak)}, err)
+	h.agree("pace", got, []float64{h.model.last, h.model.at, h.model.gate, h.model.v, h.model.call, float64(h.model.streak),
+		h.model.factor, h.model.cut, h.model.healed}, err)
 }

@@ -157,7 +157,7 @@ func TestALostRecordLosesItsJobAlone(t *testing.T) {
 				if s, err := b.Start(context.Background(), ticket, "me"); err != nil || s.Verdict != leaky.Gone {
 					t.Errorf("start = %+v, %v", s, err)
 				}
-				if v, err := b.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "other", To: jobs.Succeeded}); err != nil || v != leaky.Forfeited {
+				if v, _, err := b.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "other", To: jobs.Succeeded}); err != nil || v != leaky.Forfeited {
 					t.Errorf("settle = %s, %v", v, err)
 				}
 			}
@@ -177,7 +177,7 @@ func TestALostRecordLosesItsJobAlone(t *testing.T) {
 			if r := b.release(); len(r.Tickets) != 1 || r.Tickets[0].ID != id {
 				t.Errorf("afterwards: %+v", r)
 			}
-			if s := b.status(); s.Books.Failed != 1 || s.Waiting != 0 || s.InFlight != 1 {
+			if s := b.status(); s.Books.Lost != 1 || s.Waiting != 0 || s.InFlight != 1 {
 				t.Errorf("status = %+v", s)
 			}
 		})

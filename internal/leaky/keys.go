@@ -9,7 +9,7 @@ import (
 
 // The keys of one backend's line. With those of package jobs they share the hash tag {backend}, so every
 // script here runs on Redis Cluster. The line owns them: they have no TTL, and each is bounded by the jobs
-// that wait or run.
+// that wait or run, or have failed.
 //
 //	fb:{b}:line       zset   job id → fair-queueing tag: the jobs that wait, next one first
 //	fb:{b}:delayed    zset   job id → µs when its backoff ends
@@ -17,8 +17,11 @@ import (
 //	fb:{b}:deadlines  zset   job id → µs: the waiting jobs that asked for start_within
 //	fb:{b}:flows      zset   client and priority → tag of its last job; gone once the line has passed it
 //	fb:{b}:share      hash   client → how many of its jobs wait or are delayed; no field at 0
-//	fb:{b}:pace       hash   last slot, gate, virtual time, call time, live overrides
-//	fb:{b}:books      hash   jobs ever accepted, succeeded, failed, canceled, expired; starts; calls throttled
+//	fb:{b}:pace       hash   last slot, gate, factor, probe, virtual time, call time, live overrides
+//	fb:{b}:books      hash   jobs ever accepted, succeeded, failed, canceled, expired, lost; starts; calls throttled; redriven;
+//	                         repairs by kind
+//	fb:{b}:failed     zset   job id → µs when it failed: for KeepFailed, or until it is redriven
+//	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
 //
 // Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted) and
 // fb:{b}:final (a job id that has reached its final state).
@@ -31,6 +34,8 @@ const (
 	keyShare
 	keyPace
 	keyBooks
+	keyFailed
+	keySweep
 )
 
 func keys(backend string) []string {
@@ -44,6 +49,8 @@ func keys(backend string) []string {
 		keyShare:     p + "share",
 		keyPace:      p + "pace",
 		keyBooks:     p + "books",
+		keyFailed:    p + "failed",
+		keySweep:     p + "sweep",
 	}
 }
 

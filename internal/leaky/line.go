@@ -20,6 +20,8 @@ type Settings struct {
 	MaxWait     time.Duration // a job predicted to wait longer is refused
 	ClientShare float64       // the part of Capacity that one client may hold; (0, 1]
 	Attempts    int           // attempts of a job before it fails; ≥ 1
+	Feedback    bool          // a sick backend is called less: factor, gate and probe
+	KeepFailed  time.Duration // a failed job stays listed so long, and on record if its Keep isn't longer; 0: it isn't listed
 }
 
 // Line is one backend's line and its drain. Every method is one atomic step in Redis (one script call), on

@@ -30,7 +30,12 @@ func newLine(t *testing.T, adjust func(*leaky.Settings)) *bench {
 func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	b := newUnchecked(t, rdb, adjust)
-	t.Cleanup(func() { redistest.CheckBooks(t, rdb, b.Settings().Backend) })
+	line := b.Line
+	t.Cleanup(func() {
+		b.Line = line // a test may have put another in its place
+		b.checkRight()
+		redistest.CheckBooks(t, rdb, b.Settings().Backend)
+	})
 	return b
 }
 
@@ -38,7 +43,7 @@ func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Setti
 func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: rate(t, "10/s"), Burst: 1, Concurrency: 10, Capacity: 100,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
+		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: 24 * time.Hour, Feedback: true}
 	if adjust != nil {
 		adjust(&s)
 	}
@@ -122,11 +127,18 @@ func (b *bench) begin(ticket leaky.Ticket, owner string) leaky.Started {
 
 func (b *bench) settle(s leaky.Settlement) leaky.SettleVerdict {
 	b.t.Helper()
-	v, err := b.Settle(context.Background(), s)
+	v, _ := b.tell(s)
+	return v
+}
+
+// tell is settle with what it changes of how the backend is treated.
+func (b *bench) tell(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
+	b.t.Helper()
+	v, f, err := b.Settle(context.Background(), s)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return v
+	return v, f
 }
 
 // end settles the ticket's job, which must be ours.

@@ -35,11 +35,11 @@ func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.number() // now
-	waitingOn := a.text()
+	now, waitingOn, callTime := a.when(), a.text(), a.micros()
 	out := make([]looked, len(ids))
 	for i := range out {
-		out[i].Look, out[i].err = readLook(a.list(), waitingOn)
+		out[i].Look, out[i].err = readLook(ids[i], a.list(), waitingOn)
+		out[i].Now, out[i].CallTime = now, callTime
 		if out[i].err != nil && out[i].err != ErrUnknownJob {
 			out[i].err = fmt.Errorf("job %s: %w", ids[i], out[i].err)
 		}
@@ -47,12 +47,12 @@ func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 	return out, a.err
 }
 
-func readLook(a *answer, waitingOn string) (Look, error) {
+func readLook(id string, a *answer, waitingOn string) (Look, error) {
 	record := a.text()
 	if record == "" {
 		return Look{}, ErrUnknownJob
 	}
-	job, _, err := jobs.DecodeRecord([]byte(record))
+	job, _, err := jobs.DecodeRecord(id, []byte(record))
 	if err != nil {
 		return Look{}, err
 	}
@@ -63,6 +63,9 @@ func readLook(a *answer, waitingOn string) (Look, error) {
 	}
 	fields := a.list()
 	look.Standing = standing(fields)
+	if born := fields.when(); !born.IsZero() {
+		look.Job.CreatedAt = born // a redriven job's record says since when it waits
+	}
 	return look, firstError(a.err, fields.err)
 }
 

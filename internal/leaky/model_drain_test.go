@@ -1,6 +1,7 @@
 package leaky_test
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -26,6 +27,12 @@ func (m *model) release() leaky.Release {
 			m.expire(id, &r)
 		}
 	}
+	if _, flies := m.inflight[v.probe]; v.probing() && !flies {
+		v.probe, m.probe = "due", "due"
+	}
+	if !v.feedback && m.factor != 0 {
+		m.gate, m.factor, m.cut, m.healed, m.cause, m.probe, m.streak = 0, 0, 0, 0, "", "", 0
+	}
 	wait := m.grant(v, &r)
 
 	passed := upTo(m.v)
@@ -35,6 +42,7 @@ func (m *model) release() leaky.Release {
 	for _, flow := range m.flows.within(passed, 200) {
 		delete(m.flows, flow)
 	}
+	m.trim()
 	switch {
 	case r.Reason == leaky.OnIdle && len(m.delayed) > 0:
 		wait = max(m.delayed[m.delayed.sorted()[0]]-m.now, 0)
@@ -85,7 +93,7 @@ func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
 		slot := v.nextSlot(m.now)
 		due := max(slot, m.now)
 		start := m.now
-		if free > 0 && !v.paused && m.now >= v.gate && due <= m.now+usec(leaky.Horizon) {
+		if free > 0 && !v.paused && !v.resting() && due <= m.now+usec(leaky.Horizon) {
 			start = due
 		}
 		for len(m.line) > 0 && dropped < leaky.MaxGrant && m.jobs[m.line.sorted()[0]].tooLate(start) {
@@ -98,8 +106,10 @@ func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
 			r.Reason = leaky.OnIdle
 		case v.paused:
 			r.Reason = leaky.OnPaused
-		case m.now < v.gate:
-			r.Reason, wait = leaky.OnCooldown, v.gate-m.now
+		case v.resting():
+			if r.Reason, wait = leaky.OnCooldown, noWake; m.now < v.gate {
+				wait = v.gate - m.now
+			}
 		case free <= 0:
 			r.Reason = leaky.OnConcurrency
 		case due > m.now+usec(leaky.Horizon):
@@ -108,6 +118,10 @@ func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
 			r.Tickets = append(r.Tickets, m.ticket(m.line.sorted()[0], slot, due))
 			v.last = slot
 			free--
+			if v.probe != "" {
+				v.probe = r.Tickets[len(r.Tickets)-1].ID
+				m.probe = v.probe
+			}
 			continue
 		}
 		break
@@ -157,12 +171,12 @@ func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
 
 // slotFor finds the slot in which a released job may start; false: it has to go back.
 func (m *model) slotFor(j *modelJob, v *view) bool {
-	if v.paused || m.now < v.gate || j.tooLate(m.now) {
+	if v.paused || m.now < v.gate || v.probe != "" && v.probe != j.job.ID || j.tooLate(m.now) {
 		return false
 	}
 	horizon := m.now + usec(leaky.Horizon)
 	tooFar := j.due > horizon
-	if !tooFar && m.now-j.slot <= (v.burst-1)*v.interval+usec(leaky.Late) {
+	if !tooFar && m.now-j.slot <= v.lag+usec(leaky.Late) {
 		return true
 	}
 	slot := m.now
@@ -191,14 +205,14 @@ func (m *model) renew(t leaky.Ticket, owner string) leaky.Renewal {
 }
 
 // settle is the model's Settle.
-func (m *model) settle(s leaky.Settlement) leaky.SettleVerdict {
+func (m *model) settle(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
 	j, v := m.jobs[s.ID], m.view()
 	me := leaky.Ticket{ID: s.Owner, Run: s.Run}
 	if j.settledBy == me {
-		return leaky.Settled
+		return leaky.Settled, v.treatment()
 	}
 	if j.st.State != jobs.Running || j.run != s.Run || j.owner != s.Owner {
-		return leaky.Forfeited
+		return leaky.Forfeited, v.treatment()
 	}
 	delete(m.inflight, s.ID)
 	j.settledBy, j.st.Failure = me, s.Failure
@@ -206,13 +220,19 @@ func (m *model) settle(s leaky.Settlement) leaky.SettleVerdict {
 	if j.st.Canceling && !to.Final() {
 		to = jobs.Canceled
 	}
+	delay := usec(s.Delay)
+	if to == jobs.Waiting {
+		j.st.Attempts--
+		if s.Sign == leaky.Throttled && !v.feedback {
+			to, delay = jobs.Delayed, cmp.Or(usec(s.Gate), 1e6)
+		}
+	}
 	switch to {
 	case jobs.Waiting:
-		j.st.Attempts--
 		m.requeue(j)
 	case jobs.Delayed:
 		j.move(jobs.Delayed)
-		next := min(m.now+usec(s.Delay), j.end)
+		next := min(m.now+delay, j.end)
 		j.st.NextAt, m.delayed[s.ID] = when(next), next
 		m.hold(j.job.Client, 1)
 	default:
@@ -222,30 +242,10 @@ func (m *model) settle(s leaky.Settlement) leaky.SettleVerdict {
 		}
 		m.finish(j, to, s.Failure)
 	}
-	m.learn(s, to, v)
-	return leaky.Settled
-}
-
-// learn takes from an outcome what it says of the backend.
-func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) {
-	if took := usec(s.Took); took > 0 {
-		if m.call != 0 {
-			took = us(m.call + (took-m.call)/8)
-		}
-		m.call = took
-	}
-	switch {
-	case s.Throttled:
-		m.books["throttled"]++
-		rest := usec(s.Gate)
-		if rest == 0 && m.now >= v.gate {
-			m.streak++
-			rest = min(1e6*math.Pow(2, float64(m.streak-1)), 60e6)
-		}
-		m.gate, m.at, m.last = us(max(v.gate, m.now+rest)), m.now, v.last
-	case to == jobs.Succeeded:
-		m.streak = 0
-	}
+	changes := m.learn(s, to, v)
+	f := m.view().treatment()
+	f.Changes = changes
+	return leaky.Settled, f
 }
 
 // cancel is the model's Cancel.
@@ -277,7 +277,7 @@ func (m *model) cancel(id string) leaky.CancelOutcome {
 // look is the model's Look.
 func (m *model) look(id string) leaky.Look {
 	j, v := m.jobs[id], m.view()
-	l := leaky.Look{Job: j.job, Standing: j.st}
+	l := leaky.Look{Job: j.job, Standing: j.st, CallTime: span(m.call), Now: when(m.now)}
 	if j.st.State == jobs.Waiting {
 		rank := 0
 		for i, waits := range m.line.sorted() {
@@ -298,6 +298,9 @@ func (m *model) tune(o leaky.Override, by string) {
 	if o == (leaky.Override{}) {
 		m.override = o
 	}
+	if o.Feedback != nil {
+		m.override.Feedback = o.Feedback
+	}
 	for _, f := range []struct{ to, from **int }{{&m.override.Burst, &o.Burst}, {&m.override.Concurrency, &o.Concurrency}, {&m.override.Capacity, &o.Capacity}} {
 		if *f.from != nil {
 			*f.to = *f.from
@@ -317,8 +320,9 @@ func (m *model) tune(o leaky.Override, by string) {
 // status is the model's Status.
 func (m *model) status() leaky.Status {
 	v := m.view()
-	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate, Burst: int(v.burst), Concurrency: int(v.concurrency),
-		Capacity: int(v.capacity), Paused: v.paused, Waiting: int64(len(m.line)), Delayed: int64(len(m.delayed)),
+	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate, Burst: int(v.burst),
+		Concurrency: either(m.override.Concurrency, m.s.Concurrency), Capacity: int(v.capacity), Paused: v.paused, Feedback: v.feedback,
+		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval, EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)), Delayed: int64(len(m.delayed)),
 		InFlight: int64(len(m.inflight)), WaitingOn: leaky.OnIdle, CallTime: span(m.call)}
 	if m.override.Rate != nil {
 		s.Rate = *m.override.Rate
@@ -332,11 +336,14 @@ func (m *model) status() leaky.Status {
 	} else if v.paused {
 		s.WaitingOn = leaky.OnPaused
 	}
+	if v.factor < 1 {
+		s.Cause = m.cause
+	}
 	if v.gate > m.now {
 		s.GateUntil = when(v.gate)
 	}
 	b := m.books
 	s.Books = leaky.Books{Accepted: b["accepted"], Succeeded: b["succeeded"], Failed: b["failed"], Canceled: b["canceled"],
-		Expired: b["expired"], Started: b["started"], Throttled: b["throttled"]}
+		Expired: b["expired"], Started: b["started"], Throttled: b["throttled"], Redriven: b["redriven"]}
 	return s
 }

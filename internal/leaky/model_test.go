@@ -18,13 +18,16 @@ type model struct {
 	s   leaky.Settings
 	now float64
 
-	line, delayed, inflight, deadlines, flows zset
-	share                                     map[string]int64
-	jobs                                      map[string]*modelJob
-	books                                     map[string]int64
+	line, delayed, inflight, deadlines, flows, failed zset
+	share                                             map[string]int64
+	jobs                                              map[string]*modelJob
+	books                                             map[string]int64
 
 	last, at, gate, v, call float64 // as stored
 	streak                  int
+	factor, cut, healed     float64 // factor 0: none stored
+	cause                   leaky.Sign
+	probe                   string
 	override                leaky.Override
 	by                      string
 	tunedAt                 int64
@@ -42,7 +45,7 @@ type modelJob struct {
 }
 
 func newModel(s leaky.Settings) *model {
-	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{},
+	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{}, failed: zset{},
 		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}}
 }
 
@@ -84,9 +87,10 @@ func usec(d time.Duration) float64 { return float64(d.Microseconds()) }
 type view struct {
 	*model
 	last, gate, setBack          float64
-	interval                     float64
+	interval, lag, factor        float64
 	burst, concurrency, capacity float64
-	paused                       bool
+	paused, feedback             bool
+	probe                        string
 }
 
 func (m *model) view() *view {
@@ -96,9 +100,22 @@ func (m *model) view() *view {
 	if m.override.Rate != nil {
 		rate = *m.override.Rate
 	}
-	v.interval = math.Ceil(rate.Interval()*4) / 4
+	v.feedback, v.factor = m.s.Feedback, 1
+	if m.override.Feedback != nil {
+		v.feedback = *m.override.Feedback
+	}
+	if !v.feedback {
+		v.gate = 0
+	} else if v.probe = m.probe; m.factor != 0 {
+		v.factor = m.factor
+	}
+	v.interval = math.Ceil(rate.Interval()/v.factor*4) / 4
 	v.burst = float64(either(m.override.Burst, m.s.Burst))
+	v.lag = (v.burst - 1) * math.Ceil(rate.Interval()*4) / 4
 	v.concurrency = float64(either(m.override.Concurrency, m.s.Concurrency))
+	if rate == leaky.Unlimited {
+		v.concurrency = max(1, math.Floor(v.concurrency*v.factor))
+	}
 	v.capacity = float64(either(m.override.Capacity, m.s.Capacity))
 	v.paused = m.override.Paused != nil
 	return v
@@ -114,8 +131,12 @@ func either(override *int, configured int) int {
 func (v *view) full() bool { return float64(len(v.inflight)) >= v.concurrency }
 
 func (v *view) nextSlot(t float64) float64 {
-	return max(v.last+v.interval, t-(v.burst-1)*v.interval)
+	return max(v.last+v.interval, t-v.lag)
 }
+
+func (v *view) probing() bool { return v.probe != "" && v.probe != "due" }
+
+func (v *view) resting() bool { return v.now < v.gate || v.probing() }
 
 func (v *view) waitFor(rank int, full bool) float64 {
 	open := max(v.now, v.gate)
@@ -131,7 +152,7 @@ func (v *view) waitingOn(full bool) string {
 	switch {
 	case v.paused:
 		return leaky.OnPaused
-	case v.now < v.gate:
+	case v.resting():
 		return leaky.OnCooldown
 	case full, v.call/v.concurrency > v.interval:
 		return leaky.OnConcurrency
@@ -154,7 +175,12 @@ func (j *modelJob) move(to jobs.State) {
 
 func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	j.move(to)
-	j.st.FinishedAt, j.st.ExpiresAt = when(m.now), when(m.now+usec(j.keep))
+	keep := j.keep
+	if to == jobs.Failed {
+		keep = max(keep, m.s.KeepFailed)
+		m.failed[j.job.ID] = us(m.now)
+	}
+	j.st.FinishedAt, j.st.ExpiresAt = when(m.now), when(m.now+usec(keep))
 	j.st.Failure, j.st.Canceling = f, false
 	m.books[string(to)]++
 }
@@ -193,7 +219,7 @@ func (m *model) offer(offers []leaky.Offer) []leaky.Place {
 
 func (m *model) accept(o leaky.Offer, tag float64) {
 	j := &modelJob{job: o.Job, accepted: m.now, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag}
-	j.job.Payload, j.job.CreatedAt, j.st.State = nil, when(m.now), jobs.Waiting
+	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.now), o.Weight, jobs.Waiting
 	j.start = j.end
 	if o.StartWithin > 0 {
 		j.start = min(m.now+usec(o.StartWithin), j.end)

@@ -34,6 +34,7 @@ func encode(o Offer) (encoded, error) {
 	case o.MaxAge <= 0 || o.Keep < time.Millisecond || o.StartWithin < 0:
 		return encoded{}, fmt.Errorf("job %s: max age %v, keep %v or start within %v is out of range", o.Job.ID, o.MaxAge, o.Keep, o.StartWithin)
 	}
+	o.Job.Weight = o.Weight
 	record, err := jobs.EncodeRecord(o.Job)
 	return encoded{Offer: o, record: record}, err
 }

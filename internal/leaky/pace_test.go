@@ -78,14 +78,6 @@ func TestNoCatchUpAfter(t *testing.T) {
 		"a minute without workers": func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(time.Minute) },
 		"a clock set forward":      func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(5 * time.Hour) },
 		"a clock set back":         func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(-5 * time.Hour) },
-		"a closed gate": func(b *bench, d *drain) {
-			b.fill("acme", 20)
-			d.outcome = func(leaky.Started) leaky.Settlement {
-				d.outcome = nil
-				return leaky.Settlement{To: jobs.Waiting, Throttled: true, Gate: time.Minute}
-			}
-			d.run(30 * time.Second)
-		},
 		"a rate that had been tuned up": func(b *bench, d *drain) {
 			fast := rate(b.t, "1000/s")
 			b.tune(leaky.Override{Rate: &fast})

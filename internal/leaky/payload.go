@@ -19,7 +19,7 @@ func (l *Line) Payload(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("payload of job %s: %w", id, err)
 	}
-	job, _, err := jobs.DecodeRecord(record)
+	job, _, err := jobs.DecodeRecord(id, record)
 	if err != nil {
 		return nil, fmt.Errorf("payload of job %s: %w", id, err)
 	}

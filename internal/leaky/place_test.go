@@ -193,8 +193,8 @@ func TestAClosedGateIsPartOfThePrediction(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	b.throttle(time.Minute)
-	if p := b.offer(b.job("acme")); p.Wait != time.Minute+100*time.Millisecond || p.WaitingOn != leaky.OnCooldown {
-		t.Errorf("offer = %+v, want the gate's minute and the throttled job's slot", p)
+	if p := b.offer(b.job("acme")); p.Wait != time.Minute+200*time.Millisecond || p.WaitingOn != leaky.OnCooldown {
+		t.Errorf("offer = %+v, want the gate's minute and the throttled job's slot, at half the rate", p)
 	}
 }
 
@@ -204,7 +204,7 @@ func (b *bench) throttle(gate time.Duration) leaky.Ticket {
 	b.accept("throttled")
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Throttled: true, Gate: gate}); v != leaky.Settled {
+	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: gate}); v != leaky.Settled {
 		b.t.Fatalf("settle = %s", v)
 	}
 	return ticket

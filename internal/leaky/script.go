@@ -45,6 +45,23 @@ var tuneLua string
 //go:embed scripts/status.lua
 var statusLua string
 
+// Two scripts go through a zset part by part: they have this in common.
+//
+//go:embed scripts/walk.lua
+var walk string
+
+//go:embed scripts/list.lua
+var listLua string
+
+//go:embed scripts/redrive.lua
+var redriveLua string
+
+//go:embed scripts/books.lua
+var booksLua string
+
+//go:embed scripts/reconcile.lua
+var reconcileLua string
+
 var (
 	offerScript   = redis.NewScript(prelude + offerLua)
 	releaseScript = redis.NewScript(prelude + releaseLua)
@@ -55,20 +72,33 @@ var (
 	lookScript    = redis.NewScript(prelude + lookLua)
 	tuneScript    = redis.NewScript(prelude + tuneLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
+
+	listScript      = redis.NewScript(prelude + walk + listLua)
+	redriveScript   = redis.NewScript(prelude + redriveLua)
+	booksScript     = redis.NewScript(prelude + booksLua)
+	reconcileScript = redis.NewScript(prelude + walk + reconcileLua)
 )
 
 // run calls one script with the prelude's arguments before its own. A script that Redis doesn't know (after a
 // restart) is sent whole; nothing else is repeated, for a lost answer may stand for a script that ran.
 func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answer, error) {
 	s := l.settings
-	all := make([]any, 0, 6+len(args))
-	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency, s.Capacity)
+	all := make([]any, 0, 8+len(args))
+	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency, s.Capacity, flag(s.Feedback), s.KeepFailed.Milliseconds())
 	all = append(all, args...)
 	values, err := script.Run(ctx, l.rdb, l.keys, all...).Slice()
 	if err != nil {
 		return answer{}, fmt.Errorf("line of %s: %w", s.Backend, err)
 	}
 	return answer{values: values}, nil
+}
+
+// flag is a switch as the scripts take it.
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
 }
 
 // micros is a duration as the scripts take it.
@@ -125,6 +155,15 @@ func (a *answer) number() int64 {
 		a.err = errAnswer
 		return 0
 	}
+}
+
+// real reads a number sent as decimal text.
+func (a *answer) real() float64 {
+	x, err := strconv.ParseFloat(a.text(), 64)
+	if err != nil {
+		a.err = errAnswer
+	}
+	return x
 }
 
 func (a *answer) micros() time.Duration { return time.Duration(a.number()) * time.Microsecond }

@@ -14,6 +14,7 @@ type Override struct {
 	Concurrency *int
 	Capacity    *int
 	Paused      *bool
+	Feedback    *bool
 }
 
 // Status is one backend's drain and line at one moment.
@@ -27,21 +28,31 @@ type Status struct {
 	Concurrency int       // in force
 	Capacity    int       // in force
 	Paused      bool
+	Feedback    bool // in force
+
+	// What the backend's trouble leaves. While feedback is off, and while the backend is well, that is all.
+	Factor               float64   // 1: all; at least 0.05
+	Cause                Sign      // the last trouble: Throttled, Timeout or Unreachable; NoSign while Factor is 1
+	Probing              bool      // one call tries whether the backend is well again; nothing else starts until it has ended
+	EffectiveRate        float64   // slots per second; +Inf for unlimited
+	EffectiveConcurrency int       // under Concurrency only where the rate is unlimited
+	GateUntil            time.Time // the backend asked for rest until then; zero: the gate is open
 
 	Waiting    int64         // jobs in the line
 	Delayed    int64         // jobs in backoff
 	InFlight   int64         // jobs released or running
 	OldestWait time.Duration // age of the job that is next
-	GateUntil  time.Time     // the backend asked for rest until then; zero: the gate is open
 	WaitingOn  string        // what the next job waits on
 	CallTime   time.Duration // smoothed length of a call; 0: not known
 	Books      Books
 }
 
 // Books counts what became of the jobs of one backend since its keys exist.
-// Accepted = Waiting + Delayed + InFlight + Succeeded + Failed + Canceled + Expired, at any moment.
+// Accepted = Waiting + Delayed + InFlight + Succeeded + Failed + Canceled + Expired + Lost, at any moment.
 type Books struct {
 	Accepted, Succeeded, Failed, Canceled, Expired int64
+	Lost                                           int64 // jobs whose keys Redis has lost (Reconcile)
+	Redriven                                       int64 // failed jobs that were put back into the line, each time
 	Started                                        int64 // calls begun
 	Throttled                                      int64 // calls that the backend answered with 429 or 503
 }
@@ -72,13 +83,16 @@ func (l *Line) Tune(ctx context.Context, o Override, by string) error {
 		}
 		args = append(args, "paused", word)
 	}
+	if o.Feedback != nil {
+		args = append(args, "feedback", flag(*o.Feedback))
+	}
 	_, err := l.run(ctx, tuneScript, args...)
 	return err
 }
 
-// ResetTuning clears every override, a pause included: the file's settings are in force again.
+// ResetTuning clears every override, a pause and a switched feedback included: the file's settings are in force again.
 func (l *Line) ResetTuning(ctx context.Context, by string) error {
-	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "", "capacity", "", "paused", "")
+	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "", "capacity", "", "paused", "", "feedback", "")
 	return err
 }
 
@@ -89,7 +103,7 @@ func (l *Line) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	c := l.settings
-	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, Capacity: c.Capacity}
+	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, Capacity: c.Capacity, Feedback: c.Feedback}
 	now := a.number()
 	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
 	if accepted := a.number(); accepted != 0 {
@@ -102,7 +116,13 @@ func (l *Line) Status(ctx context.Context) (Status, error) {
 	if err := s.readOverride(a.list()); err != nil {
 		return Status{}, err
 	}
-	return s, firstError(s.Books.read(a.list()), a.err)
+	if err := s.Books.read(a.list()); err != nil {
+		return Status{}, err
+	}
+	left := a.list()
+	s.Factor, s.Cause, s.Probing = left.real(), Sign(left.text()), left.text() == "1"
+	s.EffectiveRate, s.EffectiveConcurrency = 1e6/left.real(), int(left.number()) // 1 ÷ 0 is +Inf, as of an unlimited rate
+	return s, firstError(left.err, a.err)
 }
 
 func (s *Status) readOverride(a *answer) error {
@@ -125,13 +145,18 @@ func (s *Status) readOverride(a *answer) error {
 		s.Paused = true
 		s.Override.Paused = &s.Paused
 	}
+	if word := a.text(); word != "" {
+		s.Feedback = word == "1"
+		s.Override.Feedback = &s.Feedback
+	}
 	s.By, s.At = a.text(), a.when()
 	return a.err
 }
 
 func (b *Books) read(a *answer) error {
 	fields := map[string]*int64{"accepted": &b.Accepted, "succeeded": &b.Succeeded, "failed": &b.Failed,
-		"canceled": &b.Canceled, "expired": &b.Expired, "started": &b.Started, "throttled": &b.Throttled}
+		"canceled": &b.Canceled, "expired": &b.Expired, "started": &b.Started, "throttled": &b.Throttled,
+		"lost": &b.Lost, "redriven": &b.Redriven}
 	for len(a.values) > 0 && a.err == nil {
 		field, n := a.text(), a.number()
 		if to, known := fields[field]; known {

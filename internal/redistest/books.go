@@ -20,12 +20,14 @@ import (
 // CheckBooks fails t, naming every difference, unless the backend's books balance. It reads all of them in one
 // atomic step, so it may be called at any moment, also while jobs run. It holds that
 //
-//   - accepted = waiting + delayed + in flight + succeeded + failed + canceled + expired
+//   - accepted = waiting + delayed + in flight + succeeded + failed + canceled + expired + lost
 //   - no job is in two of line, delayed and inflight, and each job in one has a record without a TTL and a state
 //     that says so
 //   - a record without a TTL is in exactly one of them; one with a TTL is in none and its state is final
 //   - every lease ends, within an hour
 //   - share counts each client's waiting and delayed jobs
+//   - each job in failed has a record and has failed; each failed job on record is in failed, unless its operation keeps
+//     it at least as long as failed jobs are listed; its keys end together
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 	t.Helper()
@@ -133,7 +135,7 @@ var finals = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expir
 
 // differences says what is wrong, a line each; nothing when the books balance.
 func (b *books) differences() []string {
-	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.owned())
+	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.owned())
 }
 
 // sums holds the counters against each other and against the jobs on record.
@@ -166,6 +168,7 @@ func (b *books) sums() (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%d jobs on record are %s, books count %d", ended[state], state, n))
 		}
 	}
+	add("lost", count("lost"))
 	if accepted := count("accepted"); accepted != sum {
 		wrong = append(wrong, fmt.Sprintf("%d accepted, but %s make %d", accepted, strings.Join(terms, " + "), sum))
 	}
@@ -265,6 +268,48 @@ func clientOf(head string) string {
 	return "(unreadable record)"
 }
 
+// failed holds the list of failed jobs against those on record.
+func (b *books) failed() (wrong []string) {
+	listed := b.zsets["failed"]
+	for _, id := range slices.Sorted(maps.Keys(listed)) {
+		if state := b.states[id]; b.heads[id] == "" || state != jobs.Failed {
+			wrong = append(wrong, fmt.Sprintf("%s is in failed and its state is %q", id, state))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(b.heads)) {
+		if b.states[id] != jobs.Failed {
+			continue
+		}
+		if _, ok := listed[id]; !ok && b.keptLonger(id) {
+			wrong = append(wrong, fmt.Sprintf("%s has failed and is not in failed", id))
+		}
+		record := b.ttls["job:"+id]
+		for _, key := range []string{"state:" + id, "result:" + id} {
+			if ttl, ends := b.ttls[key]; ends && (ttl-record).Abs() > time.Second {
+				wrong = append(wrong, fmt.Sprintf("%s has failed; its record ends in %v, %s in %v", id, record, key, ttl))
+			}
+		}
+	}
+	return wrong
+}
+
+// keptLonger tells whether a failed job is kept longer than its operation asks for: because it is listed.
+func (b *books) keptLonger(id string) bool {
+	fields := strings.SplitN(b.heads[id], " ", 5)
+	if len(fields) < 5 {
+		return false
+	}
+	state := b.hashes["state:"+id]
+	number := func(text string) float64 {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return math.NaN()
+		}
+		return n
+	}
+	return number(state["exp"])-number(state["fin"]) > 1000*number(fields[3])
+}
+
 // owned looks for keys that nobody would ever remove.
 func (b *books) owned() (wrong []string) {
 	for _, name := range b.names {
@@ -272,7 +317,7 @@ func (b *books) owned() (wrong []string) {
 			continue
 		}
 		switch name {
-		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books":
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep":
 			continue
 		}
 		if strings.HasPrefix(name, "job:") {

@@ -11,7 +11,7 @@ import (
 )
 
 // balanced writes the books of a backend with one job in each place: waiting, waiting again, delayed, released,
-// running and succeeded. The four live ones are alice's but for the running one.
+// running, succeeded and failed. The four live ones are alice's but for the running one.
 func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) {
 	t.Helper()
 	backend = Name(t, "books")
@@ -20,13 +20,13 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 	const alice, bob = "a11ce0", "b0b000"
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		ctx := t.Context()
-		for i, id := range []string{"fresh", "again", "delayed", "released", "running", "done"} {
+		for i, id := range []string{"fresh", "again", "delayed", "released", "running", "done", "sick"} {
 			client := alice
 			if id == "running" {
 				client = bob
 			}
 			ttl := time.Duration(0)
-			if id == "done" {
+			if id == "done" || id == "sick" {
 				ttl = time.Hour
 			}
 			p.Set(ctx, prefix+"job:"+id, fmt.Sprintf("%d 2 3 4 %s {}\npayload", i, client), ttl)
@@ -38,7 +38,8 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.ZAdd(ctx, prefix+"flows", redis.Z{Member: alice, Score: 2})
 		p.HSet(ctx, prefix+"share", alice, 3)
 		p.HSet(ctx, prefix+"pace", "last", 1)
-		p.HSet(ctx, prefix+"books", "accepted", 7, "succeeded", 1, "failed", 1, "started", 9)
+		p.HSet(ctx, prefix+"books", "accepted", 9, "succeeded", 1, "failed", 2, "lost", 1, "started", 9)
+		p.HSet(ctx, prefix+"sweep", "stage", 1)
 		p.HSet(ctx, prefix+"state:again", "st", "waiting")
 		p.HSet(ctx, prefix+"state:delayed", "st", "delayed")
 		p.HSet(ctx, prefix+"state:released", "st", "released")
@@ -46,6 +47,10 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.HSet(ctx, prefix+"state:done", "st", "succeeded")
 		p.PExpire(ctx, prefix+"state:done", time.Hour)
 		p.Set(ctx, prefix+"result:done", "bytes", time.Hour)
+		p.ZAdd(ctx, prefix+"failed", redis.Z{Member: "sick", Score: now})
+		p.HSet(ctx, prefix+"state:sick", "st", "failed", "fin", 1_000_000, "exp", 1_005_000) // 5 ms; its operation asks for 4
+		p.PExpire(ctx, prefix+"state:sick", time.Hour)
+		p.Set(ctx, prefix+"result:sick", "bytes", time.Hour)
 		return nil
 	})
 	if err != nil {
@@ -93,12 +98,23 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 			return rdb.Expire(ctx, p+key, time.Hour).Err()
 		}
 	}
+	shorten := func(key string) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.Expire(ctx, p+key, time.Minute).Err()
+		}
+	}
 	far := float64(time.Now().Add(2 * time.Hour).UnixMicro())
 	for _, c := range []struct {
 		change change
 		want   string
 	}{
-		{hset("books", "accepted", 8), "8 accepted, but 2 line + 1 delayed + 2 inflight + 1 succeeded + 1 failed + 0 canceled + 0 expired make 7"},
+		{hset("books", "accepted", 8), "8 accepted, but 2 line + 1 delayed + 2 inflight + 1 succeeded + 2 failed + 0 canceled + 0 expired + 1 lost make 9"},
+		{hset("books", "lost", 0), "make 8"},
+		{del("failed"), "sick has failed and is not in failed"},
+		{zadd("failed", "again", 1), `again is in failed and its state is "waiting"`},
+		{zadd("failed", "nobody", 1), `nobody is in failed and its state is ""`},
+		{shorten("state:sick"), "sick has failed; its record ends in"},
+		{shorten("result:sick"), "sick has failed; its record ends in"},
 		{hset("books", "expired", -1), `books.expired is "-1"`},
 		{hset("state:done", "st", "canceled"), "1 jobs on record are canceled, books count 0"},
 		{zadd("line", "delayed", 1), "delayed is in line and in delayed"},

@@ -58,7 +58,8 @@ type Line interface {
 	Release(ctx context.Context) (leaky.Release, error)
 	Start(ctx context.Context, t jobs.Ticket, owner string) (leaky.Started, error)
 	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
-	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, error)
+	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback, error)
+	Reconcile(ctx context.Context) (leaky.Reconciled, error)
 }
 
 // Queue carries tickets from the worker that released them to one that is free; *jobs.Queue is one. It may lose them,

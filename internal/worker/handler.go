@@ -39,7 +39,7 @@ func (d *drain) handle(t jobs.Ticket) {
 		return
 	}
 	v.Ticket, v.Owner = t, d.owner
-	if !v.Throttled { // a refusal says nothing of how long calls take
+	if v.Sign != leaky.Throttled { // a refusal says nothing of how long calls take
 		v.Took = took
 	}
 	d.settle(started, v)
@@ -83,7 +83,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duration) {
 	op, known := d.operations[s.Job.Operation]
 	if !known {
-		return failed(jobs.CodeUnknownOperation, "The worker's configuration has no such operation for this backend."), 0
+		return failed(leaky.NoSign, jobs.CodeUnknownOperation, "The worker's configuration has no such operation for this backend."), 0
 	}
 	ctx, cancel := context.WithTimeoutCause(one.ctx, d.clock.Until(s.Ends, longestAge), errDeadline)
 	defer cancel()
@@ -106,7 +106,8 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 	}
 	v = judge(a, err, s.Attempt, d.policy, rand.Float64())
 	if !v.To.Final() && errors.Is(context.Cause(one.ctx), errCanceled) {
-		v = verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled}} // it came too late for this call, in time for the next
+		// It came too late for this call, in time for the next. What the call says of the backend counts.
+		v = verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
 	}
 	return v, took
 }
@@ -114,8 +115,9 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 // settle tells the line how the attempt ended.
 func (d *drain) settle(s leaky.Started, v verdict) {
 	var said leaky.SettleVerdict
+	var feedback leaky.Feedback
 	err := d.repeat(settleTime, d.runs.leaving, func(ctx context.Context) (err error) {
-		said, err = d.line.Settle(ctx, v.Settlement)
+		said, feedback, err = d.line.Settle(ctx, v.Settlement)
 		return err
 	})
 	if err != nil {
@@ -129,6 +131,7 @@ func (d *drain) settle(s leaky.Started, v verdict) {
 	}
 	d.metrics.attempt(s.Job.Operation, v.word, v.To)
 	d.logOutcome(s, v)
+	d.tellFeedback(v, feedback)
 	if v.To == jobs.Succeeded && d.stale != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 		defer cancel()
@@ -147,7 +150,7 @@ func (d *drain) lost(s leaky.Started, took time.Duration) {
 func (d *drain) logOutcome(s leaky.Started, v verdict) {
 	log := d.log.With("job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "outcome", v.word, "took", v.Took)
 	switch {
-	case v.Throttled:
+	case v.word == wordThrottled:
 		log.Warn("the backend asked for rest; the job waits on", "detail", v.Failure.Detail, "retry_after", v.Gate)
 	case v.To == jobs.Delayed:
 		log.Warn("attempt failed; another follows", "detail", v.Failure.Detail, "in", v.Delay)
@@ -157,6 +160,23 @@ func (d *drain) logOutcome(s leaky.Started, v verdict) {
 		log.Info("job given back to the line")
 	default:
 		log.Info("job "+string(v.To), "waited", s.Waited, "size", v.Result.Size)
+	}
+}
+
+// tellFeedback reports what this attempt has changed of how the backend is treated, once in the fleet: in the process
+// whose attempt it was.
+func (d *drain) tellFeedback(v verdict, f leaky.Feedback) {
+	if len(f.Changes) == 0 {
+		return
+	}
+	for _, change := range f.Changes {
+		d.metrics.feedback.WithLabelValues(d.name, string(change)).Inc()
+	}
+	log := d.log.With("changes", f.Changes, "factor", f.Factor, "gate", f.Gate)
+	if v.Sign == leaky.Answered {
+		log.Info("the backend recovers")
+	} else {
+		log.Warn("the backend is in trouble: it is called less", "cause", v.Sign)
 	}
 }
 

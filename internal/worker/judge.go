@@ -59,39 +59,39 @@ func judge(a answer, err error, n int, p policy, random float64) verdict {
 	case errors.Is(err, errStopping):
 		return verdict{wordGivenBack, leaky.Settlement{To: jobs.Waiting}}
 	case errors.Is(err, errDeadline):
-		return failed(jobs.CodeDeadline, "The job reached its maximum age during the call.")
+		return failed(leaky.NoSign, jobs.CodeDeadline, "The job reached its maximum age during the call.")
 	case errors.Is(err, errTimeout):
-		return retry(jobs.CodeBackendTimeout, "The backend did not answer in time", a, n, p, random)
+		return retry(leaky.Timeout, jobs.CodeBackendTimeout, "The backend did not answer in time", a, n, p, random)
 	case err != nil:
-		return retry(jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
+		return retry(leaky.Unreachable, jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
 		return verdict{wordThrottled, leaky.Settlement{
-			To: jobs.Waiting, Throttled: true, Gate: a.RetryAfter,
+			To: jobs.Waiting, Sign: leaky.Throttled, Gate: a.RetryAfter,
 			Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: said(a) + "."},
 		}}
 	case slices.Contains(p.retryOn, a.Status):
-		return retry(jobs.CodeBackendStatus, said(a), a, n, p, random)
+		return retry(leaky.Answered, jobs.CodeBackendStatus, said(a), a, n, p, random)
 	case !good(a.Status):
-		return withAnswer(failed(jobs.CodeBackendStatus, said(a)+"."), a)
+		return withAnswer(failed(leaky.Answered, jobs.CodeBackendStatus, said(a)+"."), a)
 	case a.TooLarge:
-		return failed(jobs.CodeResultTooLarge, "The backend's answer is larger than the operation's max_result.")
+		return failed(leaky.Answered, jobs.CodeResultTooLarge, "The backend's answer is larger than the operation's max_result.")
 	}
-	return withAnswer(verdict{wordSucceeded, leaky.Settlement{To: jobs.Succeeded}}, a)
+	return withAnswer(verdict{wordSucceeded, leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
 }
 
 // retry is an attempt that failed in a way that may pass: the job is delayed, or failed where it was the last one.
-func retry(code, detail string, a answer, n int, p policy, random float64) verdict {
+func retry(sign leaky.Sign, code, detail string, a answer, n int, p policy, random float64) verdict {
 	if n >= p.attempts {
-		return withAnswer(failed(code, fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
+		return withAnswer(failed(sign, code, fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
 	}
 	return verdict{code, leaky.Settlement{
-		To: jobs.Delayed, Delay: max(backoff(n, p.base, p.cap, random), a.RetryAfter),
+		To: jobs.Delayed, Delay: max(backoff(n, p.base, p.cap, random), a.RetryAfter), Sign: sign,
 		Failure: jobs.Failure{Code: code, Detail: detail + "."},
 	}}
 }
 
-func failed(code, detail string) verdict {
-	return verdict{code, leaky.Settlement{To: jobs.Failed, Failure: jobs.Failure{Code: code, Detail: detail}}}
+func failed(sign leaky.Sign, code, detail string) verdict {
+	return verdict{code, leaky.Settlement{To: jobs.Failed, Sign: sign, Failure: jobs.Failure{Code: code, Detail: detail}}}
 }
 
 // withAnswer keeps the backend's answer with the job, where there is a whole one.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"forebay/internal/jobs"
+	"forebay/internal/leaky"
 )
 
 var testPolicy = policy{retryOn: defaultRetryOn, base: time.Second, cap: time.Minute, attempts: 4}
@@ -51,8 +52,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		if v.word != c.word || v.To != c.to {
 			t.Errorf("%d: %s, job %s; want %s, %s", c.status, v.word, v.To, c.word, c.to)
 		}
-		if v.Throttled != (c.word == wordThrottled) {
-			t.Errorf("%d: throttled %v", c.status, v.Throttled)
+		if want := map[bool]leaky.Sign{true: leaky.Throttled, false: leaky.Answered}[c.word == wordThrottled]; v.Sign != want {
+			t.Errorf("%d: sign %q, want %q", c.status, v.Sign, want)
 		}
 		if kept := v.To.Final(); kept != (string(v.Body) == "so") || kept != (v.Result == jobs.Meta{Status: c.status, ContentType: "text/plain", Size: 2}) {
 			t.Errorf("%d: job %s keeps %+v and %q", c.status, v.To, v.Result, v.Body)
@@ -83,15 +84,16 @@ func TestWhatEndsACallDecidesTheJob(t *testing.T) {
 		word string
 		to   jobs.State
 		code string
+		sign leaky.Sign
 	}{
-		{errCanceled, wordCanceled, jobs.Canceled, ""},
-		{errStopping, wordGivenBack, jobs.Waiting, ""},
-		{errDeadline, jobs.CodeDeadline, jobs.Failed, jobs.CodeDeadline},
-		{errTimeout, jobs.CodeBackendTimeout, jobs.Delayed, jobs.CodeBackendTimeout},
-		{errors.New("connection refused"), jobs.CodeBackendDown, jobs.Delayed, jobs.CodeBackendDown},
+		{errCanceled, wordCanceled, jobs.Canceled, "", leaky.NoSign},
+		{errStopping, wordGivenBack, jobs.Waiting, "", leaky.NoSign},
+		{errDeadline, jobs.CodeDeadline, jobs.Failed, jobs.CodeDeadline, leaky.NoSign},
+		{errTimeout, jobs.CodeBackendTimeout, jobs.Delayed, jobs.CodeBackendTimeout, leaky.Timeout},
+		{errors.New("connection refused"), jobs.CodeBackendDown, jobs.Delayed, jobs.CodeBackendDown, leaky.Unreachable},
 	} {
 		v := judge(answer{}, c.err, 1, testPolicy, 0)
-		if v.word != c.word || v.To != c.to || v.Failure.Code != c.code || v.Throttled || v.Result.Status != 0 {
+		if v.word != c.word || v.To != c.to || v.Failure.Code != c.code || v.Sign != c.sign || v.Result.Status != 0 {
 			t.Errorf("%v: %+v", c.err, v)
 		}
 		if strings.Contains(v.Failure.Detail, c.err.Error()) {
@@ -107,7 +109,7 @@ func TestTheLastAttemptFailsTheJobAndKeepsTheAnswer(t *testing.T) {
 		if v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendStatus || string(v.Body) != "so" {
 			t.Errorf("attempt %d: %+v", n, v)
 		}
-		if v := judge(answer{}, errTimeout, n, testPolicy, 0); v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendTimeout {
+		if v := judge(answer{}, errTimeout, n, testPolicy, 0); v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendTimeout || v.Sign != leaky.Timeout {
 			t.Errorf("timeout in attempt %d: %+v", n, v)
 		}
 	}
@@ -116,7 +118,7 @@ func TestTheLastAttemptFailsTheJobAndKeepsTheAnswer(t *testing.T) {
 func TestAnAnswerOverItsBoundFailsTheJob(t *testing.T) {
 	t.Parallel()
 	v := judge(answer{Status: 200, TooLarge: true}, nil, 1, testPolicy, 0)
-	if v.To != jobs.Failed || v.Failure.Code != jobs.CodeResultTooLarge || v.Result.Status != 0 {
+	if v.To != jobs.Failed || v.Failure.Code != jobs.CodeResultTooLarge || v.Result.Status != 0 || v.Sign != leaky.Answered {
 		t.Errorf("%+v", v)
 	}
 }

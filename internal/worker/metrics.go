@@ -23,6 +23,8 @@ type metrics struct {
 	waits    *prometheus.HistogramVec // backend
 	idle     *prometheus.CounterVec   // backend, reason
 	returned *prometheus.CounterVec   // backend
+	feedback *prometheus.CounterVec   // backend, change
+	repairs  *prometheus.CounterVec   // backend, kind
 	known    map[string]bool          // operations
 }
 
@@ -51,9 +53,11 @@ func newMetrics(to prometheus.Registerer, backends []Backend) (*metrics, error) 
 		waits:    histogram("forebay_line_wait_seconds", "From a job's acceptance to its first start.", waitBuckets, "backend"),
 		idle:     counter("forebay_drain_wait_seconds_total", "Time that this worker's dispatcher waited, by what the next job waited on: the drain's bottleneck.", "backend", "reason"),
 		returned: counter("forebay_jobs_returned_total", "Jobs that this worker's dispatcher brought back to the line because their worker was lost.", "backend"),
+		feedback: counter("forebay_feedback_changes_total", "Changes of how the backend is treated, by this worker's attempts: its gate closed, its rate lowered or whole again, a probe passed.", "backend", "change"),
+		repairs:  counter("forebay_reconciler_repairs_total", "What this worker's reconciler has put right because Redis had lost it.", "backend", "kind"),
 		known:    map[string]bool{},
 	}
-	for _, c := range []prometheus.Collector{m.finished, m.attempts, m.retries, m.calls, m.waits, m.idle, m.returned} {
+	for _, c := range []prometheus.Collector{m.finished, m.attempts, m.retries, m.calls, m.waits, m.idle, m.returned, m.feedback, m.repairs} {
 		if err := to.Register(c); err != nil {
 			return nil, fmt.Errorf("worker: register metrics: %w", err)
 		}
@@ -63,6 +67,12 @@ func newMetrics(to prometheus.Registerer, backends []Backend) (*metrics, error) 
 		name := b.Line.Settings().Backend
 		m.waits.WithLabelValues(name)
 		m.returned.WithLabelValues(name)
+		for _, change := range leaky.Changes {
+			m.feedback.WithLabelValues(name, string(change))
+		}
+		for _, kind := range leaky.RepairKinds {
+			m.repairs.WithLabelValues(name, kind)
+		}
 		for _, reason := range reasons {
 			m.idle.WithLabelValues(name, reason)
 		}

@@ -42,7 +42,7 @@ func newSite(t *testing.T, h handler) *site {
 		backend: newRecorder(t, h),
 		settings: leaky.Settings{
 			Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1, Concurrency: 50, Capacity: 1000,
-			MaxWait: time.Hour, ClientShare: 1, Attempts: 4,
+			MaxWait: time.Hour, ClientShare: 1, Attempts: 4, KeepFailed: 24 * time.Hour, Feedback: true,
 		},
 	}
 	s.Backend = worker.Backend{

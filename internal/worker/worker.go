@@ -133,6 +133,7 @@ func (d *drain) run(ctx context.Context, grace time.Duration) error {
 	beat, endBeat := context.WithCancel(context.Background())
 	var beating sync.WaitGroup
 	beating.Go(func() { d.heartbeat(beat) })
+	beating.Go(func() { d.reconcile(ctx) })
 	defer beating.Wait()
 	defer endBeat()
 

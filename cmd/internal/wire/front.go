@@ -38,7 +38,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	if err != nil {
 		return nil, err
 	}
-	peers := admission.NewPeers(s.Client(), processName())
+	peers := admission.NewPeers(s.Client(), processName(), c.Checks.Processes)
 	shadows := admission.NewShadows(s.Client(), log)
 	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
 
@@ -58,6 +58,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Limiter:        limiter,
 		Checks:         admission.NewFallback(limiter, peers.Count, s.Healthy),
 		CheckOnFailure: c.Checks.OnFailure,
+		CheckMethod:    c.Checks.MethodHeader,
 		OnFailure:      c.Redis.OnFailure,
 		Shadows:        shadows,
 		Degrader:       degrader,

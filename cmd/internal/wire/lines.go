@@ -1,9 +1,13 @@
 package wire
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,9 +32,46 @@ func Lines(c *config.Config, rdb redis.UniversalClient) (map[string]*leaky.Line,
 			MaxWait:     b.Line.MaxWait,
 			ClientShare: b.Line.ClientShare,
 			Attempts:    b.Retry.Attempts,
+			Feedback:    bool(b.Feedback),
+			KeepFailed:  b.KeepFailed,
 		})
 	}
 	return lines, nil
+}
+
+// TellOverrides writes one line for each backend whose settings in force, set live, are others than its config's: what the file says is
+// without effect there until the override is taken back. It waits a few seconds for Redis at most.
+func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		st, err := lines[name].Status(ctx)
+		if err != nil {
+			log.Warn("not known whether a backend's settings are overridden", "backend", name, "error", err)
+			continue
+		}
+		if differing := overrides(st); len(differing) > 0 {
+			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are overridden", append([]slog.Attr{slog.String("backend", name),
+				slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
+		}
+	}
+}
+
+// overrides tell of each setting that is overridden with another value: the config's, and the one in force.
+func overrides(st leaky.Status) (differing []slog.Attr) {
+	c := st.Configured
+	tell := func(setting, configured, inForce string) {
+		if configured != inForce {
+			differing = append(differing, slog.String(setting, "config "+configured+", in force "+inForce))
+		}
+	}
+	tell("rate", c.Rate.String(), st.Rate.String())
+	tell("burst", strconv.Itoa(c.Burst), strconv.Itoa(st.Burst))
+	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
+	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
+	tell("paused", "false", strconv.FormatBool(st.Paused))
+	tell("feedback", config.Switch(c.Feedback).String(), config.Switch(st.Feedback).String())
+	return differing
 }
 
 // Listen returns the process's ear for all lines of c.

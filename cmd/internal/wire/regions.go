@@ -21,7 +21,7 @@ func fates(lines map[string]*leaky.Line) admission.Fates {
 		backend, _ := jobs.ParseID(id)
 		line := lines[backend]
 		if line == nil {
-			return admission.Fate{}, fmt.Errorf("job %s: the config has no backend of that name", id)
+			return admission.Fate{}, nil // of a backend that the config no longer has: nobody will run or end it
 		}
 		look, err := line.Look(ctx, id)
 		switch {
@@ -30,7 +30,11 @@ func fates(lines map[string]*leaky.Line) admission.Fates {
 		case err != nil:
 			return admission.Fate{}, err
 		}
-		return admission.Fate{Known: true, Ended: look.Standing.State.Final(), Wait: look.Wait}, nil
+		f := admission.Fate{Known: true, Ended: look.Standing.State.Final(), Wait: look.Wait + look.CallTime}
+		if look.Standing.State == jobs.Running {
+			f.Wait = max(0, look.CallTime-look.Now.Sub(look.Standing.StartedAt))
+		}
+		return f, nil
 	}
 }
 

@@ -1,7 +1,7 @@
 -- cancel: the client no longer wants the job.
--- ARGV[7] job id
+-- ARGV[9] job id
 -- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise) or 'unknown'
-local id = ARGV[7]
+local id = ARGV[9]
 local _, _, _, keep, client = head(id)
 if not keep then return { 'unknown' } end
 local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')

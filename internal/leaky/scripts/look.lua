@@ -1,14 +1,13 @@
 -- look: where jobs stand.
--- ARGV[7..] job ids
--- Returns  now, what the line waits on, then a table a job: record without its payload ('' for no such job), place in
+-- ARGV[9..] job ids
+-- Returns  now, what the line waits on, smoothed call µs, then a table a job: record without its payload ('' for no such job), place in
 --          the line (0: not in it), predicted wait µs, and the standing's fields: st, att, next, start, fin, exp,
---          cancel, code, detail, status, type, size, ver
+--          cancel, code, detail, status, type, size, ver, born
 local full = call('ZCARD', INFLIGHT) >= concurrency
-local out = { us(now), waiting_on(full) }
-for i = 7, #ARGV do
+local out = { us(now), waiting_on(full), us(call_time) }
+for i = 9, #ARGV do
   local id = ARGV[i]
-  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'att', 'next', 'start', 'fin', 'exp', 'cancel', 'code', 'detail',
-    'status', 'type', 'size', 'ver')
+  local s = standing(id)
   local position, wait = 0, 0
   if not s[1] or s[1] == 'waiting' then
     local rank = call('ZRANK', LINE, id)

@@ -1,12 +1,12 @@
 -- offer: gives jobs their places in the line and writes their records.
--- ARGV[7]    the longest predicted wait, µs
--- ARGV[8]    the part of the capacity that one client may hold
--- ARGV[9]    horizon of a release, µs
--- ARGV[10..] eight values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+-- ARGV[9]    the longest predicted wait, µs
+-- ARGV[10]   the part of the capacity that one client may hold
+-- ARGV[11]   horizon of a release, µs
+-- ARGV[12..] eight values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms
 -- Returns    now, what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
 -- Idempotent by job id: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
-local max_wait, fraction, horizon = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local share_limit = math.max(1, math.floor(capacity * fraction))
 local waiting = call('ZCARD', LINE)
 local depth = waiting + call('ZCARD', DELAYED)
@@ -90,7 +90,7 @@ end
 
 local now_text = us(now)
 local out = { now_text, waiting_on(full) }
-for i = 10, #ARGV, 8 do
+for i = 12, #ARGV, 8 do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
   if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end

@@ -1,10 +1,12 @@
 -- prelude: what every script of the line begins with (Go puts it before each of them).
--- KEYS[1..8]  line, delayed, inflight, deadlines, flows, share, pace, books (keys.go)
+-- KEYS[1..10] line, delayed, inflight, deadlines, flows, share, pace, books, failed, sweep (keys.go)
 -- ARGV[1]     now in µs, or '' for Redis's own clock
 -- ARGV[2]     key prefix of the backend, for the keys of single jobs
--- ARGV[3..6]  configured interval in µs (0: unlimited), burst, concurrency, capacity; an override in pace goes before them
-local LINE, DELAYED, INFLIGHT, DEADLINES, FLOWS, SHARE, PACE, BOOKS = unpack(KEYS)
-local prefix = ARGV[2]
+-- ARGV[3..7]  configured interval in µs (0: unlimited), burst, concurrency, capacity, feedback ('1', '0'); an override in
+--             pace goes before them
+-- ARGV[8]     how long a failed job is listed, ms
+local LINE, DELAYED, INFLIGHT, DEADLINES, FLOWS, SHARE, PACE, BOOKS, FAILED, SWEEP = unpack(KEYS)
+local prefix, keep_failed = ARGV[2], tonumber(ARGV[8])
 local call = redis.call
 
 -- Lua's tostring keeps 14 digits: too few for times and tags.
@@ -17,27 +19,43 @@ if not now then
   now = t[1] * 1000000 + t[2]
 end
 
-local p = call('HMGET', PACE, 'last', 'at', 'gate', 'v', 'call', 'interval', 'burst', 'concurrency', 'capacity', 'paused')
+local p = call('HMGET', PACE, 'last', 'at', 'gate', 'v', 'call', 'interval', 'burst', 'concurrency', 'capacity', 'paused',
+  'feedback', 'factor', 'probe')
 local last = tonumber(p[1]) or 0 -- the last granted slot
 local at = tonumber(p[2]) or 0 -- when last or gate was written
 local gate = tonumber(p[3]) or 0 -- no start before it
 local v = tonumber(p[4]) or 0 -- virtual time: the largest tag ever released
 local call_time = tonumber(p[5]) or 0 -- smoothed length of a call
--- A slot takes whole quarters of a µs: what a double holds of µs since 1970 (until 2041). So slots add up exactly, and
--- never come faster than the rate.
-local interval = math.ceil(tonumber(p[6] or ARGV[3]) * 4) / 4
+local full_interval = tonumber(p[6] or ARGV[3]) -- of a backend that is well
 local burst = tonumber(p[7] or ARGV[4])
 local concurrency = tonumber(p[8] or ARGV[5])
 local capacity = tonumber(p[9] or ARGV[6])
 local paused = p[10] == '1'
+local feedback = (p[11] or ARGV[7]) == '1'
+local factor = feedback and tonumber(p[12]) or 1 -- what a sick backend leaves of the rate
+local probe = feedback and p[13] or nil -- after a closed gate: 'due', or the id of the job whose call tries
+
+-- A slot takes whole quarters of a µs: what a double holds of µs since 1970 (until 2041). So slots add up exactly, and
+-- never come faster than the rate.
+local function quarters(x) return math.ceil(x * 4) / 4 end
+local interval = quarters(full_interval / factor)
+-- How far a burst lets a slot lag behind. A lower factor stretches the interval, but not this: else slots that were saved
+-- up at a low factor would be more than a burst once it rises.
+local lag = (burst - 1) * quarters(full_interval)
+-- Without a rate, concurrency is what there is to lower.
+if full_interval == 0 then concurrency = math.max(1, math.floor(concurrency * factor)) end
 
 -- A clock that was set back takes the last slot and the gate along, or both would hold for as long as it was set back.
 local set_back = math.max(at - now, 0)
 last, gate = last - set_back, gate - set_back
+if not feedback then gate = 0 end
 
 -- next_slot, as seen at t, is one interval after the last slot. Slots that idling let pass are forfeited, but for
 -- burst - 1 of them.
-local function next_slot(t) return math.max(last + interval, t - (burst - 1) * interval) end
+local function next_slot(t) return math.max(last + interval, t - lag) end
+
+-- resting tells whether the backend is left alone: its gate is closed, or a probe is under way.
+local function resting() return now < gate or probe and probe ~= 'due' end
 
 -- wait_for predicts the time until a job starts that has rank jobs before it: from the gate's end on one interval a
 -- job, or what the concurrency leaves of the rate when calls are long.
@@ -51,7 +69,7 @@ end
 -- waiting_on names what the next job of the line waits on.
 local function waiting_on(full)
   if paused then return 'paused' end
-  if now < gate then return 'cooldown' end
+  if resting() then return 'cooldown' end
   if full or call_time / concurrency > interval then return 'concurrency' end
   return 'rate'
 end
@@ -79,6 +97,12 @@ local function move(id, state, ...)
   call('HINCRBY', key, 'ver', 1)
 end
 
+-- standing reads what is told of where a job stands (look.go); born is when a redriven job was first accepted.
+local function standing(id)
+  return call('HMGET', prefix .. 'state:' .. id, 'st', 'att', 'next', 'start', 'fin', 'exp', 'cancel', 'code', 'detail',
+    'status', 'type', 'size', 'ver', 'born')
+end
+
 -- vacate gives back the places that a job holds in limits of concurrency (jobs/record.go). They are keys of other subjects: on
 -- a cluster jobs hold none, for a script can't reach them there.
 local function vacate(id)
@@ -90,9 +114,19 @@ local function vacate(id)
   end
 end
 
--- finish ends a job for good: its keys get the time that they may outlive it. The caller has taken it out of its zset.
+-- list_failed puts a failed job on the list from which it can be redriven, and returns how long it is kept then.
+local function list_failed(id, at, keep)
+  keep = math.max(keep, keep_failed)
+  call('ZADD', FAILED, us(at), id)
+  call('PEXPIRE', prefix .. 'result:' .. id, keep)
+  return keep
+end
+
+-- finish ends a job for good: its keys get the time that they may outlive it, and one that failed is listed. The caller has
+-- taken it out of its zset.
 local function finish(id, state, keep, ...)
   vacate(id)
+  if state == 'failed' then keep = list_failed(id, now, keep) end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
   call('PEXPIRE', prefix .. 'job:' .. id, keep)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
@@ -111,8 +145,8 @@ local function requeue(id, tag, client)
   hold(client, 1)
 end
 
--- land takes a job out of flight. Its place is news to a drain that was out of them.
+-- land takes a job out of flight. Its place is news to a drain that was out of them, a probe's end to one that rests.
 local function land(id)
-  if call('ZCARD', INFLIGHT) >= concurrency then wake() end
+  if id == probe or call('ZCARD', INFLIGHT) >= concurrency then wake() end
   call('ZREM', INFLIGHT, id)
 end

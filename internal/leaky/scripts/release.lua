@@ -1,14 +1,14 @@
 -- release: brings back what was lost, drops what is too late, and grants the slots of the near future.
--- ARGV[7]  the most jobs to grant, bring back, promote or drop in this call
--- ARGV[8]  horizon, µs: grant slots that are due within it
--- ARGV[9]  how long after its due time a granted job may take to start, µs
--- ARGV[10] length of a lease, µs
--- ARGV[11] attempts of a job
+-- ARGV[9]  the most jobs to grant, bring back, promote or drop in this call
+-- ARGV[10] horizon, µs: grant slots that are due within it
+-- ARGV[11] how long after its due time a granted job may take to start, µs
+-- ARGV[12] length of a lease, µs
+-- ARGV[13] attempts of a job
 -- Returns  now, ask again after µs, why no more was granted, jobs brought back,
 --          {id, run, due, ...} granted, {id, state, code, ...} ended
 -- Not idempotent: a lost answer loses its tickets, and their leases bring the jobs back.
-local most, horizon, grace = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local lease, attempts = tonumber(ARGV[10]), tonumber(ARGV[11])
+local most, horizon, grace = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local lease, attempts = tonumber(ARGV[12]), tonumber(ARGV[13])
 local granted, ended, returned = {}, {}, 0
 
 local function ends(id, state, keep, code, detail)
@@ -19,8 +19,9 @@ end
 -- lost ends a job whose record is gone: it can neither run nor be told of.
 local function lost(id)
   call('DEL', prefix .. 'state:' .. id)
-  call('HINCRBY', BOOKS, 'failed', 1)
+  call('HINCRBY', BOOKS, 'lost', 1)
 end
+
 -- expires ends a job that was taken out of the line.
 local function expires(id, keep, client)
   if not keep then return lost(id) end
@@ -80,13 +81,24 @@ local function peek(t)
   end
 end
 
--- 4. Slots.
+-- 4. Feedback. A probe that has left flight without a word (canceled, given back, lost) leaves it to the next job. Where
+-- feedback is off nothing of it stays.
+if probe and probe ~= 'due' and not call('ZSCORE', INFLIGHT, probe) then
+  probe = 'due'
+  call('HSET', PACE, 'probe', probe)
+end
+if not feedback and p[12] then
+  call('HDEL', PACE, 'gate', 'factor', 'cut', 'healed', 'cause', 'probe', 'streak')
+end
+
+-- 5. Slots.
+local NO_END = 3600 * 1000000 -- a wake-up comes
 local free = concurrency - call('ZCARD', INFLIGHT)
 local wait, reason = 0, ''
 while #granted < 3 * most do
   local slot = next_slot(now)
   local due = math.max(slot, now)
-  local open = free > 0 and not paused and now >= gate and due <= now + horizon
+  local open = free > 0 and not paused and not resting() and due <= now + horizon
   local id, tag, client, dated = peek(open and due or now)
   if not id then
     if dropped < most then reason = 'idle' end
@@ -94,8 +106,8 @@ while #granted < 3 * most do
   elseif paused then
     reason = 'paused'
     break
-  elseif now < gate then
-    reason, wait = 'cooldown', gate - now
+  elseif resting() then
+    reason, wait = 'cooldown', now < gate and gate - now or NO_END
     break
   elseif free <= 0 then
     reason = 'concurrency'
@@ -112,21 +124,33 @@ while #granted < 3 * most do
   move(id, 'released', 'due', us(due), 'slot', exact(slot), 'tag', tag)
   call('ZADD', INFLIGHT, us(due + grace), id)
   last, v, free = slot, math.max(v, tonumber(tag)), free - 1
+  if probe then
+    probe = id
+    call('HSET', PACE, 'probe', probe)
+  end
   granted[#granted + 1], granted[#granted + 2], granted[#granted + 3] = id, run, us(due)
 end
 if #granted > 0 or set_back > 0 then
   call('HSET', PACE, 'last', exact(last), 'at', us(now), 'gate', us(gate), 'v', exact(v))
 end
 
--- 5. What nobody needs: a flow that V has passed is as good as none; so is every flow of an empty line. A bounded
+-- 6. What nobody needs: a flow that V has passed is as good as none; so is every flow of an empty line. A bounded
 -- part a call: 100,000 at once would hold Redis for 28 ms.
 local passed = reason == 'idle' and '+inf' or exact(v)
 local idle = call('ZRANGEBYSCORE', FLOWS, '-inf', passed, 'LIMIT', 0, 200)
 if #idle > 0 then call('ZREM', FLOWS, unpack(idle)) end
 
--- 6. A backoff that ends before the next slot is worth waiting for. Where nothing waits, no client has anything waiting:
+-- 7. Failed jobs that have been listed long enough; and those whose record has gone before, for they were to be listed
+-- for a shorter time when they failed.
+for _ = 1, most do
+  local oldest = call('ZRANGE', FAILED, 0, 0, 'WITHSCORES')
+  local id = oldest[1]
+  if not id or oldest[2] + keep_failed * 1000 > now and call('EXISTS', prefix .. 'job:' .. id) == 1 then break end
+  call('ZREM', FAILED, id)
+end
+
+-- 8. A backoff that ends before the next slot is worth waiting for. Where nothing waits, no client has anything waiting:
 -- a job that lost its record leaves its client's count behind.
-local NO_END = 3600 * 1000000 -- a wake-up comes
 if reason == 'idle' then
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   if not first[1] then call('DEL', SHARE) end

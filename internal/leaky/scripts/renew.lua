@@ -1,9 +1,9 @@
 -- renew: a worker is alive and still calls the backend for these jobs.
--- ARGV[7] the worker's nonce   ARGV[8] length of a lease, µs   ARGV[9..] job id, run, ...
+-- ARGV[9] the worker's nonce   ARGV[10] length of a lease, µs   ARGV[11..] job id, run, ...
 -- Returns now, then a word a job: 'held', 'stop' (held, but to be canceled) or 'lost'
-local owner, lease = ARGV[7], tonumber(ARGV[8])
+local owner, lease = ARGV[9], tonumber(ARGV[10])
 local out = { us(now) }
-for i = 9, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   local id, run = ARGV[i], ARGV[i + 1]
   local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'run', 'owner', 'cancel')
   if s[1] == 'running' and s[2] == run and s[3] == owner then

@@ -1,0 +1,272 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/redistest"
+)
+
+// What there is.
+var (
+	workers  = []string{"worker-1", "worker-2", "worker-3"}
+	apis     = []string{"api-1", "api-2"}
+	backends = []string{"alpha", "beta"}
+)
+
+// callTimeout is the config's bound of one call: shorter than a lease.
+const callTimeout = 2 * time.Second
+
+const configText = `
+redis: {url: "${REDIS_URL}"}
+shutdown: 1s
+identity:
+  clients:
+%s
+tiers:
+  gold:
+    weight: 3
+    limits:
+      - {name: steady, algorithm: token-bucket, limit: 6000, window: 1m, burst: 200}
+      - {name: jobs, algorithm: concurrency, limit: 80}
+  plain:
+    limits:
+      - {name: per-minute, algorithm: sliding-window-counter, limit: 3000, window: 1m}
+      - {name: jobs, algorithm: concurrency, limit: 60}
+backends:
+  alpha:
+    url: ${ALPHA}
+    drain: {rate: 25/s, burst: 1, concurrency: 20}
+    line: {capacity: 200, max_wait: 1m}
+    timeout: 2s
+    retry: {attempts: 4, base: 200ms, cap: 2s}
+    max_age: 2m
+    headers: {Chaos-Worker: "${WHO}"}
+  beta:
+    url: ${BETA}
+    drain: {rate: 8/s, burst: 3, concurrency: 4}
+    line: {capacity: 80, max_wait: 1m, client_share: 0.5}
+    timeout: 2s
+    retry: {attempts: 6, base: 100ms, cap: 1s}
+    max_age: 2m
+    headers: {Chaos-Worker: "${WHO}"}
+operations:
+  a: {backend: alpha, path: /a, on_overload: [reject], keep_result: 1h}
+  b: {backend: beta, path: /b, on_overload: [reject], keep_result: 1h}
+`
+
+// configured is what the file says of a backend's drain.
+var configured = map[string]setting{
+	"alpha": {rate: 25, burst: 1, concurrency: 20},
+	"beta":  {rate: 8, burst: 3, concurrency: 4},
+}
+
+// world is all that runs.
+type world struct {
+	t      *testing.T
+	seed   uint64
+	began  time.Time
+	config string
+	env    []string // of every process
+	redis  *redistest.Server
+	rdb    redis.UniversalClient // past the proxies
+	http   *http.Client
+	sites  map[string]*site
+	backs  map[string]*fragile
+	drains map[string]*ledger // settings of each backend, as they were tuned
+	stalls *stalls
+	crowd  *crowd
+	asked  atomic.Int64 // changes of settings so far: they go to the apis in turn
+
+	mu      sync.Mutex
+	strikes []strike // guarded by mu: what was done to processes and to Redis
+}
+
+// strike is a time in which a process could not do its work.
+type strike struct {
+	who      string // a process; everybody: Redis itself was struck
+	what     string
+	from, to time.Time // to: zero while it lasts
+}
+
+const everybody = ""
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, seed: seed, config: filepath.Join(t.TempDir(), "forebay.yaml"), redis: redistest.Start(t),
+		http:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 2 * time.Second}, Timeout: 4 * time.Second},
+		sites: map[string]*site{}, backs: map[string]*fragile{}, drains: map[string]*ledger{},
+		// The race detector would keep every process for a second at its exit.
+		env: []string{"GORACE=atexit_sleep_ms=20 exitcode=66"},
+	}
+	t.Cleanup(w.http.CloseIdleConnections)
+	w.rdb = w.redis.Client(t)
+	if err := os.WriteFile(w.config, []byte(strings.TrimLeft(fmt.Sprintf(configText, clientsText()), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range backends {
+		w.backs[name] = newFragile(name, seed)
+		t.Cleanup(w.backs[name].server.Close)
+		w.env = append(w.env, strings.ToUpper(name)+"="+w.backs[name].server.URL)
+	}
+	t.Cleanup(w.end) // before Redis, the proxies and the backends go
+	var all sync.WaitGroup
+	for _, name := range slices.Concat(apis, workers) {
+		s := &site{w: w, name: name, proxy: redistest.StartProxy(t, w.redis.Addr)}
+		w.sites[name] = s
+		all.Go(s.start)
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	w.began = time.Now()
+	for _, name := range backends {
+		w.drains[name] = newLedger(configured[name], w.began)
+	}
+	w.stalls = watchStalls()
+	w.crowd = newCrowd(w)
+	return w
+}
+
+// strike notes that a process is struck from now on, until end is called.
+func (w *world) strike(who, what string) (end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := len(w.strikes)
+	w.strikes = append(w.strikes, strike{who: who, what: what, from: time.Now()})
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.strikes[i].to = time.Now()
+	}
+}
+
+// struck reports whether a process, or Redis, was struck at any moment from one time to another.
+func (w *world) struck(who string, from, to time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.strikes, func(s strike) bool {
+		return (s.who == who || s.who == everybody) && !s.from.After(to) && (s.to.IsZero() || !s.to.Before(from))
+	})
+}
+
+// since says when something was, as the schedule counts.
+func (w *world) since(at time.Time) string { return fmt.Sprintf("%.3fs", at.Sub(w.began).Seconds()) }
+
+// play has everything happen, while clients come and go.
+func (w *world) play(events []event, span time.Duration) {
+	byLane := map[string][]event{}
+	for _, e := range events {
+		byLane[e.lane] = append(byLane[e.lane], e)
+	}
+	w.crowd.come()
+	var all sync.WaitGroup
+	for name, events := range byLane {
+		all.Go(func() {
+			for _, e := range events {
+				time.Sleep(time.Until(w.began.Add(e.at)))
+				w.t.Logf("%s does %s", w.since(time.Now()), e)
+				w.do(name, e)
+			}
+		})
+	}
+	all.Wait()
+	time.Sleep(time.Until(w.began.Add(span))) // the span is what was asked for
+	w.crowd.leave()
+}
+
+// do does one event and undoes it after its time.
+func (w *world) do(lane string, e event) {
+	if s := w.sites[lane]; s != nil {
+		s.do(e)
+		return
+	}
+	if b := w.backs[lane]; b != nil {
+		part := e.size
+		if part == 0 {
+			part = 1
+		}
+		b.feel(e.what, part)
+		time.Sleep(e.lasts)
+		b.feel("well", 1)
+		return
+	}
+	if backend, ok := strings.CutSuffix(lane, " tune"); ok {
+		w.tune(backend, e)
+		return
+	}
+	switch e.what { // lane redis
+	case "kill":
+		end := w.strike(everybody, "redis killed")
+		defer end()
+		w.redis.Kill()
+		time.Sleep(e.lasts)
+		w.redis.Restart()
+	case "freeze":
+		end := w.strike(everybody, "redis frozen")
+		defer end()
+		w.redis.Stop()
+		time.Sleep(e.lasts)
+		w.redis.Cont()
+	case "forget scripts":
+		if err := w.rdb.ScriptFlush(w.t.Context()).Err(); err != nil {
+			w.t.Errorf("SCRIPT FLUSH: %v", err)
+		}
+	}
+}
+
+func (s *site) do(e event) {
+	switch e.what {
+	case "kill":
+		s.kill()
+		time.Sleep(e.lasts)
+		s.start()
+	case "stop":
+		s.stop()
+		s.start()
+	case "freeze":
+		s.freeze(e.lasts)
+	case "cut":
+		s.partition(s.proxy.Cut, 0)
+	case "hang":
+		s.partition(s.proxy.Hang, e.lasts)
+	case "refuse":
+		s.partition(s.proxy.Refuse, e.lasts)
+	}
+}
+
+// end kills what still runs, by pid, and looks at what each process said.
+func (w *world) end() {
+	for _, name := range slices.Concat(apis, workers) {
+		s := w.sites[name]
+		if s == nil {
+			continue
+		}
+		for i, p := range s.all {
+			p.inspect(w.t, i == len(s.all)-1)
+			p.told = true
+			p.cmd.Process.Kill()
+			<-p.gone
+		}
+	}
+	if !w.t.Failed() {
+		return
+	}
+	for _, s := range w.sites {
+		for _, p := range s.all {
+			text := p.log.all()
+			w.t.Logf("%s said at last:\n%s", p.name, text[max(0, len(text)-8<<10):])
+		}
+	}
+}

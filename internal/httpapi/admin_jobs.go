@@ -1,0 +1,127 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/mux"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// anyJob is the job that the path names, whoever's it is.
+func (s *Server) anyJob(c *call) (Line, leaky.Look, error) {
+	id := mux.Vars(c.r)["id"]
+	backend, ok := jobs.ParseID(id)
+	line := s.Lines[backend]
+	if !ok || line == nil {
+		return nil, leaky.Look{}, unknownJob()
+	}
+	look, err := line.Look(c.ctx, id)
+	if err != nil {
+		return nil, leaky.Look{}, lookError(err)
+	}
+	return line, look, nil
+}
+
+// getAnyJob answers GET /admin/v1/jobs/{id}.
+func (s *Server) getAnyJob(c *call) error {
+	line, look, err := s.anyJob(c)
+	if err != nil {
+		return err
+	}
+	v := adminJobView(look, time.Now())
+	if err := showAnswer(c.ctx, line, look, v.Answer); err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, v)
+}
+
+// cancelAnyJob answers DELETE /admin/v1/jobs/{id}.
+func (s *Server) cancelAnyJob(c *call) error {
+	line, look, err := s.anyJob(c)
+	if err != nil {
+		return err
+	}
+	outcome, err := line.Cancel(c.ctx, look.Job.ID)
+	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || outcome == leaky.Canceled || outcome == leaky.Aborting {
+		c.audit("job canceled", err, jobDetails(look, slog.String("outcome", string(outcome)))...)
+	}
+	if err != nil {
+		return lookError(err)
+	}
+	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
+		return lookError(err)
+	}
+	switch outcome {
+	case leaky.Canceled:
+		return c.json(http.StatusOK, adminJobView(look, time.Now()))
+	case leaky.Aborting:
+		c.w.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
+		return c.json(http.StatusAccepted, adminJobView(look, time.Now()))
+	}
+	return problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
+}
+
+// jobDetails tell the log of a change to one job, and where that stood before. Whose it is may be an address, which is personal.
+func jobDetails(look leaky.Look, more ...slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.String("job_id", look.Job.ID), slog.String("operation", look.Job.Operation),
+		slog.String("was", string(look.Standing.State))}, more...)
+}
+
+// adminJobView is a job as an operator sees it.
+func adminJobView(look leaky.Look, now time.Time) api.AdminJob {
+	st, id := look.Standing, look.Job.ID
+	backend, _ := jobs.ParseID(id)
+	self := "/admin/v1/jobs/" + id
+	v := api.AdminJob{
+		ID: id, Backend: backend, Operation: look.Job.Operation, Client: look.Job.Client, Tier: look.Job.Tier, Priority: string(look.Job.Priority),
+		Status: st.State.Public(), State: string(st.State), Done: st.State.Final(), Canceling: st.Canceling, Attempts: st.Attempts,
+		CreatedAt: api.Time{Time: look.Job.CreatedAt}, StartedAt: when(st.StartedAt),
+		Links: api.AdminLinks{Self: self, Cancel: self},
+	}
+	switch st.State {
+	case jobs.Waiting, jobs.Delayed, jobs.Released:
+		v.Queue = queueView(look, now)
+	case jobs.Failed:
+		v.Links.Redrive = self + "/redrive"
+	}
+	if v.Done {
+		v.FinishedAt, v.ExpiresAt, v.Links.Cancel = when(st.FinishedAt), when(st.ExpiresAt), ""
+	}
+	if st.Failure.Code != "" && st.State != jobs.Succeeded && st.State != jobs.Canceled {
+		v.Failure = &api.JobFailure{Code: st.Failure.Code, Detail: st.Failure.Detail}
+	}
+	if v.Done && st.Result.Status != 0 {
+		v.Answer = &api.KeptAnswer{Size: st.Result.Size, BackendAnswer: api.BackendAnswer{Status: st.Result.Status, ContentType: st.Result.ContentType}}
+	}
+	return v
+}
+
+// maxShown bounds the bytes of a backend's answer inside a job: enough for any error page. Its owner gets the whole.
+const maxShown = 256 << 10
+
+// showAnswer adds the bytes of what the backend answered, where they are still kept.
+func showAnswer(ctx context.Context, line Line, look leaky.Look, to *api.KeptAnswer) error {
+	if to == nil || to.Size > maxShown {
+		return nil
+	}
+	body, err := line.Result(ctx, look.Job.ID)
+	switch {
+	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
+	case err != nil:
+		return storeError{err}
+	case utf8.Valid(body):
+		to.Body = string(body)
+	default:
+		to.BodyBase64 = body
+	}
+	return nil
+}

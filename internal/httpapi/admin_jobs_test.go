@@ -1,0 +1,342 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+func (w *world) adminCall(method, path string, fields ...[2]string) answer {
+	w.Helper()
+	return w.call(method, w.admin+"/admin/v1/"+path, "", fields...)
+}
+
+func (w *world) adminJob(a answer) api.AdminJob {
+	w.Helper()
+	var j api.AdminJob
+	strictly(w, "job", w.want(a, 200).body, &j)
+	return j
+}
+
+// listed are the jobs of one page of a query.
+func (w *world) listed(query string) (page api.AdminJobs) {
+	w.Helper()
+	strictly(w, query, w.want(w.adminCall("GET", "jobs?"+query), 200).body, &page)
+	return page
+}
+
+func idsOf(page []api.AdminJob) (ids []string) {
+	for _, j := range page {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+// fail ends a job as failed: the backend answered with these.
+func (w *world) fail(id, code string, status int, contentType string, body []byte) {
+	w.Helper()
+	w.settle(leaky.Settlement{Ticket: w.start(id), To: jobs.Failed, Took: time.Millisecond, Failure: jobs.Failure{Code: code, Detail: "It went wrong."},
+		Result: jobs.Meta{Status: status, ContentType: contentType, Size: int64(len(body))}, Body: body})
+}
+
+func fast(s *setup) { s.line.Rate, s.line.Burst = must(leaky.ParseRate("1000/s")), 1 }
+
+func TestAnOperatorListsEveryClientsJobs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fast)
+	submit := func(operation string, fields ...[2]string) string {
+		return w.job(w.want(w.submit(operation, `1`, fields...), 202)).ID
+	}
+	failed := submit(w.plain, key(keyA))
+	w.fail(failed, jobs.CodeBackendStatus, 422, "text/plain", []byte("no"))
+	lost := submit(w.plain, key(keyB))
+	w.fail(lost, jobs.CodeWorkerLost, 0, "", nil)
+	delayed := submit(w.plain, key(keyB))
+	w.settle(leaky.Settlement{Ticket: w.start(delayed), To: jobs.Delayed, Delay: time.Hour, Failure: jobs.Failure{Code: jobs.CodeBackendTimeout}})
+	running := submit(w.report, key(keyB))
+	w.start(running)
+	w.pause()
+	waiting := submit(w.plain, key(keyA))
+	anonymous := submit(w.plain, from("192.0.2.44"))
+
+	for query, want := range map[string][]string{
+		"":                                          {waiting, anonymous, delayed, running, lost, failed},
+		"backend=" + w.backend:                      {waiting, anonymous, delayed, running, lost, failed},
+		"status=queued":                             {waiting, anonymous, delayed},
+		"status=waiting":                            {waiting, anonymous},
+		"status=delayed":                            {delayed},
+		"status=released":                           nil,
+		"status=running":                            {running},
+		"status=failed":                             {lost, failed},
+		"status=failed&code=worker_lost":            {lost},
+		"client=" + w.clientA():                     {waiting, failed},
+		"client=ip:192.0.2.44":                      {anonymous},
+		"client=nobody":                             nil,
+		"operation=" + w.report:                     {running},
+		"status=failed&client=" + w.clientA():       {failed},
+		"operation=" + w.plain + "&status=failed":   {lost, failed},
+		"status=waiting&client=" + w.clientA():      {waiting},
+		"status=failed&code=x&operation=" + w.plain: nil,
+		"backend=" + w.backend + "&limit=200&status=running": {running},
+	} {
+		page := w.listed(query)
+		if got := idsOf(page.Jobs); !slices.Equal(got, want) || page.NextCursor != nil {
+			t.Errorf("%s: %v then %v, want %v", query, got, page.NextCursor, want)
+		}
+	}
+	all := w.listed("").Jobs
+	if j := all[1]; j.Client != "ip:192.0.2.44" || j.Tier != "free" || j.Priority != "normal" || j.Backend != w.backend || j.Status != api.Queued ||
+		j.State != "waiting" || j.Queue == nil || j.Queue.Position != 2 || j.Queue.WaitingOn != "paused" || j.Links.Cancel == "" || j.Links.Redrive != "" {
+		t.Errorf("waiting = %+v", j)
+	}
+	if j := all[2]; j.State != "delayed" || j.Failure == nil || j.Failure.Code != jobs.CodeBackendTimeout || j.Queue.NextAttemptAt == nil || j.Attempts != 1 {
+		t.Errorf("delayed = %+v", j)
+	}
+	if j := all[5]; !j.Done || j.Failure == nil || j.Failure.Code != jobs.CodeBackendStatus || j.Answer == nil || j.Answer.Status != 422 || j.Answer.Size != 2 ||
+		j.Answer.Body != "" || j.FinishedAt == nil || j.ExpiresAt == nil || j.Links.Redrive == "" || j.Links.Cancel != "" {
+		t.Errorf("failed = %+v", j)
+	}
+}
+
+// secondBackend adds a backend to a world, over the same Redis.
+func secondBackend(t *testing.T, s *setup) (second **leaky.Line) {
+	second = new(*leaky.Line)
+	s.adjust = func(w *world, c *Config) {
+		settings := w.line.Settings()
+		settings.Backend = redistest.Name(t, "b")
+		*second = leaky.New(w.rdb, settings)
+		c.Lines[settings.Backend] = *second
+		t.Cleanup(func() { redistest.CheckBooks(t, w.rdb, settings.Backend) })
+	}
+	return second
+}
+
+func TestPagesHaveEachJobThatStaysOnceWhateverComesAndGoes(t *testing.T) {
+	t.Parallel()
+	var second **leaky.Line
+	w := newWorld(t, func(s *setup) {
+		fast(s)
+		second = secondBackend(t, s)
+	})
+	want := map[string]bool{}
+	submit := func() string {
+		id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+		want[id] = true
+		return id
+	}
+	for range 3 {
+		w.fail(submit(), jobs.CodeBackendStatus, 0, "", nil)
+	}
+	w.start(submit())
+	w.pause()
+	for range 5 {
+		submit()
+	}
+	gone := submit()
+	other := (*second).Settings().Backend
+	for range 4 {
+		job := jobs.Job{ID: jobs.NewID(other), Operation: "o", Client: "c", Priority: jobs.Normal, Payload: []byte(`1`)}
+		if _, err := (*second).Offer(t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		want[job.ID] = true
+	}
+	for _, query := range []string{"limit=2", "limit=1&status=queued", "limit=3&backend=" + w.backend, "limit=200"} {
+		seen, cursor := map[string]int{}, ""
+		for pages := 0; ; pages++ {
+			if pages > 60 {
+				t.Fatalf("%s: the pages have no end", query)
+			}
+			page := w.listed(query + cursor)
+			for _, id := range idsOf(page.Jobs) {
+				seen[id]++
+			}
+			if pages == 0 && gone != "" {
+				w.want(w.adminCall("DELETE", "jobs/"+gone), 200)
+				delete(want, gone)
+				gone = ""
+			}
+			if page.NextCursor == nil {
+				break
+			}
+			cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
+		}
+		for id := range want {
+			meant := !strings.Contains(query, "backend=") || strings.HasPrefix(id, w.backend)
+			if strings.Contains(query, "queued") {
+				meant = w.adminJob(w.adminCall("GET", "jobs/"+id)).Status == api.Queued
+			}
+			if n := seen[id]; n != map[bool]int{true: 1}[meant] {
+				t.Errorf("%s: job %s was listed %d times", query, id, n)
+			}
+		}
+	}
+}
+
+func TestAListThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { secondBackend(t, s) })
+	w.pause()
+	for range 3 {
+		w.submit(w.plain, `1`, key(keyA))
+	}
+	cursor := *w.listed("limit=1&status=waiting&backend=" + w.backend).NextCursor
+	for _, query := range []string{
+		"state=failed", "status=succeeded", "status=canceled", "status=expired", "status=Failed", "status=", "client=", "backend=", "cursor=", "limit=",
+		"limit=0", "limit=-1", "limit=201", "limit=ten", "limit=1e2", "limit=1&limit=2", "code=worker_lost", "code=worker_lost&status=queued", "status=%zz",
+		"cursor=x", "cursor=!!", "cursor=" + cursor, "cursor=" + cursor + "&status=failed", "cursor=" + cursor + "x&status=waiting",
+		"status=waiting&cursor=" + (place{backend: w.backend, state: jobs.Waiting, cursor: "MCAx"}).String(),
+		"status=waiting&cursor=" + (place{backend: "nope", state: jobs.Waiting}).String(),
+	} {
+		p := w.problem(w.adminCall("GET", "jobs?"+query), http.StatusBadRequest, api.CodeInvalidRequest)
+		if p.Detail == "" {
+			t.Errorf("%s: no detail", query)
+		}
+	}
+	w.problem(w.adminCall("GET", "jobs?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
+	if got := w.listed("status=waiting&cursor=" + cursor).Jobs; len(got) != 2 {
+		t.Errorf("the cursor leads to %v", got)
+	}
+	for _, call := range []string{"GET backends", "GET backends/" + w.backend, "GET backends/" + w.backend + "/books", "POST backends/" + w.backend + "/redrive",
+		"GET jobs/" + jobs.NewID(w.backend), "DELETE backends/" + w.backend + "/override"} {
+		method, path, _ := strings.Cut(call, " ")
+		w.problem(w.adminCall(method, path+"?all=true"), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+}
+
+// However few jobs are found, one page looks at a bounded number, and says where to go on.
+func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
+	t.Parallel()
+	line := &sparseLine{}
+	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { line.Line = l; return line } })
+	page := w.listed("status=waiting&client=c")
+	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != maxListCalls {
+		t.Errorf("%+v after %d calls", page, line.asked)
+	}
+	w.listed("status=waiting&client=c&cursor=" + *page.NextCursor)
+	if line.last.Cursor != "more" || line.last.Client != "c" || line.last.State != jobs.Waiting {
+		t.Errorf("it went on with %+v", line.last)
+	}
+}
+
+// sparseLine has many jobs, and none that is meant.
+type sparseLine struct {
+	Line
+	asked int
+	last  leaky.ListFilter
+}
+
+func (l *sparseLine) List(_ context.Context, f leaky.ListFilter) (leaky.Page, error) {
+	l.asked++
+	l.last = f
+	return leaky.Page{Next: "more"}, nil
+}
+
+func TestAnOperatorSeesWhyAJobFailedAndWhatTheBackendAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fast)
+	submit := func() string { return w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID }
+	failed := func(code string, status int, contentType string, body []byte) string {
+		id := submit()
+		w.fail(id, code, status, contentType, body)
+		return id
+	}
+	text := failed(jobs.CodeBackendStatus, 422, "text/plain", []byte("no such month"))
+	binary := failed(jobs.CodeBackendStatus, 500, "image/png", []byte{0xff, 0})
+	large := failed(jobs.CodeBackendStatus, 500, "", bytes.Repeat([]byte("x"), maxShown+1))
+	silent := failed(jobs.CodeBackendDown, 0, "", nil)
+	fine := submit()
+	w.succeed(fine, 201, "application/json", []byte(`{"a":1}`))
+
+	for id, want := range map[string]*api.KeptAnswer{
+		text:   {Size: 13, BackendAnswer: api.BackendAnswer{Status: 422, ContentType: "text/plain", Body: "no such month"}},
+		binary: {Size: 2, BackendAnswer: api.BackendAnswer{Status: 500, ContentType: "image/png", BodyBase64: []byte{0xff, 0}}},
+		large:  {Size: maxShown + 1, BackendAnswer: api.BackendAnswer{Status: 500}},
+		silent: nil,
+		fine:   {Size: 7, BackendAnswer: api.BackendAnswer{Status: 201, ContentType: "application/json", Body: `{"a":1}`}},
+	} {
+		j := w.adminJob(w.adminCall("GET", "jobs/"+id))
+		got, _ := json.Marshal(j.Answer)
+		if wanted, _ := json.Marshal(want); !bytes.Equal(got, wanted) {
+			t.Errorf("answer %s, want %s", got, wanted)
+		}
+		if (j.Failure == nil) != (id == fine) || j.Failure != nil && j.Failure.Detail != "It went wrong." {
+			t.Errorf("failure %+v of %+v", j.Failure, j)
+		}
+	}
+	// Nobody's job, and what is none.
+	for _, id := range []string{jobs.NewID(w.backend), jobs.NewID("nope"), "x", w.backend} {
+		w.problem(w.adminCall("GET", "jobs/"+id), http.StatusNotFound, api.CodeUnknownJob)
+	}
+}
+
+func TestAnOperatorCancelsAnyJobAndTheLogSaysWho(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fast)
+	operator := field("Forebay-Operator", "maria")
+	running := w.job(w.submit(w.plain, `1`, from("192.0.2.44"))).ID
+	ticket := w.start(running)
+	w.pause()
+	waiting := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+
+	if j := w.adminJob(w.adminCall("DELETE", "jobs/"+waiting, operator)); j.Status != api.Canceled || !j.Done {
+		t.Errorf("canceled = %+v", j)
+	}
+	if j := w.job(w.want(w.get("/v1/jobs/"+waiting, key(keyA)), 200)); j.Status != api.Canceled {
+		t.Errorf("its client sees %+v", j)
+	}
+	w.audited(`msg="job canceled"`, "by=maria address=127.0.0.1", "job_id="+waiting, "was=waiting", "outcome=canceled")
+
+	a := w.want(w.adminCall("DELETE", "jobs/"+running, operator), 202)
+	var j api.AdminJob
+	if strictly(t, "running", a.body, &j); j.Status != api.Running || !j.Canceling || a.Header.Get("Retry-After") != "1" {
+		t.Errorf("aborting = %+v", j)
+	}
+	w.audited(`msg="job canceled"`, "by=maria", "job_id="+running, "was=running", "outcome=aborting")
+	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}})
+	if w.adminJob(w.adminCall("GET", "jobs/"+running)).Status == api.Succeeded {
+		w.problem(w.adminCall("DELETE", "jobs/"+running), http.StatusConflict, api.CodeFinished)
+	}
+	w.problem(w.adminCall("DELETE", "jobs/"+jobs.NewID(w.backend)), http.StatusNotFound, api.CodeUnknownJob)
+	if n := strings.Count(w.log.String(), `msg="job canceled"`); n != 2 {
+		t.Errorf("%d lines of audit for two changes", n)
+	}
+	if strings.Contains(w.log.String(), "192.0.2.44") {
+		t.Error("a caller's address is in the log")
+	}
+}
+
+// Case C127, for operators: what they ask for is no label.
+func TestWhatOperatorsAskForMintsNoSeries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	noise := func(from int) {
+		for i := from; i < from+20; i++ {
+			w.adminCall("GET", fmt.Sprintf("jobs?client=c%d&operation=o%d", i, i))
+			w.adminCall("GET", "jobs/"+jobs.NewID(w.backend))
+			w.adminCall("DELETE", fmt.Sprintf("jobs/x%d", i))
+			w.adminCall("POST", fmt.Sprintf("jobs/x%d/redrive", i))
+			w.adminCall("GET", fmt.Sprintf("backends/x%d/books", i))
+			w.call("POST", w.admin+"/admin/v1/backends/"+w.backend+"/redrive", fmt.Sprintf(`{"client":"c%d"}`, i))
+		}
+	}
+	noise(0)
+	w.metrics() // a scrape has series of its own
+	before := w.series()
+	noise(20)
+	if after := w.series(); after != before {
+		t.Errorf("%d series before, %d after", before, after)
+	}
+}

@@ -1,0 +1,171 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// Bounds of a page of jobs. One call of leaky's looks at 1,000 jobs at most, which takes Redis about 2 ms; a page stays far within storeTime.
+const (
+	defaultPage  = 50
+	maxListCalls = 20
+)
+
+// listable are the words for a status and the states that each is listed by. Jobs that ended and haven't failed are in no list. A state
+// "" is all of leaky's lists, in its order.
+var listable = map[string][]jobs.State{
+	"":                    {""},
+	api.Queued:            {jobs.Waiting, jobs.Delayed, jobs.Released},
+	string(jobs.Waiting):  {jobs.Waiting},
+	string(jobs.Delayed):  {jobs.Delayed},
+	string(jobs.Released): {jobs.Released},
+	api.Running:           {jobs.Running},
+	api.Failed:            {jobs.Failed},
+}
+
+// listJobs answers GET /admin/v1/jobs.
+func (s *Server) listJobs(c *call) error {
+	l, err := s.parseListing(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	found, err := l.page(c, s.Lines)
+	if err != nil {
+		return err
+	}
+	answer := api.AdminJobs{Jobs: []api.AdminJob{}}
+	now := time.Now()
+	for _, look := range found {
+		answer.Jobs = append(answer.Jobs, adminJobView(look, now))
+	}
+	if !l.end() {
+		next := l.String()
+		answer.NextCursor = &next
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// listing is a walk over the lists of several backends, one after the other.
+type listing struct {
+	backends                []string // sorted
+	states                  []jobs.State
+	client, operation, code string // "": any
+	limit                   int
+
+	place // where it goes on
+}
+
+// place is in a list of a backend, at leaky's own cursor. A cursor that clients get is one.
+type place struct {
+	backend string // "": after the last
+	state   jobs.State
+	cursor  string // "": at the list's beginning
+}
+
+func (p place) end() bool { return p.backend == "" }
+
+func (p place) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join([]string{p.backend, string(p.state), p.cursor}, " ")))
+}
+
+func (s *Server) parseListing(raw string) (*listing, error) {
+	asked, err := parseQuery(raw, "backend", "status", "client", "operation", "code", "cursor", "limit")
+	if err != nil {
+		return nil, err
+	}
+	l := &listing{backends: slices.Sorted(maps.Keys(s.Lines)), client: asked["client"], operation: asked["operation"], code: asked["code"], limit: defaultPage}
+	if name := asked["backend"]; name != "" {
+		if s.Lines[name] == nil {
+			return nil, unknownBackend(name)
+		}
+		l.backends = []string{name}
+	}
+	known := false
+	if l.states, known = listable[asked["status"]]; !known {
+		return nil, invalidRequest("Jobs are listed by status queued (or waiting, delayed, released), running or failed. Those that ended otherwise are found by their id alone.")
+	}
+	if l.code != "" && asked["status"] != api.Failed {
+		return nil, invalidRequest("Jobs are listed by code together with status=failed.")
+	}
+	if text := asked["limit"]; text != "" {
+		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
+			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
+		}
+	}
+	if asked["cursor"] != "" {
+		return l, l.goOn(asked["cursor"])
+	}
+	if len(l.backends) > 0 {
+		l.place = place{backend: l.backends[0], state: l.states[0]}
+	}
+	return l, nil
+}
+
+// goOn takes up a listing where a cursor says. It must be one of the same backends and states.
+func (l *listing) goOn(cursor string) error {
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	parts := strings.SplitN(string(text), " ", 3)
+	if err != nil || len(parts) != 3 || !slices.Contains(l.backends, parts[0]) || !slices.Contains(l.states, jobs.State(parts[1])) {
+		return wrongCursor()
+	}
+	l.place = place{backend: parts[0], state: jobs.State(parts[1]), cursor: parts[2]}
+	return nil
+}
+
+func wrongCursor() error {
+	return invalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and status.")
+}
+
+// page reads the next jobs, at most l.limit, and moves l behind them.
+func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
+	var found []leaky.Look
+	for range maxListCalls {
+		if l.end() || len(found) == l.limit {
+			break
+		}
+		part, err := l.part(c, lines[l.backend], l.limit-len(found))
+		if errors.Is(err, leaky.ErrCursor) {
+			return nil, wrongCursor()
+		}
+		if err != nil {
+			return nil, storeError{err}
+		}
+		found = append(found, part.Jobs...)
+		if l.cursor = part.Next; l.cursor == "" {
+			l.turn()
+		}
+	}
+	return found, nil
+}
+
+func (l *listing) part(c *call, line Line, limit int) (leaky.Page, error) {
+	if l.code == "" {
+		return line.List(c.ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Cursor: l.cursor, Limit: limit})
+	}
+	found, next, err := line.Failed(c.ctx, leaky.FailedFilter{Client: l.client, Operation: l.operation, Code: l.code, Before: l.cursor, Limit: limit})
+	return leaky.Page{Jobs: found, Next: next}, err
+}
+
+// turn moves to the beginning of the next list: the backend's next state, or the next backend's first.
+func (l *listing) turn() {
+	if i := slices.Index(l.states, l.state) + 1; i < len(l.states) {
+		l.state = l.states[i]
+		return
+	}
+	l.state = l.states[0]
+	if i := slices.Index(l.backends, l.backend) + 1; i < len(l.backends) {
+		l.backend = l.backends[i]
+		return
+	}
+	l.place = place{}
+}

@@ -1,0 +1,47 @@
+package httpapi
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+
+	"forebay/api"
+)
+
+// audit writes one line on a change that an operator made: who, from where, what. With an error it isn't known whether the change was
+// made, and the line says so.
+func (c *call) audit(what string, err error, details ...slog.Attr) {
+	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("by", operatorName(c.r)), slog.String("address", remoteHost(c.r)),
+		slog.String("request_id", c.requestID)}
+	if err != nil {
+		attrs = append(attrs, slog.String("outcome", "unknown"), slog.Any("error", err))
+	}
+	c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, what, append(attrs, details...)...)
+}
+
+// operatorName is who asks for a change, as it goes on record: what it calls itself, where that is short visible ASCII, else its address.
+func operatorName(r *http.Request) string {
+	const limit = 64
+	if name := r.Header.Get(api.HeaderOperator); name != "" && len(name) <= limit && visible(name) {
+		return name
+	}
+	return remoteHost(r)
+}
+
+// remoteHost is the other end of the connection.
+func remoteHost(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	return host
+}
+
+func visible(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/leaky"
+)
+
+// Bounds of one redrive of many jobs. What is left is left to another call: the answer must come before the listener's timeout cuts it off
+// (writeTime), and before an operator wonders.
+const (
+	defaultRedrive = 1000
+	maxRedrive     = 10_000
+	maxRedriveTime = 10 * time.Second
+)
+
+// redriveJob answers POST /admin/v1/jobs/{id}/redrive.
+func (s *Server) redriveJob(c *call) error {
+	line, look, err := s.anyJob(c)
+	if err != nil {
+		return err
+	}
+	outcome, err := line.Redrive(c.ctx, look.Job.ID)
+	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || outcome == leaky.Redriven {
+		c.audit("job redriven", err, jobDetails(look, slog.String("code", look.Standing.Failure.Code))...)
+	}
+	if err != nil {
+		return lookError(err)
+	}
+	if outcome == leaky.LineFull {
+		return problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
+	}
+	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
+		return lookError(err)
+	}
+	if outcome == leaky.NotFailed {
+		return problem(http.StatusConflict, api.CodeNotFailed, "The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
+	}
+	return c.json(http.StatusOK, adminJobView(look, time.Now()))
+}
+
+// redriveMany answers POST /admin/v1/backends/{name}/redrive.
+func (s *Server) redriveMany(c *call) error {
+	name, line, err := s.backend(c)
+	if err != nil {
+		return err
+	}
+	filter, most := leaky.FailedFilter{}, defaultRedrive
+	if c.r.ContentLength != 0 {
+		body, err := readBody(c.w, c.r, maxTuneBody)
+		if err != nil {
+			return err
+		}
+		if filter, most, err = parseRedrive(body); err != nil {
+			return err
+		}
+	}
+	if !s.Store.Healthy() {
+		return storeError{errUnhealthy}
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), s.redriveTime) // an operator who goes away has it stop
+	defer cancel()
+	done, err := line.RedriveAll(ctx, filter, most)
+	details := []slog.Attr{slog.String("backend", name), slog.String("operation", filter.Operation), slog.String("client", loggable(filter.Client)),
+		slog.String("code", filter.Code), slog.Int("max", most), slog.Int("redriven", done.Redriven)}
+	answer := api.Redriven{Redriven: done.Redriven}
+	switch {
+	case err == nil:
+		answer.Stopped = string(done.Stopped)
+		if done.Stopped == "" {
+			answer.Stopped = api.StoppedDone
+		}
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		answer.Stopped = api.StoppedTime
+	default:
+		c.audit("jobs redriven", err, details...)
+		if done.Redriven == 0 {
+			return storeError{err}
+		}
+		c.storeFailed(err)
+		answer.Stopped = api.StoppedStore
+		return c.json(http.StatusOK, answer)
+	}
+	c.audit("jobs redriven", nil, append(details, slog.String("stopped", answer.Stopped))...)
+	return c.json(http.StatusOK, answer)
+}
+
+// loggable is a client as the log may have it: an address is personal.
+func loggable(client string) string {
+	if strings.HasPrefix(client, "ip:") {
+		return "anonymous"
+	}
+	return client
+}
+
+// parseRedrive reads which failed jobs are meant, and how many at most.
+func parseRedrive(body []byte) (filter leaky.FailedFilter, most int, err error) {
+	fields, err := members(body)
+	if err != nil {
+		return filter, 0, err
+	}
+	most = defaultRedrive
+	var wrong fieldErrors
+	for _, m := range fields {
+		switch m.name {
+		case "operation":
+			filter.Operation = wrong.filled(m)
+		case "client":
+			filter.Client = wrong.filled(m)
+		case "code":
+			filter.Code = wrong.filled(m)
+		case "max":
+			if n := wrong.count(m, maxRedrive); n != nil {
+				most = *n
+			}
+		default:
+			wrong.unknown(m)
+		}
+	}
+	return filter, most, wrong.err()
+}
+
+// filled reads a string that isn't empty: an empty one would mean every job, and is more likely a variable that wasn't set.
+func (f *fieldErrors) filled(m member) string {
+	text, ok := textOf(m.value)
+	if !ok || text == "" {
+		f.add(m.name, "Must be a string that isn't empty; leave it out for any.")
+	}
+	return text
+}

@@ -1,0 +1,202 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// fail runs the next job of the line and has it fail; it returns its id.
+func (b *bench) fail(code string) string {
+	b.t.Helper()
+	tickets := b.release().Tickets
+	if len(tickets) != 1 {
+		b.t.Fatalf("%d jobs are released, want 1", len(tickets))
+	}
+	b.begin(tickets[0], "me")
+	b.failed(tickets[0], code)
+	b.pass(time.Second)
+	return tickets[0].ID
+}
+
+func (b *bench) failed(ticket leaky.Ticket, code string) {
+	b.t.Helper()
+	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed, Failure: jobs.Failure{Code: code, Detail: "It said no."},
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain"}, Body: []byte("no")}
+	if v := b.settle(s); v != leaky.Settled {
+		b.t.Fatalf("settle = %s", v)
+	}
+}
+
+func (b *bench) redrive(id string) leaky.Outcome {
+	b.t.Helper()
+	outcome, err := b.Redrive(context.Background(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outcome
+}
+
+func (b *bench) redriveAll(f leaky.FailedFilter, max int) leaky.RedriveResult {
+	b.t.Helper()
+	r, err := b.RedriveAll(context.Background(), f, max)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+// listed are the ids of all failed jobs that f means, in the list's order.
+func (b *bench) listed(f leaky.FailedFilter) []string {
+	b.t.Helper()
+	var ids []string
+	for f.Limit = 2; ; {
+		page, next, err := b.Failed(context.Background(), f)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, look := range page {
+			ids = append(ids, look.Job.ID)
+		}
+		if f.Before = next; next == "" {
+			return ids
+		}
+	}
+}
+
+func TestAFailedJobStaysListedWithItsCauseAndLastAnswer(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	report, other := b.job("acme"), b.job("zeta")
+	other.Job.Operation = "other"
+	b.offer(report)
+	b.offer(other)
+	first, second := b.fail(jobs.CodeBackendStatus), b.fail(jobs.CodeResultTooLarge)
+	page, next, err := b.Failed(context.Background(), leaky.FailedFilter{Limit: 10})
+	if err != nil || next != "" || len(page) != 2 || page[0].Job.ID != second || page[1].Job.ID != first {
+		t.Fatalf("failed = %+v, %q, %v", page, next, err)
+	}
+	want := jobs.Standing{State: jobs.Failed, Attempts: 1, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."},
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Size: 2}}
+	got := page[1].Standing
+	if got.State != want.State || got.Attempts != want.Attempts || got.Failure != want.Failure || got.Result != want.Result || !got.FinishedAt.Equal(b.now.Add(-2*time.Second)) {
+		t.Errorf("it stands %+v", got)
+	}
+	if body, err := b.Result(t.Context(), first); err != nil || string(body) != "no" {
+		t.Errorf("its answer is %q, %v", body, err)
+	}
+	for _, c := range []struct {
+		f    leaky.FailedFilter
+		want []string
+	}{
+		{leaky.FailedFilter{}, []string{second, first}},
+		{leaky.FailedFilter{Client: "acme"}, []string{first}},
+		{leaky.FailedFilter{Operation: "other"}, []string{second}},
+		{leaky.FailedFilter{Code: jobs.CodeResultTooLarge}, []string{second}},
+		{leaky.FailedFilter{Code: jobs.CodeResultTooLarge, Client: "acme"}, nil},
+		{leaky.FailedFilter{Operation: "oth"}, nil},
+	} {
+		if got := b.listed(c.f); !slices.Equal(got, c.want) {
+			t.Errorf("%+v lists %v, want %v", c.f, got, c.want)
+		}
+	}
+}
+
+// A record has words that its client chose, and places of limits in front of them: neither misleads a filter.
+func TestAFilterReadsWhatARecordSays(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.job(`a"o":"other"{@ `)
+	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + redistest.Name(t, "s") + `}:limit:{"o":"other"}:x`}}
+	b.offer(o)
+	b.fail("x")
+	for operation, want := range map[string]int{"report": 1, "other": 0} {
+		if got := b.listed(leaky.FailedFilter{Operation: operation, Client: o.Job.Client}); len(got) != want {
+			t.Errorf("%d jobs of %s, want %d", len(got), operation, want)
+		}
+	}
+}
+
+// C91 in kind: a failed job is kept as long as is promised, whatever its operation asks for, and no longer.
+func TestAFailedJobIsKeptAsLongAsFailedJobsAre(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 24 * time.Hour })
+	o := b.job("acme")
+	o.Keep = time.Hour
+	b.offer(o)
+	id := b.fail("x")
+	if at := b.look(id).Standing.ExpiresAt; !at.Equal(b.now.Add(24*time.Hour - time.Second)) {
+		t.Errorf("it is said to be kept until %v", at)
+	}
+	backend := b.Settings().Backend
+	for _, key := range []string{jobs.RecordKey(backend, id), jobs.StateKey(backend, id), jobs.ResultKey(backend, id)} {
+		if ttl, err := b.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl > 24*time.Hour || ttl < 24*time.Hour-time.Minute {
+			t.Errorf("%s has a TTL of %v, %v", key, ttl, err)
+		}
+	}
+}
+
+func TestAFailedJobLeavesTheListInItsTime(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 30 * time.Minute })
+	b.accept("acme") // kept for an hour
+	id := b.fail("x")
+	b.pass(30*time.Minute - 2*time.Second)
+	b.release()
+	if got := b.listed(leaky.FailedFilter{}); len(got) != 1 {
+		t.Fatalf("before its time the list is %v", got)
+	}
+	b.pass(time.Second)
+	b.release()
+	if got := b.listed(leaky.FailedFilter{}); len(got) != 0 {
+		t.Errorf("after its time the list is %v", got)
+	}
+	if got := b.redrive(id); got != leaky.Redriven {
+		t.Errorf("redrive of a job that is still on record: %s", got)
+	}
+}
+
+// An operator who raises keep_failed can't bring back what is gone.
+func TestAListedJobWithoutARecordLeavesTheList(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 10 * time.Millisecond })
+	o := b.job("acme")
+	o.Keep = 10 * time.Millisecond
+	b.offer(o)
+	id := b.fail("x")
+	s := b.Settings()
+	s.KeepFailed = 24 * time.Hour
+	b.Line = leaky.New(b.rdb, s).At(func() int64 { return b.now.UnixMicro() })
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if _, err := b.Look(context.Background(), id); errors.Is(err, leaky.ErrUnknownJob) {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("its time is over and it is on record")
+		}
+	}
+	if got := b.listed(leaky.FailedFilter{}); len(got) != 0 {
+		t.Errorf("the list is %v", got)
+	}
+	if _, err := b.Redrive(context.Background(), id); !errors.Is(err, leaky.ErrUnknownJob) {
+		t.Errorf("redrive: %v", err)
+	}
+	b.release()
+	if r := b.report(); r.Listed != 0 || r.Difference != 0 {
+		t.Errorf("the books: %+v", r)
+	}
+}
+
+func (b *bench) report() leaky.Report {
+	b.t.Helper()
+	r, err := b.CheckBooks(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}

@@ -1,0 +1,158 @@
+package leaky_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// redrive is the model's Redrive.
+func (m *model) redrive(id string) leaky.Outcome {
+	j, v := m.jobs[id], m.view()
+	if j.st.State != jobs.Failed {
+		return leaky.NotFailed
+	}
+	if float64(len(m.line)+len(m.delayed)) >= v.capacity {
+		return leaky.LineFull
+	}
+	delete(m.failed, id)
+	j.end, j.accepted = m.now+j.end-j.accepted, m.now
+	j.start = j.end
+	j.tag = max(m.v, m.flows[flowOf(j.job)]) + 1/j.job.Weight
+	j.st = jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}
+	m.line[id], m.flows[flowOf(j.job)] = j.tag, j.tag
+	m.hold(j.job.Client, 1)
+	m.books["failed"]--
+	m.books["redriven"]++
+	return leaky.Redriven
+}
+
+// trim is what a release does to the list of failed jobs.
+func (m *model) trim() {
+	for _, id := range m.failed.within(upTo(m.now-usec(m.s.KeepFailed)), leaky.MaxGrant) {
+		delete(m.failed, id)
+	}
+}
+
+// list is the model's List, or Failed, of everything at once.
+func (m *model) list(state jobs.State, client, code string) []leaky.Look {
+	newest := m.failed.sorted()
+	slices.Reverse(newest)
+	ids := map[jobs.State][]string{jobs.Waiting: m.line.sorted(), jobs.Delayed: m.delayed.sorted(), jobs.Running: m.inflight.sorted(),
+		jobs.Released: m.inflight.sorted(), jobs.Failed: newest}
+	ids[""] = slices.Concat(ids[jobs.Waiting], ids[jobs.Delayed], ids[jobs.Running], ids[jobs.Failed])
+	var all []leaky.Look
+	for _, id := range ids[state] {
+		look := m.look(id)
+		if (client == "" || look.Job.Client == client) && (state == "" || look.Standing.State == state) && (code == "" || look.Standing.Failure.Code == code) {
+			all = append(all, look)
+		}
+	}
+	return all
+}
+
+func (h *history) redrive() {
+	id := h.id()
+	if len(h.model.failed) > 0 {
+		id = rapid.SampledFrom(h.model.failed.sorted()).Draw(h.T, "failed job")
+	}
+	got, err := h.line.Redrive(context.Background(), id)
+	h.agree("redrive", got, h.model.redrive(id), err)
+}
+
+func (h *history) client() string {
+	return rapid.SampledFrom([]string{"", "a", "b", "nobody"}).Draw(h.T, "client")
+}
+
+func (h *history) list() {
+	f := leaky.ListFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		State: rapid.SampledFrom([]jobs.State{"", jobs.Waiting, jobs.Delayed, jobs.Released, jobs.Running, jobs.Failed}).Draw(h.T, "state")}
+	var got []leaky.Look
+	for {
+		page, err := h.line.List(context.Background(), f)
+		if err != nil || len(page.Jobs) > f.Limit {
+			h.Fatalf("a page of %d jobs, want %d: %v", len(page.Jobs), f.Limit, err)
+		}
+		got = append(got, page.Jobs...)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	h.agree("list", got, h.model.list(f.State, f.Client, ""), nil)
+}
+
+func (h *history) failed() {
+	f := leaky.FailedFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Code: rapid.SampledFrom([]string{"", jobs.CodeWorkerLost, jobs.CodeBackendStatus, "other"}).Draw(h.T, "code")}
+	var got []leaky.Look
+	for {
+		page, next, err := h.line.Failed(context.Background(), f)
+		if err != nil || len(page) > f.Limit {
+			h.Fatalf("a page of %d jobs, want %d: %v", len(page), f.Limit, err)
+		}
+		got = append(got, page...)
+		if f.Before = next; next == "" {
+			break
+		}
+	}
+	h.agree("failed", got, h.model.list(jobs.Failed, f.Client, f.Code), nil)
+}
+
+func (h *history) books() {
+	got, err := h.line.CheckBooks(context.Background())
+	s := h.model.status()
+	want := leaky.Report{At: when(h.model.now), Waiting: s.Waiting, Delayed: s.Delayed, InFlight: s.InFlight, Listed: int64(len(h.model.failed)),
+		Books: s.Books, Repairs: map[string]int64{}}
+	for _, kind := range leaky.RepairKinds {
+		want.Repairs[kind] = 0
+	}
+	h.agree("books", got, want, err)
+}
+
+// reconcile finds nothing to do, whatever the line's scripts have done.
+func (h *history) reconcile() {
+	got, err := h.line.Reconcile(context.Background())
+	if err != nil || len(got.Repairs) > 0 {
+		h.Fatalf("reconcile: %+v, %v", got, err)
+	}
+}
+
+// checkRight fails the test unless everything fits together: a whole round of the reconciler finds nothing to repair.
+func (b *bench) checkRight() {
+	b.t.Helper()
+	if repairs := b.round(); len(repairs) > 0 {
+		b.t.Errorf("the reconciler found something to repair: %v", repairs)
+	}
+}
+
+// round reconciles until everything has been looked at once from its beginning, and returns the repairs.
+func (b *bench) round() []leaky.Repair {
+	b.t.Helper()
+	var all []leaky.Repair
+	for rounds := 0; rounds < 2; { // the first may be the end of one that a test began
+		b.pass(5 * time.Second)
+		r := b.reconcile()
+		if r.Resting {
+			b.t.Fatal("it rests")
+		}
+		all = append(all, r.Repairs...)
+		if r.Round {
+			rounds++
+		}
+	}
+	return all
+}
+
+func (b *bench) reconcile() leaky.Reconciled {
+	b.t.Helper()
+	r, err := b.Reconcile(context.WithoutCancel(b.t.Context())) // also in a Cleanup
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}

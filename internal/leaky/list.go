@@ -1,0 +1,189 @@
+package leaky
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"forebay/internal/jobs"
+)
+
+// Bounds of one page. A filter may have to look at many jobs to find few: 1,000 take Redis about 2 ms.
+const (
+	MaxPage      = 200
+	maxLookedAt  = 1000
+	cursorFields = 3
+)
+
+var (
+	// ErrCursor says that a cursor isn't one that Next gave.
+	ErrCursor = errors.New("not a cursor of this list")
+	// ErrNotListed says that jobs of a state have no index, so they can't be listed: those that ended and haven't failed.
+	ErrNotListed = errors.New("jobs of this state aren't listed")
+)
+
+// ListFilter says which jobs to list, and from where on.
+type ListFilter struct {
+	State     jobs.State // Waiting, Delayed, Released, Running or Failed; "": all of them
+	Client    string     // "": any
+	Operation string     // "": any
+	Cursor    string     // Next of the page before; "": from the beginning
+	Limit     int        // jobs on the page: 1 to MaxPage
+}
+
+// Page is a part of a list. It may have fewer jobs than Limit, or none, and still not be the last: one call looks at a
+// bounded number of jobs.
+type Page struct {
+	Jobs []Look
+	Next string // cursor of the next page; "" after the last
+}
+
+// List tells of the jobs that wait (next one first), are delayed (by the end of their backoff), are in flight (by the end of
+// their lease) or have failed (newest first); without a State, in this order. Jobs that ended otherwise have no index:
+// ErrNotListed. A cursor stands while jobs come and go: each job that stays where it is is listed once; one in flight
+// whose lease is renewed meanwhile may come twice. ErrCursor: the cursor isn't one of this list.
+func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
+	lists, known := listsOf[f.State]
+	if !known {
+		return Page{}, fmt.Errorf("%w: %s", ErrNotListed, f.State)
+	}
+	from, err := parseCursor(f.Cursor, lists)
+	if err != nil {
+		return Page{}, err
+	}
+	q := query{place: from, reverse: from.key == keyFailed, client: f.Client, operation: f.Operation, limit: f.Limit}
+	if from.key == keyInflight {
+		q.state = f.State
+	}
+	found, err := l.list(ctx, q)
+	if err != nil {
+		return Page{}, err
+	}
+	next := found.next
+	if next.end() {
+		next = following(lists, from.key)
+	}
+	return Page{Jobs: found.jobs, Next: next.String()}, nil
+}
+
+// listsOf are the zsets that jobs of a state are in.
+var listsOf = map[jobs.State][]int{
+	"":            {keyLine, keyDelayed, keyInflight, keyFailed},
+	jobs.Waiting:  {keyLine},
+	jobs.Delayed:  {keyDelayed},
+	jobs.Released: {keyInflight},
+	jobs.Running:  {keyInflight},
+	jobs.Failed:   {keyFailed},
+}
+
+// place is where a list goes on: behind a job of a zset, as that was scored then. Without an id it is the zset's beginning.
+type place struct {
+	key   int // of keys; -1: nowhere
+	score string
+	id    string
+}
+
+func (p place) end() bool { return p.key < 0 }
+
+// following is the beginning of the list after that of key.
+func following(lists []int, key int) place {
+	if i := slices.Index(lists, key) + 1; i < len(lists) {
+		return place{key: lists[i]}
+	}
+	return place{key: -1}
+}
+
+func (p place) String() string {
+	if p.end() {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(p.key) + " " + p.score + " " + p.id))
+}
+
+// parseCursor reads what String wrote, and nothing that would make the script fail.
+func parseCursor(cursor string, lists []int) (place, error) {
+	if cursor == "" {
+		return place{key: lists[0]}, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return place{}, ErrCursor
+	}
+	parts := strings.SplitN(string(text), " ", cursorFields)
+	if len(parts) != cursorFields {
+		return place{}, ErrCursor
+	}
+	p := place{score: parts[1], id: parts[2]}
+	if p.key, err = strconv.Atoi(parts[0]); err != nil || !slices.Contains(lists, p.key) {
+		return place{}, ErrCursor
+	}
+	if p.score == "" && p.id == "" {
+		return p, nil
+	}
+	if score, err := strconv.ParseFloat(p.score, 64); err != nil || math.IsNaN(score) || math.IsInf(score, 0) {
+		return place{}, ErrCursor
+	}
+	if _, ok := jobs.ParseID(p.id); !ok {
+		return place{}, ErrCursor
+	}
+	return p, nil
+}
+
+// query is one call of the list script.
+type query struct {
+	place
+	reverse                 bool
+	client, operation, code string
+	state                   jobs.State
+	until                   time.Time // failed jobs: not those that failed later; zero: all
+	limit                   int
+}
+
+type foundJobs struct {
+	now  time.Time
+	jobs []Look
+	next place
+}
+
+func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
+	if q.limit < 1 || q.limit > MaxPage {
+		return foundJobs{}, fmt.Errorf("line of %s: list: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, q.limit)
+	}
+	client, reverse, until := "", "", any("")
+	if q.client != "" {
+		client = clientTag(q.client)
+	}
+	if q.reverse {
+		reverse = "1"
+	}
+	if !q.until.IsZero() {
+		until = q.until.UnixMicro()
+	}
+	a, err := l.run(ctx, listScript, q.key+1, reverse, q.score, q.id, q.limit, maxLookedAt, client, q.operation, string(q.state), q.code, until)
+	if err != nil {
+		return foundJobs{}, err
+	}
+	found := foundJobs{now: a.when()}
+	waitingOn, callTime := a.text(), a.micros()
+	found.next = place{key: q.key, score: a.text(), id: a.text()}
+	if found.next.id == "" {
+		found.next.key = -1
+	}
+	for len(a.values) > 0 && a.err == nil {
+		row := a.list()
+		id := row.text()
+		look, err := readLook(id, row, waitingOn)
+		if err != nil {
+			return foundJobs{}, fmt.Errorf("line of %s: list: job %s: %w", l.settings.Backend, id, err)
+		}
+		look.Now, look.CallTime = found.now, callTime
+		found.jobs = append(found.jobs, look)
+	}
+	return found, a.err
+}

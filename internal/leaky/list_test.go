@@ -1,0 +1,157 @@
+package leaky_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+func (b *bench) list(f leaky.ListFilter) leaky.Page {
+	b.t.Helper()
+	page, err := b.List(context.Background(), f)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return page
+}
+
+func ids(looks []leaky.Look) []string {
+	var ids []string
+	for _, look := range looks {
+		ids = append(ids, look.Job.ID)
+	}
+	return ids
+}
+
+// Case C89 in kind: with thousands of jobs of one tag, a page costs what it costs among few.
+func TestAListStandsWhileJobsComeAndGo(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.MaxWait = 10_000, 24*time.Hour })
+	b.pause(true)
+	for i := range 90 { // of one tag, all of them
+		b.accept(fmt.Sprint("client-", i))
+	}
+	want := ids(b.list(leaky.ListFilter{State: jobs.Waiting, Limit: leaky.MaxPage}).Jobs)
+	if len(want) != 90 {
+		t.Fatalf("%d jobs wait, want 90", len(want))
+	}
+	var got []string
+	f := leaky.ListFilter{State: jobs.Waiting, Limit: 7}
+	for {
+		page := b.list(f)
+		got = append(got, ids(page.Jobs)...)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+		// The job at which the cursor stands leaves, and so does one that is far ahead; another comes, to the very front.
+		b.cancel(page.Jobs[len(page.Jobs)-1].Job.ID)
+		if i := len(got) + 3; i < len(want) {
+			b.cancel(want[i])
+			want = slices.Delete(want, i, i+1)
+		}
+		o := b.job(fmt.Sprint("late-", len(got)))
+		o.Weight = 1000
+		b.offer(o)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the pages have %d jobs, want %d:\n%v\n%v", len(got), len(want), got, want)
+	}
+}
+
+func TestFinishedJobsAreNotListed(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	for _, state := range []jobs.State{jobs.Succeeded, jobs.Canceled, jobs.Expired, "queued"} {
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: state, Limit: 1}); !errors.Is(err, leaky.ErrNotListed) {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+}
+
+// Cursors come back from outside.
+func TestAMadeUpCursorIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	id := b.accept("acme")
+	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id, "0 1e999 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id, "8 1 " + id} {
+		cursor := base64.RawURLEncoding.EncodeToString([]byte(text))
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Waiting, Limit: 1, Cursor: cursor}); !errors.Is(err, leaky.ErrCursor) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, cursor := range []string{"!", "0 1 x"} {
+		if _, _, err := b.Failed(t.Context(), leaky.FailedFilter{Before: cursor, Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
+			t.Errorf("%q: %v", cursor, err)
+		}
+	}
+	for _, limit := range []int{0, -1, leaky.MaxPage + 1} {
+		if _, err := b.List(t.Context(), leaky.ListFilter{Limit: limit}); err == nil {
+			t.Errorf("a page of %d jobs was given", limit)
+		}
+	}
+}
+
+// Whatever the filter leaves out, one call looks at a bounded number of jobs, and the next goes on from there.
+func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
+	t.Parallel()
+	rdb := ownServer(t)
+	b := newLineOn(t, rdb, func(s *leaky.Settings) { s.Capacity, s.MaxWait = 10_000, 24*time.Hour })
+	b.pause(true)
+	b.fill("acme", 2500)
+	last := b.accept("zeta")
+	b.fill("zeta", 2)
+	f := leaky.ListFilter{State: jobs.Waiting, Client: "zeta", Limit: 10}
+	b.list(f) // what a script's first call costs is paid
+	var got []string
+	pages := 0
+	for {
+		if err := rdb.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		page := b.list(f)
+		if total := calls(t, b)["total"]; total > 1100 {
+			t.Errorf("%d commands for one page", total)
+		}
+		got = append(got, ids(page.Jobs)...)
+		pages++
+		if f.Cursor = page.Next; f.Cursor == "" {
+			break
+		}
+	}
+	if len(got) != 3 || !slices.Contains(got, last) || pages != 3 {
+		t.Errorf("%v on %d pages", got, pages)
+	}
+	page := b.list(leaky.ListFilter{State: jobs.Waiting, Limit: 1})
+	if err := rdb.ConfigResetStat(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	b.list(leaky.ListFilter{State: jobs.Waiting, Limit: 1, Cursor: page.Next})
+	if total := calls(t, b)["total"]; total > 60 {
+		t.Errorf("%d commands for a page of one", total)
+	}
+}
+
+// A job without a record is nobody's to tell of: it spoils no list.
+func TestAListLeavesOutWhatHasNoRecord(t *testing.T) {
+	t.Parallel()
+	b := newUnchecked(t, ownServer(t), nil)
+	gone, there := b.accept("acme"), b.accept("acme")
+	b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, gone))
+	b.rdb.ZAdd(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"failed", redis.Z{Score: 1, Member: gone})
+	page := b.list(leaky.ListFilter{Limit: 10})
+	for len(page.Jobs) == 0 && page.Next != "" {
+		page = b.list(leaky.ListFilter{Limit: 10, Cursor: page.Next})
+	}
+	if got := ids(page.Jobs); !slices.Equal(got, []string{there}) {
+		t.Errorf("listed %v, want %s", got, there)
+	}
+}

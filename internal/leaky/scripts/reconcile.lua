@@ -1,0 +1,175 @@
+-- reconcile: goes through the line's keys, a part a call, and puts right what doesn't fit together.
+-- ARGV[9]  members to look at   ARGV[10] how long nobody goes on then, µs   ARGV[11] length of a lease, µs
+-- Returns 'resting' (somebody was here just now: nothing was done), 'part' or 'round' (all of it has been gone through once
+--         more), then {kind, what, ...} repairs
+-- Idempotent by nature: what is right stays as it is. No script of the line leaves anything to repair.
+local most, rest, lease = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local w = call('HMGET', SWEEP, 'next', 'stage', 'score', 'member', 'broken')
+local wait = tonumber(w[1] or now) - now
+if wait > 0 and wait <= rest then return { 'resting', {} } end -- farther ahead: the clock was set back
+local broken = w[5] == '1' -- this round has found something
+local left = most
+local repairs = {}
+
+local function repaired(kind, what)
+  repairs[#repairs + 1], repairs[#repairs + 2] = kind, what
+  call('HINCRBY', BOOKS, 'repaired_' .. kind, 1)
+  broken = true
+end
+
+local function state_of(id) return call('HGET', prefix .. 'state:' .. id, 'st') or 'waiting' end
+
+-- vanished ends a job whose record is gone: nobody can run it or tell of it.
+local function vanished(id)
+  for _, key in ipairs({ LINE, DELAYED, INFLIGHT, DEADLINES }) do call('ZREM', key, id) end
+  call('DEL', prefix .. 'job:' .. id, prefix .. 'state:' .. id, prefix .. 'result:' .. id)
+  call('HINCRBY', BOOKS, 'lost', 1)
+  repaired('no_record', id)
+end
+
+-- A job is where its state says. Where it was in two places, its client's share was right and stays.
+local home = { waiting = LINE, delayed = DELAYED, released = INFLIGHT, running = INFLIGHT }
+local function live(key, id)
+  local _, _, _, keep, client = head(id)
+  if not keep then return vanished(id) end
+  local state = state_of(id)
+  local to = home[state]
+  if to == key then return end
+  call('ZREM', key, id)
+  if key == LINE then call('ZREM', DEADLINES, id) end
+  local s = call('HMGET', prefix .. 'state:' .. id, 'tag', 'next', 'fin')
+  local added = 0
+  if to == LINE then
+    added = call('ZADD', LINE, 'NX', s[1] or exact(v), id)
+    wake()
+  elseif to == DELAYED then
+    added = call('ZADD', DELAYED, 'NX', s[2] or us(now), id)
+  elseif to == INFLIGHT then
+    added = call('ZADD', INFLIGHT, 'NX', us(now + lease), id)
+  else
+    if state == 'failed' then keep = list_failed(id, s[3] or now, keep) end
+    for _, name in ipairs({ 'job:', 'state:' }) do
+      if call('PTTL', prefix .. name .. id) == -1 then call('PEXPIRE', prefix .. name .. id, keep) end
+    end
+  end
+  if added == 1 and key == INFLIGHT then
+    hold(client, 1)
+  elseif added == 1 and to == INFLIGHT then
+    hold(client, -1)
+  end
+  repaired('misplaced', id)
+end
+
+local function deadline(_, id)
+  if call('ZSCORE', LINE, id) then return end
+  call('ZREM', DEADLINES, id)
+  repaired('deadline', id)
+end
+
+-- failed leaves those whose time is over to release.
+local function failed(_, id, score)
+  if call('EXISTS', prefix .. 'job:' .. id) == 1 then
+    if state_of(id) == 'failed' then return end
+    repaired('misplaced', id)
+  elseif score + keep_failed * 1000 > now then
+    repaired('no_record', id)
+  end
+  call('ZREM', FAILED, id)
+end
+
+local function depth() return call('ZCARD', LINE) + call('ZCARD', DELAYED) end
+
+-- shares counts every client's jobs, where not more wait than one call may look at: part by part it can't be done, as they
+-- come and go between two calls. False: not in this call any more.
+local function shares()
+  local n = depth()
+  if n > most then return true end
+  if n > left then return false end
+  left = left - n
+  local counted = {}
+  for _, key in ipairs({ LINE, DELAYED }) do
+    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
+      local _, _, _, _, client = head(id)
+      if client then counted[client] = (counted[client] or 0) + 1 end
+    end
+  end
+  if call('HLEN', SHARE) > most then call('DEL', SHARE) end
+  local share = call('HGETALL', SHARE)
+  for i = 1, #share, 2 do
+    local client, n = share[i], counted[share[i]]
+    if not n then
+      call('HDEL', SHARE, client)
+      repaired('share', client)
+    elseif tonumber(share[i + 1]) == n then
+      counted[client] = nil
+    end
+  end
+  for client, n in pairs(counted) do
+    call('HSET', SHARE, client, n)
+    repaired('share', client)
+  end
+  return true
+end
+
+-- counters makes accepted the sum of what became of all jobs: those that are nowhere are lost; those that were never counted
+-- (books that were lost, say) were accepted. A counter under 0 has had more taken back than it had counted.
+local function counters()
+  local c, under = {}, 0
+  for _, field in ipairs({ 'accepted', 'lost', 'succeeded', 'failed', 'canceled', 'expired' }) do
+    c[field] = tonumber(call('HGET', BOOKS, field)) or 0
+    if c[field] < 0 then
+      under = under + (field == 'accepted' and c[field] or -c[field])
+      call('HSET', BOOKS, field, 0)
+      c[field] = 0
+    end
+  end
+  local nowhere = c.accepted - (depth() + call('ZCARD', INFLIGHT) + c.lost + c.succeeded + c.failed + c.canceled + c.expired)
+  if nowhere > 0 then
+    call('HINCRBY', BOOKS, 'lost', nowhere)
+  elseif nowhere < 0 then
+    local found = math.min(-nowhere, c.lost) -- taken for lost, and there after all
+    if found > 0 then call('HINCRBY', BOOKS, 'lost', us(-found)) end
+    if found < -nowhere then call('HINCRBY', BOOKS, 'accepted', us(-nowhere - found)) end
+  end
+  if nowhere ~= 0 or under ~= 0 then repaired('counters', us(nowhere + under)) end
+end
+
+-- flow drops the tag of a client that has nothing waiting, once a round has found something: the jobs whose turns it counts
+-- may be gone. Otherwise such tags are right: a canceled job's turn is given to nobody, until V has passed it.
+local function flow(_, name)
+  local client = string.match(name, '^(%x+):')
+  if client and call('HEXISTS', SHARE, client) == 1 then return end
+  call('ZREM', FLOWS, name)
+  repaired('flow', name)
+end
+
+local stages = {
+  { LINE, live }, { DELAYED, live }, { INFLIGHT, live }, { DEADLINES, deadline }, { FAILED, failed },
+  'shares', 'counters', { FLOWS, flow },
+}
+local stage, score, member = tonumber(w[2]) or 1, w[3] or '', w[4] or ''
+while left > 0 and stage <= #stages do
+  local this = stages[stage]
+  if this == 'shares' then
+    if not shares() then break end
+    stage = stage + 1
+  elseif this == 'counters' then
+    counters()
+    stage = stage + 1
+  elseif this[1] == FLOWS and not (broken and depth() <= most) then
+    stage = stage + 1
+  else
+    local rows = part(this[1], score, member, left)
+    for i = 1, #rows, 2 do this[2](this[1], rows[i], rows[i + 1]) end
+    if #rows < 2 * left then
+      stage, score, member = stage + 1, '', ''
+    else
+      score, member = rows[#rows], rows[#rows - 1]
+    end
+    left = left - #rows / 2
+  end
+end
+local word = 'part'
+if stage > #stages then word, stage, broken = 'round', 1, false end
+call('HSET', SWEEP, 'next', us(now + rest), 'stage', stage, 'score', score, 'member', member, 'broken', broken and '1' or '')
+return { word, repairs }

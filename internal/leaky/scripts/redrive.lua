@@ -1,0 +1,51 @@
+-- redrive: failed jobs go back into the line, at their flow's end, as if they had just been offered: with all attempts, their
+-- full max_age and no start_within. Id, payload and words stay. Places that they held in limits were given back when they failed.
+-- ARGV[9..] job ids
+-- Returns a word a job: 'redriven', 'not_failed' (it isn't, or is redriven already), 'unknown' or 'line_full'; fewer words than jobs
+--         where those that were rewritten came to 1 MiB: the rest is to be asked for again
+-- Idempotent by nature: a job that was redriven isn't failed.
+local depth = call('ZCARD', LINE) + call('ZCARD', DELAYED)
+local rewritten = 0
+
+local function redrive(id)
+  local record = call('GET', prefix .. 'job:' .. id) or ''
+  local accepted, _, end_by, keep, client = numbers(record)
+  if not keep then return 'unknown' end
+  local key = prefix .. 'state:' .. id
+  local s = call('HMGET', key, 'st', 'born')
+  if s[1] ~= 'failed' then return 'not_failed' end
+  if depth >= capacity then return 'line_full' end
+
+  local _, cut = string.find(record, '^%d+ %d+ %d+ %d+ %x+ ')
+  local rest = string.sub(record, cut + 1)
+  local _, held = string.find(rest, '^@%S+ ')
+  if held then rest = string.sub(rest, held + 1) end
+  local readable, words = pcall(cjson.decode, string.match(rest, '^[^\n]*'))
+  if not readable then words = {} end
+  local flow = client .. ':' .. (words.p or 'normal')
+  local tag = math.max(v, tonumber(call('ZSCORE', FLOWS, flow) or 0)) + 1 / (words.w or 1)
+
+  local ends = us(now + end_by - accepted)
+  call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
+  -- run stays, or an old ticket would be good again; by stays, or an old settlement, repeated, would be told that it was lost.
+  call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size')
+  call('PERSIST', key)
+  move(id, 'waiting', 'born', s[2] or accepted)
+  call('DEL', prefix .. 'result:' .. id)
+  call('ZREM', FAILED, id)
+  if call('ZCARD', LINE) == 0 then wake() end
+  call('ZADD', LINE, exact(tag), id)
+  call('ZADD', FLOWS, exact(tag), flow)
+  hold(client, 1)
+  call('HINCRBY', BOOKS, 'failed', -1)
+  call('HINCRBY', BOOKS, 'redriven', 1)
+  depth, rewritten = depth + 1, rewritten + #record
+  return 'redriven'
+end
+
+local out = {}
+for i = 9, #ARGV do
+  if rewritten >= 1048576 then break end
+  out[#out + 1] = redrive(ARGV[i])
+end
+return out
