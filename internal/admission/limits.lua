@@ -374,15 +374,14 @@ local rules = {}
 for n = 1, args[3] do
   local algorithm, u = algorithms[args[p + 1]], args[p + 2]
   local r = algorithm.rule(args[p + 3], args[p + 4], args[p + 5], u)
-  r.algorithm, r.unit = algorithm, u
+  r.algorithm, r.unit, r.load, r.save = algorithm, u, algorithm.load, algorithm.save
   rules[n] = r
   p = p + 5
 end
 
 for k = 1, #KEYS do
   local r = rules[args[p + k]]
-  rule[k], unit[k] = r, r.unit
-  room[k] = r.algorithm.load(r, k)
+  rule[k], unit[k], room[k] = r, r.unit, r.load(r, k)
 end
 p = p + #KEYS
 
@@ -408,22 +407,26 @@ end
 
 -- decide is the common question: of keys that are all enforced, and whose room is all that matters.
 local function decide(spend, cost, from, to)
-  local place = n + 1
-  n = place
-  for i = from, to do
-    if room[args[i]] < cost * unit[args[i]] then spend = 0 end
-  end
-  reply[place] = spend
-  local taken = spend * cost
+  local room, unit, args, reply, at = room, unit, args, reply, n + 1
   for i = from, to do
     local k = args[i]
-    n = n + 1
-    if taken > 0 then
-      room[k] = room[k] - taken * unit[k]
-      dirty[k] = true
-    end
-    reply[n] = room[k]
+    if room[k] < cost * unit[k] then spend = 0 end
   end
+  reply[at] = spend
+  if spend == 0 then
+    for i = from, to do
+      at = at + 1
+      reply[at] = room[args[i]]
+    end
+  else
+    for i = from, to do
+      local k = args[i]
+      local left = room[k] - cost * unit[k]
+      at = at + 1
+      room[k], dirty[k], reply[at] = left, true, left
+    end
+  end
+  n = at
 end
 
 -- decide_any is any other.
@@ -471,6 +474,6 @@ for _ = 1, args[5] do
 end
 
 for k = 1, #KEYS do
-  if dirty[k] then rule[k].algorithm.save(rule[k], k) end
+  if dirty[k] then rule[k].save(rule[k], k) end
 end
 return reply
