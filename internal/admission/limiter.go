@@ -130,7 +130,7 @@ func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 		}
 		return l
 	}
-	shared := groupcommit.New(maxBatch, within, s.decide)
+	shared := groupcommit.New(maxBatch, within, s.decide).Overlap(2)
 	l.ask = func(ctx context.Context, q *question) (answer, error) {
 		a, err := shared.Do(ctx, q)
 		if err == nil {

@@ -1,6 +1,6 @@
 // Package groupcommit lets concurrent requests share one call to the store.
 //
-// A Collector sends at once when no call is in flight. What arrives while one is in
+// A Collector sends at once when no call is in flight (or few: see Overlap). What arrives while one is in
 // flight is gathered and goes out together as the next call, up to a bound. It never
 // lingers: a lone request waits for nothing, and under load the batch grows by itself
 // to what arrives in one round trip. The idea is the group commit of databases
@@ -24,10 +24,11 @@ type Call[Q, A any] func(ctx context.Context, batch []Q) ([]A, error)
 type Collector[Q, A any] struct {
 	call    Call[Q, A]
 	max     int
+	flights int
 	timeout time.Duration
 
 	mu      sync.Mutex
-	busy    bool           // guarded by mu: a call is in flight
+	busy    int            // guarded by mu: calls in flight
 	waiting []*entry[Q, A] // guarded by mu: what the next call takes, oldest first
 }
 
@@ -41,7 +42,17 @@ type entry[Q, A any] struct {
 
 // New returns a Collector whose calls carry at most max questions and end after timeout.
 func New[Q, A any](max int, timeout time.Duration, call Call[Q, A]) *Collector[Q, A] {
-	return &Collector[Q, A]{call: call, max: max, timeout: timeout}
+	return &Collector[Q, A]{call: call, max: max, flights: 1, timeout: timeout}
+}
+
+// enough is the part of max from which on a further call is worth its round trip.
+const enough = 4
+
+// Overlap lets up to n calls be in flight at once, and returns the collector. The second goes out only once a quarter of max waits: so
+// the store works on one batch while the process makes the next, and batches stay large. It must be called before the first Do.
+func (c *Collector[Q, A]) Overlap(n int) *Collector[Q, A] {
+	c.flights = n
+	return c
 }
 
 // Do asks q and returns its answer. When ctx ends first Do returns ctx's error. A question whose call is under way then may
@@ -51,8 +62,10 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	e := &entry[Q, A]{ctx: ctx, question: q, done: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, e)
-	lead := !c.busy
-	c.busy = true
+	lead := c.busy == 0 || c.busy < c.flights && len(c.waiting) >= max(1, c.max/enough)
+	if lead {
+		c.busy++
+	}
 	c.mu.Unlock()
 
 	if lead {
@@ -100,8 +113,11 @@ func (c *Collector[Q, A]) take() []*entry[Q, A] {
 func (c *Collector[Q, A]) more() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.busy = len(c.waiting) > 0
-	return c.busy
+	if len(c.waiting) > 0 {
+		return true
+	}
+	c.busy--
+	return false
 }
 
 func (c *Collector[Q, A]) send(ctx context.Context, batch []*entry[Q, A]) {

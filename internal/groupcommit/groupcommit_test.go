@@ -124,3 +124,58 @@ func TestAHungCallEnds(t *testing.T) {
 		}
 	}
 }
+
+// With overlap a second call goes out once enough wait for it, and no third.
+func TestASecondCallGoesOutForManyQuestions(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan int), make(chan struct{})
+	c := groupcommit.New(8, 10*time.Second, func(_ context.Context, batch []int) ([]int, error) {
+		begun <- len(batch)
+		<-release
+		return batch, nil
+	}).Overlap(2)
+	var all sync.WaitGroup
+	ask := func(n int) {
+		for range n {
+			all.Go(func() {
+				if _, err := c.Do(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	waiting := func(n int) {
+		for c.Waiting() != n {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	ask(1)
+	if n := <-begun; n != 1 {
+		t.Fatalf("a lone question went out with %d", n)
+	}
+	ask(1)
+	waiting(1)
+	select {
+	case n := <-begun:
+		t.Fatalf("a second call for %d", n)
+	default:
+	}
+	ask(1) // a quarter of 8
+	if n := <-begun; n != 2 {
+		t.Fatalf("a second call for %d, want 2", n)
+	}
+	ask(8)
+	waiting(8)
+	select {
+	case n := <-begun:
+		t.Fatalf("a third call for %d", n)
+	default:
+	}
+	go func() {
+		for range begun {
+		}
+	}()
+	close(release)
+	all.Wait()
+	close(begun)
+}
