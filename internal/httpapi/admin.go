@@ -119,6 +119,9 @@ func backendView(name string, st leaky.Status) api.Backend {
 		Factor:   st.Factor, Probing: st.Probing, GateUntil: when(st.GateUntil), WaitingOn: st.WaitingOn,
 		Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
 		OldestWaitSeconds: st.OldestWait.Seconds(), CallSeconds: st.CallTime.Seconds(),
+		RecentCalls: api.RecentCalls{Ended: st.Recent.Ended, PerSecond: st.Recent.PerSecond, P50Seconds: st.Recent.P50.Seconds(),
+			P95Seconds: st.Recent.P95.Seconds(), P99Seconds: st.Recent.P99.Seconds()},
+
 		Outcomes: outcomesView(st.Books),
 	}
 	if o.Rate != nil {

@@ -21,6 +21,7 @@ import (
 //	fb:{b}:books      hash   jobs ever accepted, succeeded, failed, canceled, expired, lost; starts; calls throttled; redriven;
 //	                         repairs by kind
 //	fb:{b}:failed     zset   job id → µs when it failed: for KeepFailed, or until it is redriven
+//	fb:{b}:minute:<n> hash   calls that ended in that minute, by their length; a TTL of 3 minutes
 //	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
 //
 // Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted) and

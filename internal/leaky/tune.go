@@ -3,6 +3,9 @@ package leaky
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -44,7 +47,15 @@ type Status struct {
 	OldestWait time.Duration // age of the job that is next
 	WaitingOn  string        // what the next job waits on
 	CallTime   time.Duration // smoothed length of a call; 0: not known
+	Recent     Calls
 	Books      Books
+}
+
+// Calls are those that ended in the last one to two minutes.
+type Calls struct {
+	Ended         int64
+	PerSecond     float64
+	P50, P95, P99 time.Duration // of their lengths, at most 41 % too high; 0: none ended
 }
 
 // Books counts what became of the jobs of one backend since its keys exist.
@@ -122,7 +133,34 @@ func (l *Line) Status(ctx context.Context) (Status, error) {
 	left := a.list()
 	s.Factor, s.Cause, s.Probing = left.real(), Sign(left.text()), left.text() == "1"
 	s.EffectiveRate, s.EffectiveConcurrency = 1e6/left.real(), int(left.number()) // 1 ÷ 0 is +Inf, as of an unlimited rate
-	return s, firstError(left.err, a.err)
+	recent := a.list()
+	s.Recent = readCalls(recent)
+	return s, firstError(left.err, recent.err, a.err)
+}
+
+// readCalls sums up what the settle script counts: bucket n holds calls of up to 2^(n/2) ms.
+func readCalls(a *answer) (c Calls) {
+	span, counts := a.micros(), map[int64]int64{}
+	for len(a.values) > 0 && a.err == nil {
+		bucket, n := a.number(), a.number()
+		counts[bucket] += n
+		c.Ended += n
+	}
+	if c.Ended == 0 {
+		return c
+	}
+	c.PerSecond = float64(c.Ended) / max(span.Seconds(), 1)
+	buckets, before := slices.Sorted(maps.Keys(counts)), int64(0)
+	for _, b := range buckets {
+		before += counts[b]
+		longest := time.Duration(math.Exp2(float64(b)/2) * float64(time.Millisecond))
+		for part, quantile := range map[float64]*time.Duration{0.5: &c.P50, 0.95: &c.P95, 0.99: &c.P99} {
+			if *quantile == 0 && float64(before) >= part*float64(c.Ended) {
+				*quantile = longest
+			}
+		}
+	}
+	return c
 }
 
 func (s *Status) readOverride(a *answer) error {

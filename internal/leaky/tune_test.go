@@ -105,3 +105,37 @@ func TestStatusCountsWhereEachJobIs(t *testing.T) {
 		t.Errorf("look = %+v", look)
 	}
 }
+
+// Throughput and the lengths of calls, of the last one to two minutes, over all workers.
+func TestStatusTellsWhatTheLastCallsWereLike(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Concurrency = rate(t, "unlimited"), 200 })
+	if c := b.status().Recent; c != (leaky.Calls{}) {
+		t.Errorf("before any call: %+v", c)
+	}
+	end := func(n int, took time.Duration) {
+		for range n {
+			b.accept("acme")
+		}
+		for range n {
+			ticket := b.release().Tickets
+			for _, x := range ticket {
+				b.begin(x, "me")
+				b.settle(leaky.Settlement{Ticket: x, Owner: "me", To: jobs.Succeeded, Took: took})
+			}
+		}
+	}
+	end(90, 10*time.Millisecond)
+	b.pass(time.Minute)
+	end(8, 300*time.Millisecond)
+	end(2, 5*time.Second)
+	c := b.status().Recent
+	near := func(got, want time.Duration) bool { return got >= want && float64(got) <= 1.42*float64(want) }
+	if c.Ended != 100 || !near(c.P50, 10*time.Millisecond) || !near(c.P95, 300*time.Millisecond) || !near(c.P99, 5*time.Second) || c.PerSecond < 100./120 || c.PerSecond > 100./60 {
+		t.Errorf("%+v", c)
+	}
+	b.pass(2 * time.Minute)
+	if c := b.status().Recent; c != (leaky.Calls{}) {
+		t.Errorf("two minutes later: %+v", c)
+	}
+}

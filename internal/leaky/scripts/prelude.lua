@@ -134,6 +134,15 @@ local function finish(id, state, keep, ...)
   call('PUBLISH', prefix .. 'final', id)
 end
 
+-- Calls that have ended are counted by minute, in buckets of their length: bucket n holds those of up to 2^(n/2) ms.
+local MINUTE = 60 * 1000000
+local function minute_key(ago) return prefix .. 'minute:' .. us(math.floor(now / MINUTE) - ago) end
+local function note_call(took)
+  local bucket = math.max(0, math.ceil(2 * math.log(took / 1000) / math.log(2)))
+  call('HINCRBY', minute_key(0), bucket, 1)
+  call('PEXPIRE', minute_key(0), 3 * 60000) -- status reads this one and the one before
+end
+
 local function wake() call('PUBLISH', prefix .. 'wake', '') end
 
 -- requeue puts a job that had left the line back with its old tag: V has passed that, so it is at the head. Whoever

@@ -58,6 +58,7 @@ end
 local took = tonumber(ARGV[21])
 if took > 0 then
   call('HSET', PACE, 'call', us(call_time == 0 and took or call_time + (took - call_time) / 8))
+  note_call(took)
 end
 if sign == 'throttled' then call('HINCRBY', BOOKS, 'throttled', 1) end
 if not feedback then return answer('settled') end

@@ -1,14 +1,19 @@
 -- status: one backend's line and drain at one moment.
 -- Returns now, waiting, delayed, in flight, accepted-at of the next job µs (0: none), gate µs, what the line waits on, smoothed call µs,
 --         {rate, burst, concurrency, capacity, paused, feedback, tuned_by, tuned_at} overrides, {field, n, ...} books,
---         {factor, cause, '1': a probe is under way, interval µs, concurrency} what feedback leaves
+--         {factor, cause, '1': a probe is under way, interval µs, concurrency} what feedback leaves,
+--         {µs, bucket, n, bucket, n, ...} calls that ended within those µs, this minute and the one before
 local inflight = call('ZCARD', INFLIGHT)
 local oldest = 0
 local first = call('ZRANGE', LINE, 0, 0)
 if first[1] then oldest = head(first[1]) or 0 end
 local waits = first[1] and waiting_on(inflight >= concurrency) or 'idle'
 if not first[1] and paused then waits = 'paused' end
+local recent = { us(now - (math.floor(now / MINUTE) - 1) * MINUTE) }
+for ago = 0, 1 do
+  for _, v in ipairs(call('HGETALL', minute_key(ago))) do recent[#recent + 1] = v end
+end
 local cause = factor < 1 and call('HGET', PACE, 'cause') or ''
 return { us(now), call('ZCARD', LINE), call('ZCARD', DELAYED), inflight, oldest, us(gate), waits, us(call_time),
   call('HMGET', PACE, 'rate', 'burst', 'concurrency', 'capacity', 'paused', 'feedback', 'tuned_by', 'tuned_at'), call('HGETALL', BOOKS),
-  { exact(factor), cause, probe and probe ~= 'due' and '1' or '0', exact(interval), concurrency } }
+  { exact(factor), cause, probe and probe ~= 'due' and '1' or '0', exact(interval), concurrency }, recent }
