@@ -42,6 +42,7 @@ type plan struct {
 	IdleJobs     int           // jobs submitted one by one for the latency of an idle system
 	IdleSpan     time.Duration // for which an idle system's Redis commands are counted
 	Waiting      int64         // jobs in line for the memory of each
+	Million      int64         // jobs in the long line
 	Clients      int           // API keys that the connections share
 	Polled       int           // jobs in line whose status is asked for
 	IdleClients  int           // clients of one limit whose memory is measured
@@ -54,7 +55,7 @@ var (
 		Settle: time.Second, Drain: 10 * time.Second, SlowDrain: 30 * time.Second,
 		Drained: 10_000, LimiterSpan: 6 * time.Second, LimiterRates: []float64{10, 100},
 		IdleJobs: 100, IdleSpan: 5 * time.Second,
-		Waiting: 100_000, Clients: 16, Polled: 64, IdleClients: 20_000,
+		Waiting: 100_000, Million: 1_000_000, Clients: 16, Polled: 64, IdleClients: 20_000,
 	}
 	short = plan{
 		Rounds: 1, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
@@ -62,7 +63,7 @@ var (
 		Settle: 300 * time.Millisecond, Drain: time.Second, SlowDrain: time.Second,
 		Drained: 500, LimiterSpan: time.Second, LimiterRates: []float64{10},
 		IdleJobs: 10, IdleSpan: 500 * time.Millisecond,
-		Waiting: 1000, Clients: 4, Polled: 8, IdleClients: 200,
+		Waiting: 1000, Million: 5000, Clients: 4, Polled: 8, IdleClients: 200,
 	}
 )
 
@@ -78,6 +79,7 @@ var scenarios = []struct {
 	{"bullmq", bullmq},
 	{"idle", idle},
 	{"memory", memory},
+	{"million", million},
 }
 
 func main() {
@@ -93,7 +95,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
-	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, memory")
+	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, memory, million")
 	long := flags.Bool("long", false, "the pacing table at 0.2/s too, and slow rates for 30 s")
 	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
 	if err := flags.Parse(args); err != nil {

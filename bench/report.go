@@ -21,6 +21,7 @@ type report struct {
 	NoBullMQ    string // why it was left out
 	Idle        idleFigures
 	Memory      []memoryRow
+	Million     millionFigures
 	Decisions   []ratioRow
 	LimitMemory []memoryRow
 	Twin        []twinRow
@@ -151,6 +152,7 @@ func (r *report) write(out io.Writer) error {
 			p("| %s | %.0f |", x.Name, x.Bytes)
 		}
 	}
+	r.writeMillion(p)
 	_, err := io.WriteString(out, b.String())
 	return err
 }

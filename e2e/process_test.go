@@ -69,6 +69,9 @@ func startCommand(s *story, args []string) error {
 		}
 		if listener == "public" {
 			s.ts.Setenv(name, url)
+			s.mu.Lock()
+			s.public[name] = url
+			s.mu.Unlock()
 		} else {
 			s.ts.Setenv(name+"_admin", url)
 		}
@@ -278,6 +281,27 @@ func saidCommand(s *story, args []string) error {
 		return fmt.Errorf("%s hasn't said %s", p.name, re)
 	}
 	return nil
+}
+
+// told N|LO..HI REGEXP
+// counts the lines with a match in what all processes have written to standard error, since each was first started.
+func toldCommand(s *story, args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: told N REGEXP")
+	}
+	re, err := regexp.Compile(args[1])
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, p := range s.processes {
+		for line := range bytes.Lines(p.log.all()) {
+			if re.Match(line) {
+				n++
+			}
+		}
+	}
+	return inRange("lines with "+args[1], n, args[0])
 }
 
 // exits CODE PROGRAM ARGUMENTS...

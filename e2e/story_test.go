@@ -84,10 +84,12 @@ type story struct {
 	rdb       redis.UniversalClient
 	backends  map[string]*backend
 	http      *http.Client
-	lists     map[string][]string // saved by many, read by each
+	lists     map[string][]string // saved by many and meanwhile, read by each
+	meanwhile *meanwhile          // nil: nothing goes on by itself
 
 	mu        sync.Mutex
 	accepted  map[string]time.Time    // guarded by mu: by job id, when its 202 was read
+	public    map[string]string       // guarded by mu: by api, the URL of its newest run
 	elsewhere map[string]*http.Client // guarded by mu: by the address that its requests come from
 }
 
@@ -117,6 +119,7 @@ func begin(env *testscript.Env) error {
 		elsewhere: map[string]*http.Client{},
 		lists:     map[string][]string{},
 		accepted:  map[string]time.Time{},
+		public:    map[string]string{},
 	}
 	env.Defer(s.end) // before what has a Cleanup, such as Redis, goes
 	env.Values[storyKey{}] = s
@@ -134,6 +137,9 @@ func monthEnds(now time.Time) string {
 
 // end kills what still runs, by pid, and looks at what it said.
 func (s *story) end() {
+	if s.meanwhile != nil {
+		s.meanwhile.cancel()
+	}
 	for _, p := range s.processes {
 		p.kill()
 	}
@@ -164,14 +170,17 @@ var words = map[string]command{
 	"freeze":      freezeCommand,
 	"thaw":        thawCommand,
 	"said":        saidCommand,
+	"told":        toldCommand,
 	"exits":       exitsCommand,
 	"backend":     backendCommand,
 	"calls":       callsCommand,
 	"http":        httpCommand,
 	"many":        manyCommand,
+	"meanwhile":   meanwhileCommand,
 	"cancel-race": cancelRaceCommand,
 	"curls":       curlsCommand,
 	"obey":        obeyCommand,
+	"retune":      retuneCommand,
 	"nginx":       nginxCommand,
 	"edit":        editCommand,
 }

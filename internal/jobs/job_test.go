@@ -83,7 +83,7 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 			Payload:     rapid.SliceOf(rapid.Byte()).Draw(t, "payload"),
 			Traceparent: rapid.SampledFrom([]string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}).Draw(t, "traceparent"),
 			Fingerprint: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(t, "fingerprint"),
-			Weight:      rapid.SampledFrom([]float64{0, 1, 0.25, 12, 1e-9}).Draw(t, "weight"),
+			Weight:      rapid.SampledFrom([]float64{1, 0.25, 12, 1e-9}).Draw(t, "weight"),
 		}
 		for range rapid.IntRange(0, jobs.MaxHolds).Draw(t, "places") {
 			j.Holds.Member = j.ID + "~12345678"

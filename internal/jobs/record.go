@@ -40,6 +40,9 @@ func EncodeRecord(j Job) ([]byte, error) {
 	if w.Priority == Normal {
 		w.Priority = ""
 	}
+	if w.Weight == 1 {
+		w.Weight = 0 // the usual one takes no bytes
+	}
 	head, err := json.Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
@@ -104,6 +107,9 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 	}
 	if w.Priority == "" {
 		w.Priority = Normal
+	}
+	if w.Weight == 0 {
+		w.Weight = 1
 	}
 	t := Times{
 		Accepted: time.UnixMicro(numbers[0]),

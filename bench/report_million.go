@@ -1,0 +1,25 @@
+package main
+
+// writeMillion prints what a long line costs.
+func (r *report) writeMillion(p func(format string, args ...any)) {
+	f := r.Million
+	if f.Waiting == 0 {
+		return
+	}
+	p("\n## A million waiting\n")
+	p("Each step on a line of %d jobs (%d bytes each, of %d clients) against the same on an empty line, one at a time, on two Redis servers in", f.Waiting, len(payload), lineClients)
+	p("turn. Caller: how long the call takes. Redis: for how long it runs the script; that is the stricter ratio. Goal: at most %d.\n", slowdownGoal)
+	p("| step | caller, empty | caller, full | ratio | Redis, empty | Redis, full | ratio | met |")
+	p("|---|--:|--:|--:|--:|--:|--:|---|")
+	for _, x := range f.Steps {
+		p("| %s | %.0f µs | %.0f µs | %.2f (%.2f..%.2f) | %.0f µs | %.0f µs | **%.2f** (%.2f..%.2f) | %s |", x.Name, x.EmptyCaller.Median, x.FullCaller.Median,
+			x.Caller.Median, x.Caller.Min, x.Caller.Max, x.EmptyHere.Median, x.FullHere.Median, x.Here.Median, x.Here.Min, x.Here.Max,
+			yes(max(x.Here.Median, x.Caller.Median) <= slowdownGoal))
+	}
+	p("\nMemory of a waiting job: **%.0f bytes** (goal: under %d; met: %s). A worker process that comes and goes:\n", f.Bytes, lineMemoryGoal, yes(f.Bytes < lineMemoryGoal))
+	p("| jobs waiting | from its start to its first call | goal | met | from SIGTERM to its end |")
+	p("|--:|--:|--:|---|--:|")
+	for _, x := range f.Starts {
+		p("| %d | %s | %s | %s | %s |", x.Waiting, ms(x.First), ms(firstStartGoal), yes(x.First < firstStartGoal), ms(x.Stop))
+	}
+}
