@@ -14,13 +14,13 @@ func (s *Server) livez(c *call) error {
 	return c.json(http.StatusOK, api.Health{Status: "alive"})
 }
 
-// readyz answers GET /readyz: the store is reachable and the process isn't shutting down. A full line stays ready, or
+// readyz answers GET /readyz: the store is reachable and takes writes, and the process isn't shutting down. A full line stays ready, or
 // overload would take all processes out of service.
 func (s *Server) readyz(c *call) error {
 	if s.isDraining() {
 		return shuttingDown()
 	}
-	if !s.Store.Healthy() {
+	if !s.Store.Healthy() || !s.Store.Writable() {
 		return storeUnavailable()
 	}
 	answer := api.Health{Status: "ready", Store: "redis", Warnings: s.Store.Warnings()}

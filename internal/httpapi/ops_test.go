@@ -297,6 +297,10 @@ func TestReadinessSaysWhatToMend(t *testing.T) {
 	}
 	w.store.embedded, w.store.warnings = true, []string{"Nothing is kept."}
 	strictly(t, "readyz", w.want(w.call("GET", w.admin+"/readyz", ""), 200).body, &got)
+	w.store.full.Store(true) // C100: it can be read, and takes no job
+	w.problem(w.get("/readyz"), http.StatusServiceUnavailable, api.CodeStore)
+	w.store.full.Store(false)
+	w.want(w.get("/readyz"), 200)
 	if got.Store != "embedded" || len(got.Warnings) != 1 {
 		t.Errorf("ready = %+v", got)
 	}

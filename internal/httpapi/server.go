@@ -62,6 +62,7 @@ type Degrader interface {
 // Store is what the front path knows of its connection to Redis.
 type Store interface {
 	Healthy() bool      // false: a call would fail, or hang
+	Writable() bool     // false: it can be read, and takes no job
 	Embedded() bool     // in memory: nothing is kept
 	Warnings() []string // what the operator should mend
 }

@@ -382,11 +382,13 @@ func listen(t *testing.T, s *http.Server) (url string) {
 // storeState is a connection's health as a test sets it.
 type storeState struct {
 	down     atomic.Bool
+	full     atomic.Bool
 	embedded bool
 	warnings []string
 }
 
 func (s *storeState) Healthy() bool      { return !s.down.Load() }
+func (s *storeState) Writable() bool     { return !s.full.Load() }
 func (s *storeState) Embedded() bool     { return s.embedded }
 func (s *storeState) Warnings() []string { return s.warnings }
 

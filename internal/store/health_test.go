@@ -176,3 +176,30 @@ func TestACloseIsFinal(t *testing.T) {
 		}
 	}
 }
+
+// C100: a Redis that is full answers, can be read, and takes no job; when there is room again it is noticed.
+func TestAFullRedisIsNoticedAndSoIsItsRoom(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s, log := connected(t, server.URL())
+	if !s.Writable() {
+		t.Fatal("a new Redis takes no writes")
+	}
+	rdb := server.Client(t)
+	limit := func(most string) {
+		t.Helper()
+		if err := rdb.ConfigSet(t.Context(), "maxmemory", most).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("1")
+	within(t, 2*promised, "full", func() bool { return !s.Writable() })
+	if !s.Healthy() {
+		t.Errorf("a full Redis can't be read: %s", s.Reason())
+	}
+	limit("0")
+	within(t, 2*promised, "room again", s.Writable)
+	if no, again := log.lines("takes no writes"), log.lines("takes writes again"); len(no) != 1 || len(again) != 1 {
+		t.Errorf("log: %q, %q", no, again)
+	}
+}

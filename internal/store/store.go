@@ -22,6 +22,8 @@ const (
 	probeTimeout = 500 * time.Millisecond
 	// recheckEvery is how often a healthy Redis is inspected again: its settings and its role can change under us.
 	recheckEvery = 10 * time.Second
+	// A write is tried this often: a Redis that is full, or has become a replica, answers PING and takes no job.
+	writeEvery = time.Second
 	// unprobed is the reason until the first probe has ended.
 	unprobed = "not probed yet"
 )
@@ -40,11 +42,13 @@ type Store struct {
 	close func() error   // once
 
 	inspected time.Time // the watcher's own
+	written   time.Time // the watcher's own: when a write was tried last
 
 	mu       sync.RWMutex
 	reason   string    // guarded by mu: why unhealthy; "" when healthy
 	since    time.Time // guarded by mu: when reason became or ceased to be ""
 	warnings []string  // guarded by mu
+	refusal  string    // guarded by mu: why Redis takes no writes; "" when it does
 }
 
 // options are what tests change.
@@ -127,6 +131,14 @@ func (s *Store) Reason() string {
 	return s.reason
 }
 
+// Writable reports whether Redis took the last write that was tried, within the last second or so. Where it didn't (it is full, or has become a
+// replica) jobs can't be admitted, though what is there can still be read.
+func (s *Store) Writable() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.refusal == ""
+}
+
 // Warnings are sentences on what is wrong with a Redis that works: it may evict jobs, or doesn't persist them.
 func (s *Store) Warnings() []string {
 	s.mu.RLock()
@@ -173,10 +185,37 @@ func (s *Store) probe(ctx context.Context) {
 			s.warn(found.warnings)
 		}
 	}
+	if err == nil && s.embedded == nil && time.Since(s.written) >= writeEvery {
+		s.written = time.Now()
+		s.tryWrite(bounded)
+	}
 	if ctx.Err() != nil {
 		return // stopping: the error would be ours
 	}
 	s.record(err, found.version)
+}
+
+// tryWrite learns whether Redis takes writes. Only its own word counts: a write that got lost is the next probe's business.
+func (s *Store) tryWrite(ctx context.Context) {
+	err := s.client.Set(ctx, "fb:probe", 1, 10*writeEvery).Err()
+	var refused redis.Error
+	if err != nil && !errors.As(err, &refused) {
+		return
+	}
+	refusal := ""
+	if err != nil {
+		refusal = err.Error()
+	}
+	s.mu.Lock()
+	was := s.refusal
+	s.refusal = refusal
+	s.mu.Unlock()
+	switch {
+	case refusal != "" && was == "":
+		s.log.Error("redis: takes no writes", "redis", s.target.String(), "reason", refusal)
+	case refusal == "" && was != "":
+		s.log.Info("redis: takes writes again", "redis", s.target.String())
+	}
 }
 
 // ping goes through the front's own pool, so it fails when the front would.
