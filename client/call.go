@@ -1,0 +1,177 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"forebay/api"
+)
+
+// call is one thing asked of the server, the same at each try.
+type call struct {
+	method string
+	path   string // below the base URL
+	fields [][2]string
+	body   []byte
+	wait   time.Duration // the answer may be held back so long
+}
+
+func (c call) String() string { return c.method + " " + c.path }
+
+// answer is an answer of the 200s, whole.
+type answer struct {
+	status   int
+	header   http.Header
+	body     []byte
+	took     time.Duration // by the try that got it
+	attempts int           // tries until then, with that one
+}
+
+// do makes the call, as often as it needs and may. Its error is an *Error.
+func (c *Client) do(ctx context.Context, call call) (answer, error) {
+	var last time.Time // when the last try may begin; zero: no such bound
+	for n := 1; ; n++ {
+		a, failed := c.try(ctx, call)
+		if failed == nil {
+			a.attempts = n
+			return a, nil
+		}
+		failed.Attempts = n
+		if !worthAnother(ctx, failed) {
+			return answer{}, failed
+		}
+		if n == 1 && c.maxElapsed > 0 {
+			last = time.Now().Add(c.maxElapsed)
+		}
+		if c.maxAttempts > 0 && n >= c.maxAttempts {
+			failed.GaveUp = ErrTooOften
+			return answer{}, failed
+		}
+		delay := c.backoff.Delay(n, failed.RetryAfter, c.rand())
+		if !last.IsZero() && delay > time.Until(last) || tooLate(ctx, delay) {
+			failed.GaveUp = ErrTooLate
+			return answer{}, failed
+		}
+		if failed.Err = sleep(ctx, delay); failed.Err != nil {
+			return answer{}, failed
+		}
+	}
+}
+
+// tooLate reports whether the context will have ended after the delay.
+func tooLate(ctx context.Context, delay time.Duration) bool {
+	deadline, bound := ctx.Deadline()
+	return bound && delay >= time.Until(deadline)
+}
+
+// sleep waits; its error is why the context ended before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// worthAnother reports whether the same call may go better in a while.
+func worthAnother(ctx context.Context, failed *Error) bool {
+	switch failed.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	case 0:
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](failed.Err)
+		return ctx.Err() == nil && !untrusted && !errors.Is(failed.Err, http.ErrSchemeMismatch)
+	}
+	return false
+}
+
+// try makes the call once.
+func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
+	began := time.Now()
+	fail := func(err error) (answer, *Error) {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return answer{}, &Error{Call: call.String(), Err: err}
+	}
+	within, cancel := context.WithTimeout(ctx, c.timeout+call.wait)
+	defer cancel()
+	r, err := http.NewRequestWithContext(within, call.method, c.base+call.path, bytes.NewReader(call.body))
+	if err != nil {
+		return fail(err)
+	}
+	r.Header.Set("User-Agent", "forebay-go")
+	for _, f := range call.fields {
+		r.Header.Set(f[0], f[1])
+	}
+	if call.wait > 0 {
+		r.Header.Set(api.HeaderPrefer, "wait="+strconv.FormatInt(int64(call.wait/time.Second), 10))
+	}
+	c.authorize(r.Header)
+	res, err := c.http.Do(r)
+	if err != nil {
+		return fail(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, res.Body, c.maxBody))
+	if res.StatusCode/100 != 2 {
+		return answer{}, refusal(call, res, body)
+	}
+	if _, long := errors.AsType[*http.MaxBytesError](err); long {
+		return answer{}, &Error{Call: call.String(), Status: res.StatusCode, Err: errTooLarge}
+	}
+	if err != nil { // it broke off in the middle
+		return fail(err)
+	}
+	return answer{status: res.StatusCode, header: res.Header, body: body, took: time.Since(began)}, nil
+}
+
+var (
+	errTooLarge = errors.New("the answer is longer than MaxBody")
+	errRedirect = errors.New("a redirect that isn't followed with the key: use the URL that it leads to, if you trust that")
+	errForeign  = errors.New("not an answer of Forebay's")
+)
+
+// refusal is what an answer outside of the 200s says. A body that isn't a problem, or is cut off, says nothing.
+func refusal(call call, res *http.Response, body []byte) *Error {
+	e := &Error{Call: call.String(), Status: res.StatusCode, RetryAfter: retryAfter(res.Header, time.Now())}
+	if res.StatusCode/100 == 3 {
+		e.Err = errRedirect
+	}
+	var p api.Problem
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/problem+json" || json.Unmarshal(body, &p) != nil {
+		return e
+	}
+	e.Problem, e.Code, e.Reason = &p, p.Code, p.Reason
+	if e.RetryAfter == 0 && p.RetryAfter > 0 && res.Header.Get("Retry-After") == "" {
+		e.RetryAfter = seconds(strconv.Itoa(p.RetryAfter))
+	}
+	return e
+}
+
+// foreign is the error for an answer of the 200s that can't be understood.
+func (a answer) foreign(call call) *Error {
+	return &Error{Call: call.String(), Status: a.status, Attempts: a.attempts, Err: errForeign}
+}
+
+// job reads an answer's job.
+func (a answer) job(call call) (*api.Job, error) {
+	var job api.Job
+	if err := json.Unmarshal(a.body, &job); err != nil || job.ID == "" {
+		return nil, a.foreign(call)
+	}
+	return &job, nil
+}

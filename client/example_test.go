@@ -1,0 +1,141 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	"forebay/api"
+	"forebay/client"
+)
+
+// A job from beginning to end.
+func Example() {
+	server := forebay()
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk..."})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sub, err := c.Submit(ctx, client.Request{Operation: "monthly-report", Payload: []byte(`{"month":"2026-11"}`)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if sub.Degraded {
+		fmt.Printf("%s, as of %s ago\n", sub.Result.Body, sub.Age)
+		return
+	}
+	job, err := c.Wait(ctx, sub.JobID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(job.ID, job.Status)
+	result, err := c.Result(ctx, sub.JobID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s %s\n", result.ContentType, result.Body)
+	// Output:
+	// reports-1 succeeded
+	// text/plain 12 pages
+}
+
+// Where a person waits, an answer within seconds is worth more than a fresh one: the result if it is there in time, a stale answer where the
+// operation allows one, and else a job to come back for.
+func ExampleClient_Submit() {
+	server := forebay()
+	defer server.Close()
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk...", MaxElapsed: 3 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sub, err := c.Submit(context.Background(), client.Request{Operation: "busy", Wait: 5 * time.Second, MaxStale: time.Hour})
+	switch {
+	case err != nil:
+		log.Fatal(err)
+	case sub.Degraded:
+		fmt.Printf("%s, %s old (%s)\n", sub.Result.Body, sub.Age, sub.Reason)
+	case sub.Result != nil:
+		fmt.Printf("%s\n", sub.Result.Body)
+	default:
+		fmt.Println("come back for", sub.JobID)
+	}
+	// Output: 11 pages, 16m52s old (line_full)
+}
+
+// A refusal that would have to be waited for too long comes back at once.
+func ExampleError() {
+	server := forebay()
+	defer server.Close()
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk...", MaxElapsed: 10 * time.Second})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.Submit(context.Background(), client.Request{Operation: "used-up"})
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Code == api.CodeRateLimit {
+		fmt.Println("limit", refused.Reason, "is used up; again in", refused.RetryAfter)
+	}
+	fmt.Println(errors.Is(err, client.ErrTooLate))
+	// Output:
+	// limit per-day is used up; again in 5h0m0s
+	// true
+}
+
+func ExampleBackoff_Delay() {
+	b := client.Backoff{Base: time.Second, Cap: time.Minute}
+	for n := 1; n <= 8; n += 3 {
+		fmt.Println("after try", n, "at most", b.Delay(n, 0, 0))
+	}
+	fmt.Println("asked for 20s:", b.Delay(1, 20*time.Second, 0.5))
+	// Output:
+	// after try 1 at most 1s
+	// after try 4 at most 8s
+	// after try 7 at most 1m0s
+	// asked for 20s: 21s
+}
+
+// forebay stands for the server, which has one job that ends at the second look.
+func forebay() *httptest.Server {
+	const job = `{"job_id":"reports-1","status":%q,"done":%t,"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
+	var looks atomic.Int64
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, 22)
+		r.Body.Read(body)
+		switch string(body) {
+		case `{"operation":"busy","p`:
+			w.Header().Set("Forebay-Decision", `degraded;reason="line_full"`)
+			w.Header().Set("Age", "1012")
+			fmt.Fprint(w, "11 pages")
+		case `{"operation":"used-up"`:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("Retry-After", "18000")
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprint(w, `{"title":"Quota Exceeded","status":429,"code":"rate_limit_exceeded","reason":"per-day"}`)
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			fmt.Fprintf(w, job, api.Queued, false)
+		}
+	})
+	mux.HandleFunc("GET /v1/jobs/reports-1", func(w http.ResponseWriter, r *http.Request) {
+		if looks.Add(1) == 1 {
+			fmt.Fprintf(w, job, api.Running, false)
+			return
+		}
+		fmt.Fprintf(w, job, api.Succeeded, true)
+	})
+	mux.HandleFunc("GET /v1/jobs/reports-1/result", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprint(w, "12 pages")
+	})
+	return httptest.NewServer(mux)
+}

@@ -1,0 +1,207 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+	"forebay/internal/httpapi"
+	"forebay/internal/identity"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// front is the real server over a real Redis. Its drain is worked by hand: ten starts a second. operation has stale answers, and a line of
+// one place.
+type front struct {
+	*Client
+	testing.TB
+	line      *leaky.Line
+	cache     *cache.Cache
+	operation string
+}
+
+type healthy struct{}
+
+func (healthy) Healthy() bool      { return true }
+func (healthy) Writable() bool     { return true }
+func (healthy) Embedded() bool     { return false }
+func (healthy) Warnings() []string { return nil }
+
+func newFront(t *testing.T, limits ...admission.Limit) front {
+	t.Helper()
+	rdb, backend := redistest.Client(t), redistest.Name(t, "b")
+	rate, err := leaky.ParseRate("10/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
+		Capacity: 1, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+	f.cache = cache.New(rdb)
+	finals := leaky.Listen(rdb, []string{backend})
+	t.Cleanup(func() {
+		finals.Close()
+		redistest.CheckBooks(t, rdb, backend)
+	})
+	var rules []httpapi.Limit
+	for _, l := range limits {
+		l.Owner = backend
+		rule, err := admission.Compile(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, httpapi.Limit{Rule: rule})
+	}
+	server := httptest.NewServer(http.StripPrefix("/forebay", httpapi.New(httpapi.Config{
+		Identity: identity.New(identity.Config{Clients: []identity.Registered{
+			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
+		Limiter: admission.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
+		Lines: map[string]httpapi.Line{backend: f.line}, Tiers: map[string]httpapi.Tier{"pro": {Weight: 1, Limits: rules}},
+		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
+			Overload: degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
+		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+	}).Public()))
+	t.Cleanup(server.Close)
+	if f.Client, err = New(server.URL+"/forebay", Config{Key: testKey, HTTPClient: server.Client()}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// work runs the next job as a worker would, once its slot has come. It is called beside the test.
+func (f front) work(contentType, body string) {
+	for ctx := f.Context(); ctx.Err() == nil; {
+		r, err := f.line.Release(ctx)
+		if err != nil {
+			return // the test has ended
+		}
+		for _, ticket := range r.Tickets {
+			started, err := f.line.Start(ctx, ticket, "test")
+			if err != nil || started.Verdict != leaky.Go {
+				f.Errorf("start: %+v, %v", started, err)
+				return
+			}
+			verdict, _, err := f.line.Settle(ctx, leaky.Settlement{Ticket: ticket, Owner: "test", To: jobs.Succeeded, Took: time.Millisecond,
+				Result: jobs.Meta{Status: 200, ContentType: contentType, Size: int64(len(body))}, Body: []byte(body)})
+			if err != nil || verdict != leaky.Settled {
+				f.Errorf("settle: %s, %v", verdict, err)
+			}
+			return
+		}
+		if sleep(ctx, 5*time.Millisecond) != nil { // until the next slot
+			return
+		}
+	}
+}
+
+// A job's whole way, behind a prefix: submitted, replayed, waited for, fetched, and too late to cancel.
+func TestAJobsWayThroughTheRealServer(t *testing.T) {
+	t.Parallel()
+	f := newFront(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r := Request{Operation: f.operation, Payload: []byte(`{"month": "2026-11", "text": "<&>"}`), StartWithin: time.Minute, IdempotencyKey: `my "key"`}
+	sub, err := f.Submit(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := f.Submit(ctx, r)
+	if err != nil || again.JobID != sub.JobID || !again.Replayed || sub.Replayed || sub.Job.Queue.Position != 1 || sub.RetryAfter < time.Second {
+		t.Errorf("%+v, then %+v, %v", sub, again, err)
+	}
+	payload, err := f.line.Payload(ctx, sub.JobID)
+	if err != nil || string(payload) != string(r.Payload) {
+		t.Errorf("the payload is %s, %v", payload, err)
+	}
+	var e *Error
+	if _, err := f.Result(ctx, sub.JobID); !errors.As(err, &e) || e.Code != api.CodeNotFinished {
+		t.Errorf("a result before the end: %v", err)
+	}
+	go f.work("application/pdf", "\x00pdf\xff")
+	job, err := f.Wait(ctx, sub.JobID)
+	if err != nil || job.Status != api.Succeeded || job.FinishedAt == nil {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	if result, err := f.Result(ctx, sub.JobID); err != nil || string(result.Body) != "\x00pdf\xff" || result.ContentType != "application/pdf" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if _, err := f.Cancel(ctx, sub.JobID); !errors.As(err, &e) || e.Status != 409 || e.Code != api.CodeFinished {
+		t.Errorf("a cancel after the end: %v", err)
+	}
+	if _, err := f.Status(ctx, "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55"); !errors.As(err, &e) || e.Code != api.CodeUnknownJob {
+		t.Errorf("a job that isn't there: %v", err)
+	}
+}
+
+// A full line answers with the last good result where there is one and it is wished for, and else with a wait that the client gives up on.
+func TestAFullLineAsTheClientTellsIt(t *testing.T) {
+	t.Parallel()
+	f := newFront(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	known := Request{Operation: f.operation, Payload: []byte(`1`), Wait: 15 * time.Second}
+	go f.work("text/plain", "one")
+	sub, err := f.Submit(ctx, known)
+	if err != nil || sub.Result == nil || string(sub.Result.Body) != "one" || sub.Degraded || sub.JobID == "" {
+		t.Fatalf("%+v, %v", sub, err)
+	}
+	if err := f.cache.Put(ctx, cache.Key(f.operation, "", known.Payload), cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}, time.Hour); err != nil {
+		t.Fatal(err) // as the worker does
+	}
+	holder, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`2`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err = f.Submit(ctx, known)
+	if err != nil || !sub.Degraded || sub.Reason != "line_full" || sub.Age < time.Minute || sub.Age > 2*time.Minute || string(sub.Result.Body) != "one" || sub.JobID != "" {
+		t.Errorf("%+v, %v", sub, err)
+	}
+	soon, stop := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer stop()
+	known.NoStale, known.Wait = true, 0
+	var e *Error
+	if _, err := f.Submit(soon, known); !errors.As(err, &e) || e.Code != api.CodeLineFull || !errors.Is(err, ErrTooLate) || e.RetryAfter < time.Second {
+		t.Errorf("%v", err)
+	}
+	if job, err := f.Cancel(ctx, holder.JobID); err != nil || job.Status != api.Canceled {
+		t.Errorf("%+v, %v", job, err)
+	}
+	if _, err := f.Result(ctx, holder.JobID); !errors.As(err, &e) || e.Code != api.CodeCanceled {
+		t.Errorf("%v", err)
+	}
+}
+
+// A client that waits what a limit says is let in at its second try.
+func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, admission.Limit{Name: "slow", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Second, Burst: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i := range 2 {
+		began := time.Now()
+		sub, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`1`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Cancel(ctx, sub.JobID); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); i == 1 && took < 900*time.Millisecond {
+			t.Errorf("the second job was taken after %v: its limit didn't hold it back", took)
+		}
+	}
+}
