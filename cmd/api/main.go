@@ -53,8 +53,12 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if err != nil {
 		return usage(err)
 	}
+	audit, err := wire.Logger(stderr, "info") // what operators change is on record whatever else is logged
+	if err != nil {
+		return usage(err)
+	}
 	wire.TuneMemory(env)
-	a := api{log: log, stdout: stdout, metrics: wire.Metrics()}
+	a := api{log: log, audit: audit, stdout: stdout, metrics: wire.Metrics()}
 	c, warnings := config.Demo(), []config.Warning(nil)
 	if *file != "" {
 		if c, warnings, err = wire.Load(*file, env); err != nil {

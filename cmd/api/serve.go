@@ -25,6 +25,7 @@ import (
 
 type api struct {
 	log     *slog.Logger
+	audit   *slog.Logger // whatever the level of log
 	stdout  io.Writer
 	metrics *prometheus.Registry
 }
@@ -66,7 +67,7 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 		return errors.Join(err, s.Close())
 	}
 	listener := wire.Listen(c, s.Client())
-	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log)
+	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log, a.audit)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}

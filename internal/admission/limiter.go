@@ -30,7 +30,7 @@ var (
 )
 
 // ErrNotAsked says of an error that Redis never got the question: nothing was charged or given back, and asking again is right.
-var ErrNotAsked = errors.New("Redis was not asked")
+var ErrNotAsked = errors.New("the store was not asked")
 
 // Subject is who asks for what. A rule needs only the part that it counts for.
 type Subject struct {

@@ -51,7 +51,8 @@ func (s *Server) cancelAnyJob(c *call) error {
 		return err
 	}
 	outcome, err := line.Cancel(c.ctx, look.Job.ID)
-	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || outcome == leaky.Canceled || outcome == leaky.Aborting {
+	changed := look.Standing.State != jobs.Canceled && (outcome == leaky.Canceled || outcome == leaky.Aborting)
+	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || changed {
 		c.audit("job canceled", err, jobDetails(look, slog.String("outcome", string(outcome)))...)
 	}
 	if err != nil {

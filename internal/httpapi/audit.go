@@ -16,7 +16,7 @@ func (c *call) audit(what string, err error, details ...slog.Attr) {
 	if err != nil {
 		attrs = append(attrs, slog.String("outcome", "unknown"), slog.Any("error", err))
 	}
-	c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, what, append(attrs, details...)...)
+	c.s.Audit.LogAttrs(c.ctx, slog.LevelInfo, what, append(attrs, details...)...)
 }
 
 // operatorName is who asks for a change, as it goes on record: what it calls itself, where that is short visible ASCII, else its address.

@@ -39,6 +39,7 @@ type Config struct {
 
 	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
 	Log     *slog.Logger
+	Audit   *slog.Logger // of changes that operators make, which shouldn't depend on how much else is logged; nil: Log
 }
 
 // Values of Config.OnFailure.

@@ -164,7 +164,9 @@ var (
 	accepted     = lineMetric("backend_jobs_accepted_total", "Jobs that got a place in the line.")
 	finished     = lineMetric("backend_jobs_finished_total", "Jobs by how they ended, over all workers. One that failed and was redriven counts each time that it ends.", "outcome")
 	redriven     = lineMetric("backend_jobs_redriven_total", "Failed jobs that were put back into the line, each time.")
-	lost         = lineMetric("backend_jobs_lost_total", "Jobs that the store has lost.")
+	lost         = lineMetric("backend_jobs_lost", "Jobs that the store has lost, less those that were found again.")
+	trouble      = lineMetric("backend_trouble", "1 for the trouble that lowered the effective rate, while it is lowered.", "cause")
+	probing      = lineMetric("backend_probing", "1 while one call tries whether the backend is well again.")
 	started      = lineMetric("backend_calls_total", "Calls begun.")
 	throttled    = lineMetric("backend_calls_throttled_total", "Calls that the backend answered with 429 or 503.")
 )
@@ -176,7 +178,7 @@ func lineMetric(name, help string, labels ...string) *prometheus.Desc {
 // Describe is part of prometheus.Collector.
 func (l *lineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{lineDepth, lineCapacity, lineOldest, jobsDelayed, jobsInFlight, concurrency, paused, gateUntil,
-		callTime, drainRate, rateFactor, accepted, finished, redriven, lost, started, throttled} {
+		callTime, drainRate, rateFactor, trouble, probing, accepted, finished, redriven, lost, started, throttled} {
 		out <- d
 	}
 }
@@ -215,6 +217,10 @@ func collect(out chan<- prometheus.Metric, backend string, st leaky.Status) {
 	gauge(drainRate, st.Configured.Rate.PerSecond(), "configured")
 	gauge(drainRate, st.EffectiveRate, "effective")
 	gauge(rateFactor, st.Factor)
+	for _, cause := range []leaky.Sign{leaky.Throttled, leaky.Timeout, leaky.Unreachable} {
+		gauge(trouble, map[bool]float64{true: 1}[st.Cause == cause], string(cause))
+	}
+	gauge(probing, map[bool]float64{true: 1}[st.Probing])
 	if st.Override.Rate != nil {
 		gauge(drainRate, st.Override.Rate.PerSecond(), "override")
 	}
@@ -225,7 +231,7 @@ func collect(out chan<- prometheus.Metric, backend string, st leaky.Status) {
 	count(finished, b.Canceled, api.Canceled)
 	count(finished, b.Expired, api.Expired)
 	count(redriven, b.Redriven)
-	count(lost, b.Lost)
+	gauge(lost, float64(b.Lost))
 	count(started, b.Started)
 	count(throttled, b.Throttled)
 }

@@ -47,11 +47,12 @@ func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}, perClient("one", 1, time.Hour)}
 	})
 	w.pause()
+	_, another, _ := w.serve() // a second process on the same store
 	ids := make([]string, 12)
 	var all sync.WaitGroup
 	for i := range ids {
 		all.Go(func() {
-			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k"))
+			a, err := w.try("POST", []string{w.url, another}[i%2]+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k"))
 			if err != nil || a.StatusCode != http.StatusAccepted {
 				t.Errorf("twin %d: %v, %v", i, a.Response, err)
 				return

@@ -52,7 +52,7 @@ func (s *Server) redriveMany(c *call) error {
 		return err
 	}
 	filter, most := leaky.FailedFilter{}, defaultRedrive
-	if c.r.ContentLength != 0 {
+	if c.r.ContentLength != 0 || len(c.r.Header["Content-Type"]) > 0 { // an empty body that was meant to be one says nothing
 		body, err := readBody(c.w, c.r, maxTuneBody)
 		if err != nil {
 			return err

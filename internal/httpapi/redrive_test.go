@@ -147,6 +147,7 @@ func TestARedriveThatMakesNoSenseIsRefused(t *testing.T) {
 	for _, body := range []string{`[]`, `{`, ` `, `{"max":1,"max":2}`} {
 		w.problem(post(body), http.StatusBadRequest, api.CodeInvalidRequest)
 	}
+	w.problem(post("", field("Content-Type", "application/json")), http.StatusBadRequest, api.CodeInvalidRequest) // a variable that wasn't set
 	w.problem(post(`{"max":1}`, field("Content-Type", "text/plain")), http.StatusUnsupportedMediaType, api.CodeMediaType)
 	w.problem(post(`{"client":"`+strings.Repeat("x", 5000)+`"}`), http.StatusRequestEntityTooLarge, api.CodeTooLarge)
 	w.problem(w.adminCall("POST", "backends/nope/redrive"), http.StatusNotFound, api.CodeUnknownBackend)

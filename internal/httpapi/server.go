@@ -101,6 +101,9 @@ const maxRemembering = 16
 
 // New returns a Server. It registers its metrics with c.Metrics.
 func New(c Config) *Server {
+	if c.Audit == nil {
+		c.Audit = c.Log
+	}
 	s := &Server{
 		Config:      c,
 		operations:  make(map[string]*Operation, len(c.Operations)),

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -201,6 +202,16 @@ func (a *attempt) spend() (admission.Verdict, error) {
 	return v, nil
 }
 
+// twinTime is how long a twin in another process may take from its charge to its place in the line: two round trips to Redis, with room.
+const twinTime = 50 * time.Millisecond
+
+// refusedByPlaces reports whether a limit on jobs at one time is among those that refused.
+func (a *attempt) refusedByPlaces() bool {
+	return slices.ContainsFunc(a.verdict.Standings, func(s admission.Standing) bool {
+		return s.Violated && s.Rule.Limit().Algorithm == admission.Concurrency && !s.Rule.Limit().Shadow
+	})
+}
+
 // twin finds the job of a request that was refused, where a twin of it with the same Idempotency-Key came first: what refuses this one
 // may be nothing but the other's charge. It waits for one that is being decided here.
 func (a *attempt) twin(first <-chan struct{}) (look leaky.Look, accepted bool) {
@@ -214,6 +225,16 @@ func (a *attempt) twin(first <-chan struct{}) (look leaky.Look, accepted bool) {
 		}
 	}
 	look, err := a.line.Look(a.ctx, a.id)
+	if errors.Is(err, leaky.ErrUnknownJob) && a.refusedByPlaces() {
+		// In another process it may be between its charge and its place in the line.
+		pause := time.NewTimer(twinTime)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-a.ctx.Done():
+		}
+		look, err = a.line.Look(a.ctx, a.id)
+	}
 	if err == nil {
 		a.verdict = nil // what it refused is over
 	}

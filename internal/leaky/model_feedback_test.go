@@ -40,7 +40,7 @@ func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) (changes []lea
 				m.streak++
 				rest = min(1e6*math.Pow(2, float64(m.streak-1)), 60e6)
 			}
-		case to == jobs.Succeeded:
+		case to == jobs.Succeeded && m.now >= v.gate:
 			if m.streak = 0; m.raise() {
 				changes = append(changes, leaky.RaisedToFull)
 			}
@@ -54,7 +54,7 @@ func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) (changes []lea
 		m.probe = cmp.Or(m.probe, "due")
 	}
 	if probes {
-		if m.probe = "due"; !trouble && (s.Sign == leaky.Answered || to == jobs.Succeeded) {
+		if m.probe = "due"; !trouble && m.now >= v.gate && (s.Sign == leaky.Answered || to == jobs.Succeeded) {
 			m.probe, changes = "", append(changes, leaky.ProbePassed)
 		}
 	}

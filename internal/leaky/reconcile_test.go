@@ -403,3 +403,37 @@ func TestTheBooksAreToldAtOneMoment(t *testing.T) {
 	}
 	rdb.HIncrBy(t.Context(), prefix+"books", "accepted", -2)
 }
+
+// A job whose place Redis has lost is put back when somebody asks for it, and canceling such a job takes nothing from others' counts.
+func TestAJobWithoutAPlaceIsPutBackWhenItIsAskedFor(t *testing.T) {
+	t.Parallel()
+	b, rdb := newLine(t, nil), redistest.Client(t)
+	pause := func(paused bool) {
+		t.Helper()
+		if err := b.Tune(t.Context(), leaky.Override{Paused: &paused}, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(true)
+	ids := b.fill("acme", 3)
+	rdb.Del(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"line")
+	b.release() // the line is idle: its clients hold nothing
+	if outcome := b.cancel(ids[2]); outcome != leaky.Canceled {
+		t.Errorf("cancel = %s", outcome)
+	}
+	for i, id := range ids[:2] {
+		if look := b.look(id); look.Position == 0 || look.WaitingOn != leaky.OnPaused || look.Standing.State != jobs.Waiting {
+			t.Errorf("job %d is at %d, waiting on %q", i, look.Position, look.WaitingOn)
+		}
+	}
+	if s := b.status(); s.Waiting != 2 {
+		t.Errorf("%d jobs wait, want 2", s.Waiting)
+	}
+	if n := rdb.HGet(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"share", leaky.ClientTag("acme")).Val(); n != "2" {
+		t.Errorf("the client holds %q places", n)
+	}
+	pause(false)
+	if n := len(b.release().Tickets); n == 0 {
+		t.Error("what was put back isn't released")
+	}
+}

@@ -30,8 +30,8 @@ type Front struct {
 	background []func(context.Context)
 }
 
-// NewFront puts the api's server together. Its background work begins with Run.
-func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log *slog.Logger) (*Front, error) {
+// NewFront puts the api's server together. audit takes what operators change, log everything else. Its background work begins with Run.
+func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
 	limiter := admission.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
@@ -71,6 +71,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		AdminToken:     string(c.Admin.Token),
 		Metrics:        metrics,
 		Log:            log,
+		Audit:          audit,
 	}
 	for name, line := range lines {
 		front.Lines[name] = line

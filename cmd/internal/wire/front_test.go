@@ -74,7 +74,7 @@ func front(t *testing.T, text string) http.Handler {
 		t.Fatal(err)
 	}
 	listener := wire.Listen(c, s.Client())
-	f, err := wire.NewFront(c, clients, s, lines, listener, metrics, log)
+	f, err := wire.NewFront(c, clients, s, lines, listener, metrics, log, log)
 	if err != nil {
 		t.Fatal(err)
 	}

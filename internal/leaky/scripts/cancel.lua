@@ -13,10 +13,9 @@ if state == 'running' then
 end
 if state == 'canceled' then return { 'canceled' } end
 if state == 'waiting' or state == 'delayed' then
-  call('ZREM', LINE, id)
-  call('ZREM', DELAYED, id)
+  local held = call('ZREM', LINE, id) + call('ZREM', DELAYED, id)
   call('ZREM', DEADLINES, id)
-  hold(client, -1)
+  if held > 0 then hold(client, -1) end -- else Redis has lost its place, and the count with it
 elseif state == 'released' then
   land(id)
 else

@@ -100,7 +100,7 @@ if trouble and news then
   if sign == 'throttled' and rest == 0 then
     rest = math.min(SECOND * 2 ^ (call('HINCRBY', PACE, 'streak', 1) - 1), 60 * SECOND)
   end
-elseif to == 'succeeded' and news then
+elseif to == 'succeeded' and news and now >= gate then
   raise()
 end
 if sign == 'throttled' then
@@ -110,7 +110,8 @@ if sign == 'throttled' then
   if not probe then call('HSET', PACE, 'probe', 'due') end
 end
 if probes then
-  if not trouble and (sign == 'answered' or to == 'succeeded') then
+  -- Where an older call has lengthened the rest meanwhile, another probe follows that.
+  if not trouble and now >= gate and (sign == 'answered' or to == 'succeeded') then
     call('HDEL', PACE, 'probe')
     changes[#changes + 1] = 'probe_passed'
   else
