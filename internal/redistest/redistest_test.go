@@ -189,11 +189,8 @@ func TestASentinelFailsOverToTheReplica(t *testing.T) {
 	replica := s.Replica.Client(t)
 	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		role, err := replica.InfoMap(t.Context(), "replication").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if role["Replication"]["role"] == "master" {
-			break
+		if err == nil && role["Replication"]["role"] == "master" {
+			break // an error may be the connection that the promotion has closed
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the replica is still one")
