@@ -18,6 +18,8 @@ type JobRequest struct {
 	// StartWithin is how long the job may wait for its first start, such as "90s"; "" stands for no such limit. A job
 	// that is predicted to wait longer is refused, and one that does is not run (Expired).
 	StartWithin string `json:"start_within,omitempty"`
+	// CallbackURL is where the end of the job is told (an Event); "" stands for the client's own, where the config gives it one.
+	CallbackURL string `json:"callback_url,omitempty"`
 }
 
 // Priorities of a JobRequest.
@@ -42,7 +44,26 @@ type Job struct {
 	ExpiresAt  *Time    `json:"expires_at"`            // Done: when the job and its result are forgotten; else null
 	Error      *Problem `json:"error,omitempty"`       // Failed and Expired
 	Links      Links    `json:"links"`
+
+	CallbackURL string `json:"callback_url,omitempty"` // where its end will be, or was, told
+	Degraded    bool   `json:"degraded,omitempty"`     // in the answer to a request: this job of another operation stands for what was asked
 }
+
+// JobList is a page of the caller's jobs, newest first.
+type JobList struct {
+	Jobs       []Job  `json:"jobs"`
+	NextCursor string `json:"next_cursor,omitempty"` // absent after the last page; a page may be short, or empty, and not be the last
+}
+
+// Event is the body of a webhook: the end of a job.
+type Event struct {
+	Type      string `json:"type"` // EventType of the job's status
+	Timestamp Time   `json:"timestamp"`
+	Data      Job    `json:"data"`
+}
+
+// EventType is the type of the Event that tells of a final status, such as "job.succeeded".
+func EventType(status string) string { return "job." + status }
 
 // Words of Job.Status.
 const (

@@ -69,6 +69,7 @@ const (
 	CodeNotFailed             = "job_not_failed"          // 409, admin: only failed jobs can be redriven
 	CodeCanceled              = "job_canceled"            // 410: there will be no result
 	CodeResultGone            = "result_gone"             // 410
+	CodeJobGone               = "job_gone"                // 410: it ended, and its time is over or it was purged
 	CodeTooLarge              = "body_too_large"          // 413
 	CodeMediaType             = "unsupported_media_type"  // 415
 	CodeInvalidFields         = "invalid_fields"          // 422: see Problem.Errors
@@ -78,7 +79,9 @@ const (
 	CodeLineFull              = "line_full"               // 429; 409 where an operator redrives a job
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
+	CodeTooManyStreams        = "too_many_streams"        // 429: the caller has as many open as one may
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503
 	CodeShuttingDown          = "shutting_down"           // 503
+	CodeNotCached             = "not_cached"              // 504: only-if-cached, and there is no answer that may be served
 )

@@ -72,7 +72,7 @@ func newFront(t *testing.T, limits ...admission.Limit) front {
 		Limiter: admission.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
 		Lines: map[string]httpapi.Line{backend: f.line}, Tiers: map[string]httpapi.Tier{"pro": {Weight: 1, Limits: rules}},
 		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
-			Overload: degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
+			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
 		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 	}).Public()))
 	t.Cleanup(server.Close)
@@ -159,7 +159,7 @@ func TestAFullLineAsTheClientTellsIt(t *testing.T) {
 	if err != nil || sub.Result == nil || string(sub.Result.Body) != "one" || sub.Degraded || sub.JobID == "" {
 		t.Fatalf("%+v, %v", sub, err)
 	}
-	if err := f.cache.Put(ctx, cache.Key(f.operation, "", known.Payload), cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}, time.Hour); err != nil {
+	if err := f.cache.Put(ctx, cache.Key(f.operation, "", known.Payload), cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}, time.Hour, cache.Owner{}); err != nil {
 		t.Fatal(err) // as the worker does
 	}
 	holder, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`2`)})

@@ -70,7 +70,7 @@ func (a Answer) check() error {
 // Put stores a under key until it is staleFor old. a.Age says how old it is already; an answer that is too old by then, or older
 // than the one that is stored, is dropped in silence. Errors: ErrNotGood and ErrTooLarge (nothing was stored), or Redis's
 // (it may have been stored; calling again does no harm).
-func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Duration) error {
+func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Duration, of Owner) error {
 	if err := a.check(); err != nil {
 		return fmt.Errorf("store answer: %w", err)
 	}

@@ -27,7 +27,7 @@ func each(t *testing.T, promise func(t *testing.T, rdb redis.UniversalClient, ke
 
 func put(t *testing.T, rdb redis.UniversalClient, key string, a cache.Answer, staleFor time.Duration) {
 	t.Helper()
-	if err := cache.New(rdb).Put(t.Context(), key, a, staleFor); err != nil {
+	if err := cache.New(rdb).Put(t.Context(), key, a, staleFor, cache.Owner{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -77,7 +77,7 @@ func TestAnUnknownKeyHoldsNoAnswer(t *testing.T) {
 func TestABadAnswerIsNeverStored(t *testing.T) {
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
 		for _, status := range []int{0, 100, 199, 300, 304, 400, 404, 429, 500, 503, 599} {
-			err := cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: status, Body: []byte("bad")}, time.Hour)
+			err := cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: status, Body: []byte("bad")}, time.Hour, cache.Owner{})
 			if !errors.Is(err, cache.ErrNotGood) {
 				t.Errorf("status %d: %v, want ErrNotGood", status, err)
 			}
@@ -86,7 +86,7 @@ func TestABadAnswerIsNeverStored(t *testing.T) {
 			t.Fatalf("stored: %+v", a)
 		}
 		put(t, rdb, key, cache.Answer{Status: 200, Body: []byte("good")}, time.Hour)
-		_ = cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: 500, Body: []byte("bad")}, time.Hour)
+		_ = cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: 500, Body: []byte("bad")}, time.Hour, cache.Owner{})
 		if a, ok := get(t, rdb, key); !ok || string(a.Body) != "good" {
 			t.Errorf("got %v %q, want the good one", ok, a.Body)
 		}
@@ -100,7 +100,7 @@ func TestAnAnswerOverItsBoundIsNotStored(t *testing.T) {
 		"body": {Status: 200, Body: make([]byte, cache.MaxBody+1)},
 		"type": {Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)},
 	} {
-		if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour); !errors.Is(err, cache.ErrTooLarge) {
+		if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", name, err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestAFailedCallDoesNoHarm(t *testing.T) {
 			key := cache.Key(redistest.Name(t, "op"), "", nil)
 			a := cache.Answer{Status: 200, Body: []byte("good")}
 			faults.FailNext(redistest.Any, applied)
-			if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour); err == nil {
+			if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour, cache.Owner{}); err == nil {
 				t.Error("Put: no error")
 			}
 			put(t, rdb, key, a, time.Hour)

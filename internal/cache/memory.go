@@ -89,9 +89,9 @@ func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 
 // Put stores a in Redis as Cache.Put does, with its errors, and remembers it, also where Redis failed. It asks Redis whether healthy
 // or not: the answer should get there if it can.
-func (m *Memory) Put(ctx context.Context, key string, a Answer, staleFor time.Duration) error {
+func (m *Memory) Put(ctx context.Context, key string, a Answer, staleFor time.Duration, of Owner) error {
 	began := time.Now() // a.Age is of now
-	err := m.inner.Put(ctx, key, a, staleFor)
+	err := m.inner.Put(ctx, key, a, staleFor, of)
 	m.remember(key, entry{answer: a, at: began, staleFor: staleFor})
 	return err
 }

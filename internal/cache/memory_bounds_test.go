@@ -16,7 +16,7 @@ func TestABodyTooLargeToRememberIsServedFromRedisAlone(t *testing.T) {
 	most, large := make([]byte, cache.MaxRemembered), make([]byte, cache.MaxRemembered+1)
 	for name, pass := range map[string]func(m *cache.Memory, key string, a cache.Answer){
 		"put": func(m *cache.Memory, key string, a cache.Answer) {
-			if err := m.Put(t.Context(), key, a, time.Hour); err != nil {
+			if err := m.Put(t.Context(), key, a, time.Hour, cache.Owner{}); err != nil {
 				t.Error(err)
 			}
 		},

@@ -60,7 +60,7 @@ func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
 			rdb := server.Client(t)
 			m := memory(t, cache.New(rdb), 0, nil)
 
-			if err := m.Put(t.Context(), "put", answer("put", time.Minute), time.Hour); err != nil {
+			if err := m.Put(t.Context(), "put", answer("put", time.Minute), time.Hour, cache.Owner{}); err != nil {
 				t.Fatal(err)
 			}
 			put(t, rdb, "got", answer("got", 2*time.Minute), time.Hour)
@@ -114,7 +114,7 @@ func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 	healthy.Store(true)
 	m := memory(t, cache.New(rdb), 0, healthy.Load)
 	for _, key := range []string{"replaced", "removed", "older"} {
-		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour); err != nil {
+		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour, cache.Owner{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestAReadThatWasOvertakenForgetsNothing(t *testing.T) {
 			var once sync.Once
 			rdb.AddHook(between{func() {
 				once.Do(func() {
-					if err := m.Put(t.Context(), key, answer("younger", 0), time.Hour); err != nil {
+					if err := m.Put(t.Context(), key, answer("younger", 0), time.Hour, cache.Owner{}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -271,13 +271,13 @@ func TestABadAnswerIsNeverRemembered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	m := memory(t, cache.New(server.Client(t)), 0, nil)
-	if err := m.Put(t.Context(), "warm", answer("good", time.Minute), time.Hour); err != nil {
+	if err := m.Put(t.Context(), "warm", answer("good", time.Minute), time.Hour, cache.Owner{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, status := range []int{0, 199, 300, 404, 500, 503} {
 		for _, key := range []string{"warm", "cold"} {
 			bad := cache.Answer{Status: status, Body: []byte("<html>")}
-			if err := m.Put(t.Context(), key, bad, time.Hour); !errors.Is(err, cache.ErrNotGood) {
+			if err := m.Put(t.Context(), key, bad, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrNotGood) {
 				t.Errorf("status %d: %v, want ErrNotGood", status, err)
 			}
 			m.Remember(key, bad, time.Hour)
@@ -298,7 +298,7 @@ func TestAPutThatRedisDidNotTakeIsRememberedAndReported(t *testing.T) {
 			faults := redistest.NewFaulty(t, rdb)
 			m := memory(t, cache.New(rdb), 0, nil)
 			faults.FailNext(redistest.Any, applied)
-			if err := m.Put(t.Context(), key, answer("a", 0), time.Hour); err == nil {
+			if err := m.Put(t.Context(), key, answer("a", 0), time.Hour, cache.Owner{}); err == nil {
 				t.Error("no error")
 			}
 			faults.FailNext(redistest.Any, applied)
@@ -326,7 +326,7 @@ func TestManyMayUseItAtOnce(t *testing.T) {
 				key := keys[(w+n)%len(keys)]
 				switch a := answer(key, time.Duration(n)*time.Millisecond); n % 4 {
 				case 0:
-					if err := m.Put(t.Context(), key, a, time.Hour); err != nil {
+					if err := m.Put(t.Context(), key, a, time.Hour, cache.Owner{}); err != nil {
 						t.Error(err)
 					}
 				case 1:

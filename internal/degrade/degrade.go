@@ -14,13 +14,22 @@ import (
 	"forebay/internal/jobs"
 )
 
-// Step is one thing to try, in the order of an operation's on_overload.
-type Step string
+// Kind says what a Step tries.
+type Kind string
 
 const (
-	Stale  Step = "stale"  // the last good answer, where one may be served
-	Reject Step = "reject" // refuse; what follows in the list is not tried
+	Stale     Kind = "stale"     // the last good answer, where one may be served
+	Operation Kind = "operation" // a job of another, cheaper operation
+	Body      Kind = "body"      // a fixed answer
+	Reject    Kind = "reject"    // refuse; what follows in the list is not tried
 )
+
+// Step is one thing to try, in the order of an operation's on_overload.
+type Step struct {
+	Kind      Kind
+	Operation string // of Operation
+	Body      []byte // of Body: JSON
+}
 
 // Who shares an operation's stored answers.
 const (
@@ -32,8 +41,18 @@ const (
 // Policy is what an operation's config permits. The zero value permits nothing.
 type Policy struct {
 	Steps    []Step
+	FreshFor time.Duration // how old an answer may be that is served as if it were new; 0: none is
 	StaleFor time.Duration // how old an answer may be
 	Share    string        // ShareClient, ShareTier or ShareAll; anything else counts as ShareClient, the narrowest
+	Key      []string      // JSON Pointers to what in the payload tells answers apart; empty: the whole payload does
+	Refresh  bool          // a stale answer that was served is asked for anew, once, behind the client's back
+	Sick     Sick
+}
+
+// Sick says when a backend counts as sick, so that stale answers are served before the line is tried. The zero value: never.
+type Sick struct {
+	On    bool
+	Below float64 // effective rate as a part of the configured or overridden one; a closed gate counts as sick anyway
 }
 
 // Scope is the part of a stored answer's key that keeps those apart who don't share it. Different callers who don't share never
@@ -51,7 +70,7 @@ func (p Policy) Scope(client, tier string) string {
 // Allows reports whether an answer of some age may be served at all. Where it is false there is nothing to look up.
 func (p Policy) Allows(w Wish) bool {
 	for _, step := range p.Steps {
-		switch step {
+		switch step.Kind {
 		case Stale:
 			return !w.NoCache && p.StaleFor > 0
 		case Reject:
@@ -67,6 +86,27 @@ func (p Policy) Serves(age time.Duration, w Wish) bool {
 		return false
 	}
 	return p.Allows(w) && age <= p.StaleFor
+}
+
+// Fresh reports whether an answer of the given age may be served as if it were new.
+func (p Policy) Fresh(age time.Duration, w Wish) bool {
+	return p.FreshFor > 0 && !w.NoCache && age <= p.FreshFor
+}
+
+// CacheKey names the answer to a request, among those that its caller may see.
+func (p Policy) CacheKey(operation, client, tier string, payload []byte) string {
+	return cache.Key(operation, p.Scope(client, tier), payload)
+}
+
+// Known returns the newest good answer under a key of CacheKey, whatever its age: whether it may be served is the policy's to say. Its body is
+// shared: it must not be written into.
+func (d *Degrader) Known(ctx context.Context, key string) (cache.Answer, bool, error) {
+	return d.answers.Get(ctx, key)
+}
+
+// Warm has the answer under a key in the memory of this process, so that it outlives the store. It may ask the store.
+func (d *Degrader) Warm(ctx context.Context, key string) {
+	_, _, _ = d.answers.Get(ctx, key)
 }
 
 // Answers finds a stored answer by its key; *cache.Cache and *cache.Memory are such. It reports false where there is none.

@@ -20,12 +20,12 @@ func TestTheStepsAreTakenInOrder(t *testing.T) {
 		steps []degrade.Step
 		want  bool
 	}{
-		{"stale, then reject", []degrade.Step{degrade.Stale, degrade.Reject}, true},
-		{"stale alone", []degrade.Step{degrade.Stale}, true},
-		{"reject alone", []degrade.Step{degrade.Reject}, false},
-		{"stale comes too late", []degrade.Step{degrade.Reject, degrade.Stale}, false},
+		{"stale, then reject", []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, true},
+		{"stale alone", []degrade.Step{{Kind: degrade.Stale}}, true},
+		{"reject alone", []degrade.Step{{Kind: degrade.Reject}}, false},
+		{"stale comes too late", []degrade.Step{{Kind: degrade.Reject}, {Kind: degrade.Stale}}, false},
 		{"none", nil, false},
-		{"a word of a later version", []degrade.Step{"other", degrade.Stale}, true},
+		{"a word of a later version", []degrade.Step{{Kind: "other"}, {Kind: degrade.Stale}}, true},
 	} {
 		p := degrade.Policy{Steps: c.steps, StaleFor: time.Hour}
 		if got := p.Allows(degrade.Wish{}); got != c.want {
@@ -40,8 +40,8 @@ func TestTheStepsAreTakenInOrder(t *testing.T) {
 // Case C114: within max-stale it is served, one second beyond it is not.
 func TestAnAnswerIsServedWithinItsBoundsAndNotBeyond(t *testing.T) {
 	t.Parallel()
-	hour := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
-	never := degrade.Policy{Steps: []degrade.Step{degrade.Stale}}
+	hour := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
+	never := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}}
 	max := func(d time.Duration) degrade.Wish { return degrade.Wish{MaxStale: d, HasMaxStale: true} }
 	for _, c := range []struct {
 		name   string
@@ -113,9 +113,9 @@ func TestWhoSharesSeesTheAnswerAndNobodyElse(t *testing.T) {
 			t.Parallel()
 			answers := cache.New(redistest.Client(t))
 			operation := redistest.Name(t, "op")
-			p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+			p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 			key := cache.Key(operation, p.Scope(acme.client, acme.tier), []byte(`{"month":11,"year":2026}`))
-			err := answers.Put(t.Context(), key, cache.Answer{Status: 200, Body: []byte("acme's"), Age: 10 * time.Minute}, p.StaleFor)
+			err := answers.Put(t.Context(), key, cache.Answer{Status: 200, Body: []byte("acme's"), Age: 10 * time.Minute}, p.StaleFor, cache.Owner{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,10 +150,10 @@ func TestTheLastGoodAnswerIsServedAfterABadOne(t *testing.T) {
 	t.Parallel()
 	answers := cache.New(redistest.Client(t))
 	operation := redistest.Name(t, "op")
-	p := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour, Share: degrade.ShareAll}
+	p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour, Share: degrade.ShareAll}
 	key := cache.Key(operation, p.Scope("", ""), nil)
 	for _, a := range []cache.Answer{{Status: 200, Body: []byte("good")}, {Status: 500, Body: []byte("<html>")}, {Status: 404}, {Status: 302}} {
-		if err := answers.Put(t.Context(), key, a, p.StaleFor); err != nil && !errors.Is(err, cache.ErrNotGood) {
+		if err := answers.Put(t.Context(), key, a, p.StaleFor, cache.Owner{}); err != nil && !errors.Is(err, cache.ErrNotGood) {
 			t.Fatal(err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestAFailingStoreYieldsAnErrorAndNoAnswer(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("store lost")
 	d := degrade.New(answersFunc(func() (cache.Answer, bool, error) { return cache.Answer{Status: 200}, true, lost }))
-	p := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
 	if a, ok, err := d.Stale(t.Context(), p, "op", "acme", "pro", nil, degrade.Wish{}); ok || !errors.Is(err, lost) || a.Status != 0 {
 		t.Errorf("%+v, %v, %v", a, ok, err)
 	}
@@ -184,11 +184,11 @@ func TestNothingIsLookedUpThatMayNotBeServed(t *testing.T) {
 		t.Error("looked up")
 		return cache.Answer{}, false, nil
 	}))
-	stale := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	stale := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
 	for _, c := range []struct {
 		policy degrade.Policy
 		wish   degrade.Wish
-	}{{stale, degrade.Wish{NoCache: true}}, {degrade.Policy{Steps: []degrade.Step{degrade.Reject}, StaleFor: time.Hour}, degrade.Wish{}}, {}} {
+	}{{stale, degrade.Wish{NoCache: true}}, {degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Reject}}, StaleFor: time.Hour}, degrade.Wish{}}, {}} {
 		if _, ok, err := d.Stale(t.Context(), c.policy, "op", "acme", "pro", nil, c.wish); ok || err != nil {
 			t.Errorf("%+v: %v, %v", c, ok, err)
 		}
@@ -206,7 +206,7 @@ func TestWhatWasServedIsServedWhenTheStoreIsLostToWhoSharesIt(t *testing.T) {
 		memory := cache.NewMemory(nil, 0, func() bool { return false })
 		defer memory.Close()
 		d := degrade.New(memory)
-		p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+		p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 		job := jobs.Job{ID: "b-1", Operation: "op", Client: acme.client, Tier: acme.tier, Payload: []byte(`{"month":11,"year":2026}`)}
 		d.Remember(p, job, jobs.Meta{Status: 201, ContentType: "a/b"}, []byte("acme's"), 10*time.Minute)
 		d.Remember(p, job, jobs.Meta{Status: 502, ContentType: "a/b"}, []byte("bad"), 0)
@@ -231,9 +231,9 @@ func TestNothingIsRememberedThatMayNotBeServed(t *testing.T) {
 	memory := cache.NewMemory(nil, 0, func() bool { return false })
 	defer memory.Close()
 	d := degrade.New(memory)
-	stale := degrade.Policy{Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}
+	stale := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
 	job := jobs.Job{Operation: "op", Client: "acme", Tier: "pro"}
-	for _, p := range []degrade.Policy{{}, {Steps: []degrade.Step{degrade.Reject}, StaleFor: time.Hour}, {Steps: []degrade.Step{degrade.Stale}}} {
+	for _, p := range []degrade.Policy{{}, {Steps: []degrade.Step{{Kind: degrade.Reject}}, StaleFor: time.Hour}, {Steps: []degrade.Step{{Kind: degrade.Stale}}}} {
 		d.Remember(p, job, jobs.Meta{Status: 200}, []byte("a"), 0)
 		if _, ok, _ := d.Stale(t.Context(), stale, "op", "acme", "pro", nil, degrade.Wish{}); ok {
 			t.Errorf("%+v: remembered", p)
@@ -250,7 +250,7 @@ func TestAStaleAnswerIsServedUntilItIsTooOldThoughTheStoreIsLost(t *testing.T) {
 		memory := cache.NewMemory(nil, 0, func() bool { return false })
 		defer memory.Close()
 		d := degrade.New(memory)
-		p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour}
+		p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour}
 		d.Remember(p, jobs.Job{Operation: "op", Client: "acme"}, jobs.Meta{Status: 200}, []byte("a"), 10*time.Minute)
 		for _, step := range []struct {
 			sleep, age time.Duration

@@ -11,7 +11,7 @@ import (
 
 // Store is where good answers are put for later; *cache.Cache and *cache.Memory are such. Put may replace what is there.
 type Store interface {
-	Put(ctx context.Context, key string, a cache.Answer, staleFor time.Duration) error
+	Put(ctx context.Context, key string, a cache.Answer, staleFor time.Duration, of cache.Owner) error
 }
 
 // Keeper puts by the good answers of those operations that may serve them stale later. Safe for concurrent use.
@@ -32,7 +32,7 @@ func (k *Keeper) Store(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 	if !p.Allows(Wish{}) {
 		return nil
 	}
-	if err := k.store.Put(ctx, keyOf(p, job), cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body}, p.StaleFor); err != nil {
+	if err := k.store.Put(ctx, keyOf(p, job), cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body}, p.StaleFor, cache.Owner{Operation: job.Operation, Client: job.Client}); err != nil {
 		return fmt.Errorf("keep the answer of job %s: %w", job.ID, err)
 	}
 	return nil

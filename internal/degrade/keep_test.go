@@ -17,7 +17,7 @@ func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {
 	t.Parallel()
 	answers := cache.New(redistest.Client(t))
 	operation := redistest.Name(t, "op")
-	p := degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: degrade.ShareTier}
+	p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareTier}
 	keeper, degrader := degrade.NewKeeper(answers, map[string]degrade.Policy{operation: p}), degrade.New(answers)
 	job := jobs.Job{ID: "b-1", Operation: operation, Client: "acme", Tier: "pro", Payload: []byte(`{"month":11,"year":2026}`)}
 	body := "\x00\xff {\"n\":616581622363398142}\n"
@@ -35,13 +35,13 @@ func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {
 // storeFunc counts as a place to keep answers.
 type storeFunc func(key string, a cache.Answer, staleFor time.Duration) error
 
-func (f storeFunc) Put(_ context.Context, key string, a cache.Answer, staleFor time.Duration) error {
+func (f storeFunc) Put(_ context.Context, key string, a cache.Answer, staleFor time.Duration, _ cache.Owner) error {
 	return f(key, a, staleFor)
 }
 
 func TestOnlyWhatMayBeServedLaterIsKept(t *testing.T) {
 	t.Parallel()
-	stale, reject := []degrade.Step{degrade.Stale}, []degrade.Step{degrade.Reject}
+	stale, reject := []degrade.Step{{Kind: degrade.Stale}}, []degrade.Step{{Kind: degrade.Reject}}
 	policies := map[string]degrade.Policy{
 		"stale":   {Steps: stale, StaleFor: time.Hour},
 		"reject":  {Steps: reject, StaleFor: time.Hour},
@@ -66,7 +66,7 @@ func TestAFailedKeepingNamesTheJob(t *testing.T) {
 	t.Parallel()
 	full := errors.New("no room")
 	keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { return full }),
-		map[string]degrade.Policy{"op": {Steps: []degrade.Step{degrade.Stale}, StaleFor: time.Hour}})
+		map[string]degrade.Policy{"op": {Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}})
 	err := keeper.Store(t.Context(), jobs.Job{ID: "b-7", Operation: "op"}, jobs.Meta{Status: 200}, nil)
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "b-7") {
 		t.Errorf("error %v", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"forebay/internal/admission"
+	"forebay/internal/cache"
 	"forebay/internal/degrade"
 )
 
@@ -27,6 +28,10 @@ type Config struct {
 	Tiers      map[string]Tier
 	Operations []Operation
 	Limits     []Limit // of every caller
+
+	Callbacks Callbacks // nil: no job's end is told
+	Health    Health    // nil: no backend is ever sick
+	Stored    Stored    // nil: operators can't look at stored answers
 
 	OnFailure      string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
 	Checks         Limiter // decides gateways' checks where CheckOnFailure is CheckLocal: as Limiter, or by itself where the store is lost
@@ -97,6 +102,7 @@ type Operation struct {
 	Cost     Cost
 	Limits   []Limit
 	Overload degrade.Policy
+	Coalesce bool          // requests for the same, of those who share its answers, share one job
 	Keep     time.Duration // how long a finished job and its result are remembered
 	MaxAge   time.Duration // how long a job may live before it must have ended; its backend's
 }
@@ -110,6 +116,26 @@ type Cost struct {
 	From    string // JSON Pointer (RFC 6901) into the payload, such as "/pages"
 	Default int64  // ≥ 1: where the payload has nothing there
 	Max     int64  // most that the payload may say
+}
+
+// Callbacks are the webhooks that tell of jobs' ends.
+type Callbacks interface {
+	// For is the URL that the end of a client's job is told to: what the request asks for, or the client's own ("" where it has none). An
+	// error is fit for the client: why it can't have that.
+	For(client, asked string) (url string, err error)
+}
+
+// Health knows how the backends are, at no cost. Safe for concurrent use.
+type Health interface {
+	// Sick reports whether a backend's gate is closed, or what feedback leaves of its rate is under the given part.
+	Sick(backend string, below float64) bool
+}
+
+// Stored are the answers that are kept, for operators.
+type Stored interface {
+	Holding(ctx context.Context, operation string) (cache.Holding, error)
+	Inspect(ctx context.Context, key string) (cache.Entry, bool, error)
+	Purge(ctx context.Context, f cache.Filter) (removed int, err error)
 }
 
 // Newcomers knows which clients are new. Until says when that ends; the zero time, where it has ended. An answer from memory may come

@@ -14,7 +14,7 @@ import (
 // remember stores a last good answer, as the worker does.
 func (w *world) remember(operation, scope, payload string, a cache.Answer) {
 	w.Helper()
-	if err := w.cache.Put(context.Background(), cache.Key(operation, scope, []byte(payload)), a, time.Hour); err != nil {
+	if err := w.cache.Put(context.Background(), cache.Key(operation, scope, []byte(payload)), a, time.Hour, cache.Owner{}); err != nil {
 		w.Fatal(err)
 	}
 }

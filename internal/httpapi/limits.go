@@ -70,7 +70,7 @@ func (s *Server) published(c *call) api.Operations {
 		o := s.operations[name]
 		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{}}
 		for _, step := range o.Overload.Steps {
-			view.OnOverload = append(view.OnOverload, string(step))
+			view.OnOverload = append(view.OnOverload, string(step.Kind))
 		}
 		p := c.planOf(name)
 		for i, r := range p.rules {

@@ -33,6 +33,9 @@ type Limiter interface {
 // Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.
 type Line interface {
 	Offer(context.Context, leaky.Offer) (leaky.Place, error)
+	Join(context.Context, leaky.Offer) (leaky.Place, error)
+	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
+	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
@@ -55,6 +58,8 @@ type Finals interface {
 // Degrader finds the last good answer to the same request, where one may be served. Remember tells it of one that this process
 // came by, so that it has it although the store is lost; it waits for nothing.
 type Degrader interface {
+	Known(ctx context.Context, key string) (cache.Answer, bool, error)
+	Warm(ctx context.Context, key string)
 	Remember(p degrade.Policy, job jobs.Job, meta jobs.Meta, body []byte, age time.Duration)
 	Stale(ctx context.Context, p degrade.Policy, operation, client, tier string, payload []byte, w degrade.Wish) (cache.Answer, bool, error)
 }
@@ -71,6 +76,7 @@ type Store interface {
 type Server struct {
 	Config
 	operations  map[string]*Operation
+	cached      map[string]*cacheCounts // by operation
 	planner     *planner
 	metrics     *metrics
 	storeLog    sometimes
@@ -107,6 +113,7 @@ func New(c Config) *Server {
 	s := &Server{
 		Config:      c,
 		operations:  make(map[string]*Operation, len(c.Operations)),
+		cached:      make(map[string]*cacheCounts, len(c.Operations)),
 		waiters:     make(chan struct{}, maxWaiters),
 		remembering: make(chan struct{}, maxRemembering),
 		draining:    make(chan struct{}),
@@ -114,6 +121,7 @@ func New(c Config) *Server {
 	}
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]
+		s.cached[c.Operations[i].Name] = &cacheCounts{}
 	}
 	s.metrics = newMetrics(s)
 	s.planner = newPlanner(c, s.operations, s.metrics.checksOf)

@@ -99,7 +99,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	operation := func(name, share string, limits []admission.Limit, tiers ...string) Operation {
 		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}
 		if share != "" {
-			o.Overload = degrade.Policy{Steps: []degrade.Step{degrade.Stale, degrade.Reject}, StaleFor: time.Hour, Share: share}
+			o.Overload = degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 		}
 		return o
 	}

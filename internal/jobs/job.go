@@ -24,6 +24,16 @@ type Job struct {
 	Fingerprint string  // tells two requests with one Idempotency-Key apart; "" without a key
 	Weight      float64 // what it was offered with: a redriven job gets its place by it; 0 stands for 1
 	Holds       Holds   // given back by the script that ends the job
+	Callback    string  // URL that is told when it ends; "": none
+	Of          string  // id of the job that this is a caller's share in; "": it is one by itself
+}
+
+// Source is the id of the job that is run for j: where its calls, its result and its payload are.
+func (j Job) Source() string {
+	if j.Of != "" {
+		return j.Of
+	}
+	return j.ID
 }
 
 // Standing is where a job stands. Times are Redis's, at microseconds; zero where they have no meaning.
@@ -51,7 +61,14 @@ type Meta struct {
 	Status      int    // 0: there is none
 	ContentType string // "" where the backend sent none
 	Size        int64
+	Storing     string // what the backend forbids its answer to be kept for: "", NoStore or Private. It isn't kept with the job
 }
+
+// Values of Meta.Storing, from the answer's Cache-Control.
+const (
+	NoStore = "no-store" // it may answer no other request
+	Private = "private"  // it may answer requests of the same client alone
+)
 
 // Codes of a Failure.
 const (

@@ -15,6 +15,8 @@ const (
 	LineFull    Outcome = "line_full"     // Capacity jobs wait
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
+	Joined      Outcome = "joined"        // the same is under way: the job is a share in it, or, of a refresh, wasn't needed
+	Alone       Outcome = "alone"         // of Join: nothing to join is under way, and nothing was written
 )
 
 // What a waiting job waits on, as Reason of a release and WaitingOn of a prediction.
@@ -33,6 +35,13 @@ type Offer struct {
 	StartWithin time.Duration // how long the job may wait for its first start; 0: as long as MaxAge
 	MaxAge      time.Duration // how long it may live before its final state; > 0
 	Keep        time.Duration // how long record and result outlive the final state; > 0
+
+	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
+	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of).
+	Join string
+	// Refresh marks a job that no caller waits for: it has no share, and isn't in its client's list. With Join it is placed only where
+	// nothing of that Join is under way.
+	Refresh bool
 }
 
 // Place is the line's answer.

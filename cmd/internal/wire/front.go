@@ -124,7 +124,7 @@ func processName() string {
 func policy(o config.Operation) degrade.Policy {
 	p := degrade.Policy{StaleFor: o.Cache.StaleFor, Share: o.Cache.Share}
 	for _, step := range o.OnOverload {
-		p.Steps = append(p.Steps, degrade.Step(step))
+		p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Kind(step)})
 	}
 	return p
 }

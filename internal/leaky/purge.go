@@ -1,0 +1,31 @@
+package leaky
+
+import (
+	"context"
+	"errors"
+)
+
+// PurgeOutcome is what Purge found.
+type PurgeOutcome string
+
+const (
+	Purged   PurgeOutcome = "purged"    // record, payload and result are gone, or were before
+	NotEnded PurgeOutcome = "not_ended" // it waits or runs: nothing changed
+)
+
+// Purge removes what is kept of a job that has ended. Of a share in a job, that is the share; the job itself goes with the last of
+// them. ErrUnknownJob: no such job.
+func (l *Line) Purge(ctx context.Context, id string) (PurgeOutcome, error) {
+	return "", errors.New("not yet")
+}
+
+// GoneError says that a job ended and is on record no more: its time is over, or it was purged. It is an ErrUnknownJob, too.
+type GoneError struct{ owner string } // clientTag
+
+// OwnedBy reports whether the job was the client's.
+func (e *GoneError) OwnedBy(client string) bool { return e.owner == clientTag(client) }
+
+func (e *GoneError) Error() string { return "the job is on record no more" }
+
+// Unwrap makes it an ErrUnknownJob for whoever doesn't care.
+func (e *GoneError) Unwrap() error { return ErrUnknownJob }
