@@ -31,6 +31,7 @@ func (c *Config) check(r *report) {
 		c.Tiers[name].Grace.check(r, key+".grace")
 	}
 	c.checkIdentity(r)
+	c.Callbacks.check(r, "callbacks")
 
 	if len(c.Backends) == 0 {
 		r.errorf("backends", "has no backend; add the service to protect")

@@ -129,7 +129,9 @@ func (c *Config) checkOperation(r *report, key string, o Operation) {
 		}
 	}
 	o.Cost.check(r, key+".cost")
-	checkOverload(r, key, o)
+	c.checkOverload(r, key, o)
+	o.checkCache(r, key)
+	o.checkDegrade(r, key)
 	r.duration(key+".keep_result", o.KeepResult, time.Second, maxStay)
 	r.size(key+".max_result", o.MaxResult, 1, 64<<20)
 }
@@ -175,26 +177,4 @@ func checkPath(r *report, key, path string) {
 	case err != nil || strings.ContainsAny(path, " #"):
 		r.errorf(key, "%s isn't a path; write other characters as %%XX", r.shown(key, path))
 	}
-}
-
-func checkOverload(r *report, key string, o Operation) {
-	at := key + ".on_overload"
-	for n, step := range o.OnOverload {
-		item := fmt.Sprintf("%s[%d]", at, n)
-		r.oneOf(item, step, "stale", "reject")
-		if slices.Contains(o.OnOverload[:n], step) {
-			r.errorf(item, "%s stands in the list twice", r.shown(item, step))
-		}
-	}
-	if n := len(o.OnOverload); n == 0 || o.OnOverload[n-1] != "reject" {
-		r.errorf(at, "must end with reject, which is what is left when nothing else can be answered; write [stale, reject] or [reject]")
-	}
-
-	if o.Cache.StaleFor != 0 || r.given(key+".cache.stale_for") {
-		r.duration(key+".cache.stale_for", o.Cache.StaleFor, time.Second, maxStale)
-		if !slices.Contains(o.OnOverload, "stale") {
-			r.errorf(key+".cache.stale_for", "has no effect without stale in %s; write on_overload: [stale, reject], or leave it out", at)
-		}
-	}
-	r.oneOf(key+".cache.share", o.Cache.Share, "client", "tier", "all")
 }

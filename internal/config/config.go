@@ -16,6 +16,7 @@ package config
 
 import (
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type Config struct {
 	Region   Region   `key:"region" absent:"one region: limits count everything"`
 	Worker   Worker   `key:"worker"`
 	Identity Identity `key:"identity"`
+	// Callbacks are webhooks: they tell clients that a job has ended.
+	Callbacks Callbacks `key:"callbacks"`
 
 	// Shutdown is how long a process that is told to stop lets its running requests and calls
 	// end; what still runs then is given back to the line. Default 30s; 100ms to 1h.
@@ -156,6 +159,31 @@ type Client struct {
 	Weight float64 `key:"weight" absent:"that of its tier"`
 	// Limits are its own: each replaces the tier's limit of the same name, or comes on top.
 	Limits []Limit `key:"limits" max:"20" absent:"those of its tier"`
+	// Callback is where the ends of its jobs are told.
+	Callback Callback `key:"callback" absent:"its jobs' ends aren't told"`
+}
+
+// Callback is a client's part of its webhooks.
+type Callback struct {
+	// URL is told of the jobs for which the request names no callback_url. It follows the rules of Callbacks.
+	URL string `key:"url" absent:"the jobs whose requests name a callback_url are told of"`
+	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random bytes. Required; up to 5, each of which
+	// signs, so that a new one can be rolled out before the old one goes.
+	Secrets []Secret `key:"secrets" max:"5"`
+}
+
+// Callbacks are the rules for webhooks, whoever names them.
+type Callbacks struct {
+	// Allow are networks (CIDR) or addresses that may be called although they aren't public. Default none: an address is looked at when
+	// the connection is made, and one that is private, of this host, or stands for such a one is refused.
+	Allow []netip.Prefix `key:"allow" max:"1000" absent:"public addresses alone are called"`
+	// HTTP is whether http:// is allowed beside https://. Default false.
+	HTTP bool `key:"http"`
+	// Timeout is how long one attempt may take. Default 15s; 100ms to 1m.
+	Timeout time.Duration `key:"timeout"`
+	// Schedule are the waits after each failed attempt, up to a tenth longer by chance; after the last one the delivery is given up.
+	// Default that of Standard Webhooks: 5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h. Up to 20, of 100ms to 7d each; [] tries once.
+	Schedule []time.Duration `key:"schedule" max:"20"`
 }
 
 // Tier is a named set of limits and a weight.
@@ -292,9 +320,16 @@ type Operation struct {
 	// Cost is what one request takes of each limit but those of concurrency.
 	Cost  Cost  `key:"cost"`
 	Cache Cache `key:"cache"`
-	// OnOverload is what is tried in order when a request is refused: stale (the last good answer, as
-	// Cache permits) and reject, which comes last. Default [stale, reject].
-	OnOverload []string `key:"on_overload" max:"10"`
+	// Coalesce has requests for the same, of those who share its answers (Cache), share one job while it waits or runs. Default false.
+	Coalesce bool `key:"coalesce"`
+	// OnOverload is what is tried in order when a request is refused. reject comes last. Default [stale, reject].
+	//   stale              the last good answer, as Cache permits
+	//   {operation: name}  a job of another, cheaper operation, by that one's own limits and line; at most 3
+	//   {body: {...}}      a fixed answer
+	//   reject             429
+	OnOverload []Step `key:"on_overload" max:"10"`
+	// Degrade says when stale answers are served before the line is tried.
+	Degrade Degrade `key:"degrade" absent:"a stale answer is served only where a request is refused"`
 	// KeepResult is how long a finished job and its result can be fetched. Default 24h; 1s to 30d.
 	KeepResult time.Duration `key:"keep_result"`
 	// MaxResult bounds the backend's answer; a longer one fails the job. Default 1MiB; 1B to 64MiB,
@@ -317,10 +352,49 @@ type Cost struct {
 	Max int64 `key:"max"`
 }
 
+// Step is one thing to try when a request is refused.
+type Step struct {
+	Word      string // stale or reject; "" where one of the others is given
+	Operation string `key:"operation"`
+	Body      JSON   `key:"body"` // at most 64KiB
+}
+
+// String is the step as a config has it.
+func (s Step) String() string {
+	switch {
+	case s.Operation != "":
+		return "{operation: " + quoted(s.Operation) + "}"
+	case s.Body != "":
+		return "{body: " + strings.ReplaceAll(string(s.Body), "${", "$${") + "}"
+	}
+	return s.Word
+}
+
+// Degrade says when an operation's stale answers come first.
+type Degrade struct {
+	When DegradeWhen `key:"when"`
+}
+
+// DegradeWhen is a condition on the operation's backend.
+type DegradeWhen struct {
+	// Backend is sick. Required.
+	Backend string `key:"backend"`
+	// Below is the part of its rate under which the backend counts as sick, by what feedback leaves of it; a backend that asks for rest
+	// is sick anyway. Default 0.5; above 0, at most 1.
+	Below float64 `key:"below"`
+}
+
 // Cache says which stored answers may be served.
 type Cache struct {
+	// FreshFor is how old an answer may be that is served to any request for the same, as if it were new; 1s to 366d.
+	FreshFor time.Duration `key:"fresh_for" absent:"no answer is served as new"`
 	// StaleFor is how old a stale answer may be; 1s to 366d.
 	StaleFor time.Duration `key:"stale_for" absent:"no stale answer is served"`
 	// Share is who sees one client's answers: client (default, nobody else), tier or all.
 	Share string `key:"share"`
+	// Key are JSON Pointers to what in the payload tells answers apart. Up to 16.
+	Key []string `key:"key" max:"16" absent:"the whole payload tells answers apart"`
+	// Refresh has an answer that was served stale be asked for anew, by one job that no client waits for, where the line has room.
+	// Default false.
+	Refresh bool `key:"refresh"`
 }

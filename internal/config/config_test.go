@@ -10,12 +10,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+const hookSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 // env is the environment of the files in testdata.
 func env(name string) (string, bool) {
@@ -26,6 +29,7 @@ func env(name string) (string, bool) {
 		"WITH_SECRET":    "http://user:hunter2@127.0.0.1",
 		"BIG":            "777777777777",
 		"EMPTY":          "",
+		"HOOK_SECRET":    hookSecret,
 		"BARE_NUMBER":    "30",
 		"INJECTION":      "5/s, burst: 100}\nshutdown: 1s",
 	}[name]
@@ -161,6 +165,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 		Checks:   Checks{OnFailure: "local", Processes: 1},
 		Worker:   Worker{Embedded: true},
 		Identity: Identity{Anonymous: "free"},
+		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
+			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Shutdown: 30 * time.Second,
 		Tiers:    map[string]Tier{"free": {Weight: 1}},
 		Backends: map[string]Backend{"reports": {
@@ -176,7 +182,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 		}},
 		Operations: map[string]Operation{"report": {
 			Backend: "reports", Method: "POST", Path: "/render", Cost: Cost{Fixed: 1},
-			Cache: Cache{Share: "client"}, OnOverload: []string{"stale", "reject"},
+			Cache: Cache{Share: "client"}, OnOverload: []Step{{Word: "stale"}, {Word: "reject"}},
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
@@ -232,8 +238,8 @@ func TestTheDemoIsAWorkingConfigOnceItsBackendsAreThere(t *testing.T) {
 		t.Fatalf("%v, %v", lines(warnings), err)
 	}
 	report, thumbnail := c.Operations["report"], c.Operations["thumbnail"]
-	if report.Cache != (Cache{StaleFor: time.Hour, Share: "all"}) || report.OnOverload[0] != "stale" ||
-		thumbnail.Cache.StaleFor != 0 || thumbnail.OnOverload[0] != "reject" {
+	if !reflect.DeepEqual(report.Cache, Cache{StaleFor: time.Hour, Share: "all"}) || report.OnOverload[0].Word != "stale" ||
+		thumbnail.Cache.StaleFor != 0 || thumbnail.OnOverload[0].Word != "reject" {
 		t.Errorf("stale answers: %+v, %+v", report, thumbnail)
 	}
 	if report.Backend == thumbnail.Backend {
@@ -306,7 +312,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	if err := json.NewEncoder(&out).Encode(c); err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{"hunter2", "0123456789abcdef"} {
+	for _, secret := range []string{"hunter2", "0123456789abcdef", hookSecret} {
 		if strings.Contains(out.String(), secret) {
 			t.Errorf("%s is shown in:\n%s", secret, out.String())
 		}

@@ -43,6 +43,10 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 	switch kind := v.Kind(); {
 	case v.Type() == reflect.TypeFor[Cost]():
 		d.cost(n, v.Addr().Interface().(*Cost), key, empty)
+	case v.Type() == reflect.TypeFor[Step]():
+		d.step(n, v.Addr().Interface().(*Step), key, empty)
+	case v.Type() == reflect.TypeFor[JSON]():
+		d.json(n, v.Addr().Interface().(*JSON), key)
 	case kind == reflect.Struct && v.Type() != reflect.TypeFor[netip.Prefix]():
 		if d.wants(n, yaml.MappingNode, empty, key, "wants keys of its own: "+strings.Join(keysOf(v.Type()), ", ")) {
 			d.structure(n, v, key)
@@ -82,6 +86,21 @@ func (d *decoder) cost(n *yaml.Node, c *Cost, key string, empty bool) {
 	case d.wants(n, yaml.MappingNode, false, key, "wants a number, or {from: /pages, default: 1, max: 100}"):
 		*c = Cost{Default: 1}
 		d.structure(n, reflect.ValueOf(c).Elem(), key)
+	}
+}
+
+// step reads what may be a word, or a mapping of one key.
+func (d *decoder) step(n *yaml.Node, s *Step, key string, empty bool) {
+	switch {
+	case empty:
+		d.errorf(key, "has no value; write one, or leave it out")
+	case n.Kind == yaml.ScalarNode:
+		d.scalar(n, reflect.ValueOf(&s.Word).Elem(), key)
+	case d.wants(n, yaml.MappingNode, false, key, "wants stale, reject, {operation: name} or {body: {...}}"):
+		d.structure(n, reflect.ValueOf(s).Elem(), key)
+		if len(n.Content) != 2 {
+			d.errorf(key, "wants one of operation and body")
+		}
 	}
 }
 

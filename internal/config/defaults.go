@@ -16,9 +16,11 @@ func Default() *Config {
 			IPv6Prefix:             64,
 			LegacyRateLimitHeaders: "epoch",
 		},
-		Admin:    Admin{Listen: "127.0.0.1:8081"},
-		Redis:    Redis{OnFailure: "degrade"},
-		Checks:   Checks{OnFailure: "local", Processes: 1},
+		Admin:  Admin{Listen: "127.0.0.1:8081"},
+		Redis:  Redis{OnFailure: "degrade"},
+		Checks: Checks{OnFailure: "local", Processes: 1},
+		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute,
+			2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Shutdown: 30 * time.Second,
 	}
 }
@@ -46,7 +48,7 @@ func (o *Operation) setDefaults() {
 		Method:     "POST",
 		Cost:       Cost{Fixed: 1},
 		Cache:      Cache{Share: "client"},
-		OnOverload: []string{"stale", "reject"},
+		OnOverload: []Step{{Word: "stale"}, {Word: "reject"}},
 		KeepResult: 24 * time.Hour,
 		MaxResult:  1 << 20,
 	}
@@ -59,6 +61,12 @@ func (c *Config) settle(dir string) {
 	}
 	if c.Region.Sync.Redis != "" && c.Region.Sync.Every == 0 {
 		c.Region.Sync.Every = time.Second
+	}
+	for name, o := range c.Operations {
+		if o.Degrade != (Degrade{}) && o.Degrade.When.Below == 0 {
+			o.Degrade.When.Below = 0.5
+			c.Operations[name] = o
+		}
 	}
 	for _, path := range []*string{&c.Identity.CountryDatabase, &c.Identity.ClientsFile} {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -104,7 +112,7 @@ func Demo() *Config {
 	report.Cache = Cache{StaleFor: time.Hour, Share: "all"}
 	thumbnail.setDefaults()
 	thumbnail.Backend, thumbnail.Path = "thumbnails", "/thumbnail"
-	thumbnail.OnOverload = []string{"reject"}
+	thumbnail.OnOverload = []Step{{Word: "reject"}}
 	// The embedded Redis has a bound on its keys: a flood for a day must not reach it.
 	report.KeepResult, thumbnail.KeepResult = time.Hour, time.Hour
 	c.Operations = map[string]Operation{"report": report, "thumbnail": thumbnail}

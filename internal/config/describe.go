@@ -78,7 +78,7 @@ func describe(out *strings.Builder, key string, v reflect.Value, indent string) 
 			describe(out, quoted(name), v.MapIndex(reflect.ValueOf(name)), indent+"  ")
 		}
 	case reflect.Slice:
-		if v.Len() > 0 && v.Type().Elem().Kind() == reflect.Struct && v.Type().Elem() != reflect.TypeFor[netip.Prefix]() {
+		if v.Len() > 0 && v.Type().Elem().Kind() == reflect.Struct && !oneLine(v.Type().Elem()) {
 			fmt.Fprintf(out, "%s%s:\n", indent, key)
 			for i := range v.Len() {
 				var item strings.Builder
@@ -95,6 +95,11 @@ func describe(out *strings.Builder, key string, v reflect.Value, indent string) 
 	default:
 		fmt.Fprintf(out, "%s%s: %s\n", indent, key, describeScalar(v))
 	}
+}
+
+// oneLine reports whether structs of a type are written like values.
+func oneLine(t reflect.Type) bool {
+	return t == reflect.TypeFor[netip.Prefix]() || t == reflect.TypeFor[Step]()
 }
 
 // asMap gives the names of a map of any type to names.

@@ -44,11 +44,18 @@ func (c *Config) warn(r *report) {
 		if !openEnded && !slices.ContainsFunc(names(inUse), o.allows) {
 			r.warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
 		}
-		if o.Cache.StaleFor == 0 && slices.Contains(o.OnOverload, "stale") && r.given(key+".on_overload") {
+		if o.Cache.StaleFor == 0 && o.servesStale() && r.given(key+".on_overload") {
 			r.warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, or write [reject]")
 		}
-		if o.Cache.StaleFor == 0 && r.given(key+".cache.share") {
-			r.warnf(key+".cache.share", "has no effect without cache.stale_for; set that, or leave it out")
+		if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {
+			for _, of := range []string{".cache.share", ".cache.key"} {
+				if r.given(key + of) {
+					r.warnf(key+of, "has no effect without cache.stale_for, cache.fresh_for or coalesce; set one, or leave it out")
+				}
+			}
+		}
+		if b, known := c.Backends[o.Backend]; known && o.Degrade != (Degrade{}) && !bool(b.Feedback) {
+			r.warnf(key+".degrade", "has no effect: with feedback: off backend %s is never found sick; turn that on, or leave this out", o.Backend)
 		}
 	}
 	for _, name := range names(c.Backends) {

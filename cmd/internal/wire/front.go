@@ -96,7 +96,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 			return nil, err
 		}
 		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
-			Limits: limits, Overload: policy(o), Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
+			Limits: limits, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
 	}
 	f.Server = httpapi.New(front)
 	return f, nil
@@ -122,9 +122,19 @@ func processName() string {
 }
 
 func policy(o config.Operation) degrade.Policy {
-	p := degrade.Policy{StaleFor: o.Cache.StaleFor, Share: o.Cache.Share}
+	p := degrade.Policy{FreshFor: o.Cache.FreshFor, StaleFor: o.Cache.StaleFor, Share: o.Cache.Share, Key: o.Cache.Key, Refresh: o.Cache.Refresh}
+	if when := o.Degrade.When; when.Backend != "" {
+		p.Sick = degrade.Sick{On: true, Below: when.Below}
+	}
 	for _, step := range o.OnOverload {
-		p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Kind(step)})
+		switch {
+		case step.Operation != "":
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Operation, Operation: step.Operation})
+		case step.Body != "":
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Body, Body: []byte(step.Body)})
+		default:
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Kind(step.Word)})
+		}
 	}
 	return p
 }

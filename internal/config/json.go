@@ -1,0 +1,87 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// JSON is a JSON text that a config gives as YAML.
+type JSON string
+
+// maxNesting bounds how deep a JSON value may be nested: no answer for people or programs is deeper.
+const maxNesting = 32
+
+// json writes a YAML value as JSON, its members in their order.
+func (d *decoder) json(n *yaml.Node, out *JSON, key string) {
+	text, err := d.appendJSON(nil, n, maxNesting)
+	if err != nil {
+		d.errorf(key, "%v", err)
+		return
+	}
+	*out = JSON(text)
+}
+
+func (d *decoder) appendJSON(out []byte, n *yaml.Node, depth int) ([]byte, error) {
+	if depth == 0 {
+		return nil, fmt.Errorf("is nested deeper than %d levels", maxNesting)
+	}
+	var err error
+	switch n.Kind {
+	case yaml.AliasNode: // a few of them can stand for gigabytes
+		return nil, fmt.Errorf("has an alias (*%s) on line %d; write out what it stands for", n.Value, n.Line)
+	case yaml.SequenceNode:
+		out = append(out, '[')
+		for i, item := range n.Content {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			if out, err = d.appendJSON(out, item, depth-1); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, ']'), nil
+	case yaml.MappingNode:
+		out = append(out, '{')
+		named := map[string]bool{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name := n.Content[i]
+			if name.Kind != yaml.ScalarNode || named[name.Value] {
+				return nil, fmt.Errorf("has a key on line %d that isn't plain text or stands there twice", name.Line)
+			}
+			named[name.Value] = true
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendText(out, name.Value), ':')
+			if out, err = d.appendJSON(out, n.Content[i+1], depth-1); err != nil {
+				return nil, err
+			}
+		}
+		return append(out, '}'), nil
+	}
+	switch n.Tag {
+	case "!!null":
+		return append(out, "null"...), nil
+	case "!!bool", "!!int", "!!float":
+		if json.Valid([]byte(n.Value)) {
+			return append(out, n.Value...), nil
+		}
+		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has it, or in quotes", brief(n.Value), n.Line)
+	case "!!str", "!!timestamp":
+		text, _, err := expand(n.Value, d.lookup)
+		if err != nil {
+			return nil, fmt.Errorf("on line %d: %w", n.Line, err)
+		}
+		return appendText(out, text), nil
+	}
+	return nil, errors.New("has a YAML tag (" + brief(n.Tag) + "), which means nothing here; remove it")
+}
+
+// appendText writes a string. A JSON text of strings can't fail.
+func appendText(out []byte, text string) []byte {
+	quoted, _ := json.Marshal(text)
+	return append(out, quoted...)
+}
