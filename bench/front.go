@@ -55,11 +55,18 @@ func front(ctx context.Context, e *env, r *report) error {
 			return err
 		}
 	}
+	hgetall, err := e.baseline(ctx, "hgetall", http.StatusOK) // now: what it reads would have been flushed before
+	if err != nil {
+		return err
+	}
 	polls, err := f.polls(ctx, e.plan)
 	if err != nil {
 		return err
 	}
-	if err := e.compare(ctx, r, side{"status (200)", target(http.StatusOK, polls), false}, asGet(ping), 64, 1.0); err != nil {
+	if err := e.compare(ctx, r, side{"status (200)", target(http.StatusOK, polls), false}, asGet(hgetall), 64, 1.0); err != nil {
+		return err
+	}
+	if err := e.stored(ctx, r, f, plain, ping); err != nil {
 		return err
 	}
 
@@ -91,7 +98,7 @@ func (e *env) baseline(ctx context.Context, kind string, status int) (side, erro
 	if _, err := e.serve(ctx, kind, "baseline", "http://"+addr, "-kind", kind, "-listen", addr, "-redis", e.redis); err != nil {
 		return side{}, err
 	}
-	names := map[string]string{"plain": "net/http", "ping": "net/http + PING", "enqueue": "net/http + asynq Enqueue"}
+	names := map[string]string{"plain": "net/http", "ping": "net/http + PING", "hgetall": "net/http + HGETALL", "enqueue": "net/http + asynq Enqueue"}
 	return side{name: names[kind], target: load.Target{Addr: addr, Status: status, Requests: [][]byte{load.Request("POST", addr, "/", payload)}}}, nil
 }
 

@@ -46,6 +46,9 @@ type plan struct {
 	Clients      int           // API keys that the connections share
 	Polled       int           // jobs in line whose status is asked for
 	IdleClients  int           // clients of one limit whose memory is measured
+	Stored       int           // answers that are stored, to be read from Redis
+	Held         int           // clients that wait at one time
+	Woken        int           // waits that are measured
 }
 
 var (
@@ -56,6 +59,7 @@ var (
 		Drained: 10_000, LimiterSpan: 6 * time.Second, LimiterRates: []float64{10, 100},
 		IdleJobs: 100, IdleSpan: 5 * time.Second,
 		Waiting: 100_000, Million: 1_000_000, Clients: 16, Polled: 64, IdleClients: 20_000,
+		Stored: 60_000, Held: 1000, Woken: 2000,
 	}
 	short = plan{
 		Rounds: 1, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
@@ -64,6 +68,7 @@ var (
 		Drained: 500, LimiterSpan: time.Second, LimiterRates: []float64{10},
 		IdleJobs: 10, IdleSpan: 500 * time.Millisecond,
 		Waiting: 1000, Million: 5000, Clients: 4, Polled: 8, IdleClients: 200,
+		Stored: 1000, Held: 50, Woken: 100,
 	}
 )
 
@@ -78,6 +83,7 @@ var scenarios = []struct {
 	{"full-speed", fullSpeed},
 	{"bullmq", bullmq},
 	{"idle", idle},
+	{"held", held},
 	{"memory", memory},
 	{"million", million},
 }
@@ -95,7 +101,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
-	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, memory, million")
+	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, held, memory, million")
 	long := flags.Bool("long", false, "the pacing table at 0.2/s too, and slow rates for 30 s")
 	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
 	if err := flags.Parse(args); err != nil {

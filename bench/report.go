@@ -20,6 +20,7 @@ type report struct {
 	Limiters    []limiterRow
 	NoBullMQ    string // why it was left out
 	Idle        idleFigures
+	Held        heldFigures
 	Memory      []memoryRow
 	Million     millionFigures
 	Decisions   []ratioRow
@@ -87,8 +88,12 @@ func (r *report) write(out io.Writer) error {
 		p("| answer | connections | ours /s | baseline | baseline /s | ratio | goal | met |")
 		p("|---|--:|--:|---|--:|--:|--:|---|")
 		for _, x := range r.Ratios {
-			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |", x.Name, x.Conns, x.Ours.Median, x.Baseline, x.Theirs.Median,
-				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.Goal, yes(x.Ratio.Median >= x.Goal))
+			goal, met := fmt.Sprintf("%.1f", x.Goal), yes(x.Ratio.Median >= x.Goal)
+			if x.Goal == 0 {
+				goal, met = "", ""
+			}
+			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %s | %s |", x.Name, x.Conns, x.Ours.Median, x.Baseline, x.Theirs.Median,
+				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, goal, met)
 		}
 	}
 	if len(r.Decisions) > 0 {
@@ -143,6 +148,7 @@ func (r *report) write(out io.Writer) error {
 		p("| the request's sending | %s | %s |", ms(r.Idle.SentP50), ms(r.Idle.SentP99))
 		p("| the 202 | %s | %s |", ms(r.Idle.AnswerP50), ms(r.Idle.AnswerP99))
 	}
+	r.writeHeld(p)
 	if len(r.Memory) > 0 {
 		p("\n## Memory\n")
 		p("Redis's `used_memory` at %d jobs of %d bytes, less that of an empty one, for each job:\n", r.Plan.Waiting, len(payload))

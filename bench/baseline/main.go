@@ -2,6 +2,7 @@
 //
 //	plain    reads the body and answers
 //	ping     and sends Redis one PING
+//	hgetall  and sends it one HGETALL of a hash like a job's, of 12 fields, and answers with what it holds
 //	enqueue  and enqueues the body as a task of asynq: what one would write without Forebay
 //
 // It is as good as such a program gets: one shared pool, keep-alive, no logs, no handshake extras.
@@ -31,7 +32,7 @@ func main() {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("baseline", flag.ContinueOnError)
-	kind := flags.String("kind", "plain", "plain, ping or enqueue")
+	kind := flags.String("kind", "plain", "plain, ping, hgetall or enqueue")
 	listen := flags.String("listen", "127.0.0.1:0", "address to listen on")
 	addr := flags.String("redis", "127.0.0.1:6379", "Redis's address")
 	if err := flags.Parse(args); err != nil {
@@ -70,6 +71,17 @@ func worker(kind string, rdb *redis.Client) (func(ctx context.Context, body []by
 		return func(ctx context.Context, _ []byte) (int, string, error) {
 			return http.StatusOK, "0", rdb.Ping(ctx).Err()
 		}, nil
+	case "hgetall":
+		const key = "bench:hash"
+		for i := range 12 {
+			if err := rdb.HSet(context.Background(), key, fmt.Sprintf("field-%02d", i), "0123456789abcdef").Err(); err != nil {
+				return nil, err
+			}
+		}
+		return func(ctx context.Context, _ []byte) (int, string, error) {
+			fields, err := rdb.HGetAll(ctx, key).Result()
+			return http.StatusOK, fields["field-00"], err
+		}, nil
 	case "enqueue":
 		client := asynq.NewClientFromRedisClient(rdb)
 		return func(ctx context.Context, body []byte) (int, string, error) {
@@ -80,7 +92,7 @@ func worker(kind string, rdb *redis.Client) (func(ctx context.Context, body []by
 			return http.StatusAccepted, info.ID, nil
 		}, nil
 	}
-	return nil, fmt.Errorf("-kind %q: want plain, ping or enqueue", kind)
+	return nil, fmt.Errorf("-kind %q: want plain, ping, hgetall or enqueue", kind)
 }
 
 func handler(work func(ctx context.Context, body []byte) (int, string, error)) http.HandlerFunc {

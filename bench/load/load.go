@@ -21,7 +21,8 @@ import (
 // Target is a server and what to ask it.
 type Target struct {
 	Addr     string
-	Requests [][]byte // connection i sends Requests[i % len(Requests)]
+	Requests [][]byte // connection i sends Requests[i % len(Requests)] each time
+	Rotate   bool     // or begins with that and takes every Conns-th after it, round and round: no request twice within a round
 	Status   int      // what each answer must say; another one ends the run
 }
 
@@ -57,7 +58,10 @@ func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 			return Result{}, fmt.Errorf("load: %w", err)
 		}
 		defer nc.Close()
-		conns[i] = &conn{Conn: nc, request: t.Requests[i%len(t.Requests)], buf: make([]byte, 16<<10)}
+		conns[i] = &conn{Conn: nc, requests: t.Requests, next: i % len(t.Requests), buf: make([]byte, 16<<10)}
+		if t.Rotate {
+			conns[i].step = p.Conns
+		}
 	}
 	stop := context.AfterFunc(ctx, func() {
 		for _, c := range conns {
@@ -101,10 +105,12 @@ func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 	return result, nil
 }
 
-// conn is one keep-alive connection and the one request that it sends.
+// conn is one keep-alive connection and the requests that it sends.
 type conn struct {
 	net.Conn
-	request   []byte
+	requests  [][]byte
+	next      int // of requests
+	step      int // from one to the next
 	latencies []time.Duration
 	buf       []byte // holds buf[:n]: what came and isn't part of an answer that was read
 	n         int
@@ -122,9 +128,10 @@ func (c *conn) repeat(status int, from time.Time, more func(now time.Time) bool)
 			}
 		}
 		sent := now
-		if _, err := c.Write(c.request); err != nil {
+		if _, err := c.Write(c.requests[c.next]); err != nil {
 			return err
 		}
+		c.next = (c.next + c.step) % len(c.requests)
 		got, body, err := c.answer()
 		if err != nil {
 			return err

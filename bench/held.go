@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"forebay/api"
+)
+
+// heldFigures are of clients that wait for their jobs.
+type heldFigures struct {
+	Clients  int
+	Woken    int
+	P50, P99 time.Duration // from a job's end by Redis's clock, in whole ms, to the client's having the answer
+
+	Idle     int     // of clients that wait for jobs that don't move
+	Memory   float64 // bytes of the api's resident memory that they take together
+	CPU      float64 // of one core, of the api
+	Commands float64 // of Redis, a second
+}
+
+// held measures long polls: how soon they end when their jobs do, with many waiting; and what clients that only wait cost.
+func held(ctx context.Context, e *env, r *report) error {
+	defer e.stopAll()
+	e.say("held: %d clients wait, %d times", e.plan.Held, e.plan.Woken)
+	f, _, err := e.startBack(ctx, 1, "100/s")
+	if err != nil {
+		return err
+	}
+	r.Held.Clients, r.Held.Woken = e.plan.Held, e.plan.Woken
+	waits, err := f.wake(ctx, e.plan)
+	if err != nil {
+		return err
+	}
+	r.Held.P50, r.Held.P99 = quantile(waits, 0.5), quantile(waits, 0.99)
+	e.stopAll()
+	return e.idleWaiters(ctx, &r.Held)
+}
+
+// wake submits jobs and waits for each by long poll, in their order, so many at a time. It returns how long after the job's end each
+// answer came, sorted.
+func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
+	paths := make([]string, p.Held+p.Woken)
+	for i := range paths {
+		var err error
+		if paths[i], err = f.submit(ctx, i%p.Clients); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.Held, MaxConnsPerHost: p.Held}}
+	next := make(chan int)
+	go func() {
+		defer close(next)
+		for i := range paths {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	var mu sync.Mutex
+	var waits []time.Duration
+	var all sync.WaitGroup
+	for range p.Held {
+		all.Go(func() {
+			for i := range next {
+				late, err := f.wait(ctx, client, paths[i], i%p.Clients)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				if i >= p.Held/10 && i < p.Held/10+p.Woken { // not the first, which ended before all waited, nor the last, when few do
+					mu.Lock()
+					waits = append(waits, late)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(waits)
+	return waits, context.Cause(ctx)
+}
+
+// wait polls until the job is done, and returns how long after its end the answer came.
+func (f *forebay) wait(ctx context.Context, client *http.Client, path string, i int) (time.Duration, error) {
+	for {
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+f.addr+path, nil)
+		if err != nil {
+			return 0, err
+		}
+		req.Header.Set("Authorization", "Bearer "+fmt.Sprintf(openKey, i))
+		req.Header.Set(api.HeaderPrefer, "wait=30")
+		res, err := client.Do(req)
+		if err != nil {
+			return 0, err
+		}
+		body, err := io.ReadAll(res.Body)
+		now := time.Now()
+		res.Body.Close()
+		if err != nil {
+			return 0, err
+		}
+		var job api.Job
+		if err := json.Unmarshal(body, &job); err != nil || res.StatusCode != http.StatusOK {
+			return 0, fmt.Errorf("status: %s: %s", res.Status, body)
+		}
+		if job.Done {
+			return now.Sub(job.FinishedAt.Time), nil
+		}
+	}
+}
+
+// idleClients is how many wait for jobs that don't move: what the service is held to, at 100 MB and 5 % of a core.
+const idleClients = 2000
+
+// idleWaiters measures what clients cost that only wait.
+func (e *env) idleWaiters(ctx context.Context, h *heldFigures) error {
+	h.Idle = idleClients
+	if e.plan.Held < full.Held {
+		h.Idle = e.plan.Held
+	}
+	e.say("held: %d clients only wait", h.Idle)
+	f, err := e.startForebay(ctx, 0, "1/s", "127.0.0.1:9")
+	if err != nil {
+		return err
+	}
+	path, err := f.submit(ctx, 0)
+	if err != nil {
+		return err
+	}
+	process := e.running[len(e.running)-1].cmd.Process.Pid
+	before, err := e.costs(ctx, process)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: h.Idle}}
+	opened := make(chan error, h.Idle)
+	for range h.Idle {
+		go func() { opened <- f.listen(ctx, client, path) }()
+	}
+	for range h.Idle {
+		if err := <-opened; err != nil {
+			return err
+		}
+	}
+	began, err := e.costs(ctx, process)
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, e.plan.IdleSpan); err != nil {
+		return err
+	}
+	ended, err := e.costs(ctx, process)
+	if err != nil {
+		return err
+	}
+	span := ended.at.Sub(began.at).Seconds()
+	h.Memory = ended.memory - before.memory
+	h.CPU = (ended.cpu - began.cpu) / span
+	h.Commands = float64(ended.commands-began.commands) / span
+	return nil
+}
+
+// listen opens a stream of a job's states and returns when its first event has come. The stream goes on until ctx ends.
+func (f *forebay) listen(ctx context.Context, client *http.Client, path string) error {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+f.addr+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+fmt.Sprintf(openKey, 0))
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { res.Body.Close() })
+	var seen []byte
+	buf := make([]byte, 1024)
+	for !bytes.Contains(seen, []byte("event: status")) {
+		n, err := res.Body.Read(buf)
+		seen = append(seen, buf[:n]...)
+		if err != nil {
+			return fmt.Errorf("stream: %s: %w: %s", res.Status, err, seen)
+		}
+	}
+	go io.Copy(io.Discard, res.Body)
+	return nil
+}
+
+// costs are what a process has used, and Redis has done.
+type costs struct {
+	at       time.Time
+	memory   float64 // bytes, resident
+	cpu      float64 // seconds
+	commands int64
+}
+
+func (e *env) costs(ctx context.Context, pid int) (c costs, err error) {
+	if _, c.commands, err = e.commands(ctx); err != nil {
+		return c, err
+	}
+	c.at = time.Now()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return c, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third of proc(5) on
+	if len(fields) < 22 {
+		return c, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
+	}
+	number := func(field int) float64 {
+		n, wrong := strconv.ParseFloat(fields[field-3], 64)
+		if wrong != nil {
+			err = wrong
+		}
+		return n
+	}
+	const ticks = 100 // of user and system time in a second, on every Linux
+	c.cpu = (number(14) + number(15)) / ticks
+	c.memory = number(24) * float64(os.Getpagesize())
+	return c, err
+}
+
+func (r *report) writeHeld(p func(string, ...any)) {
+	h := r.Held
+	if h.Woken == 0 {
+		return
+	}
+	p("\n## Clients that wait\n")
+	p("%d clients long-poll their jobs (`Prefer: wait=30`), which end at 100/s; over %d ends, from the job's end to the client's having the answer:", h.Clients, h.Woken)
+	p("%s in the median, %s at the 99th percentile. Goal: under 20 ms at the 99th; met: %s.\n", ms(h.P50), ms(h.P99), yes(h.P99 < 20*time.Millisecond))
+	p("%d clients have streams open whose jobs don't move: they take %.1f MB of the api's resident memory (goal: under 100; met: %s) and %.1f %% of a core", h.Idle,
+		h.Memory/1e6, yes(h.Memory < 100e6), 100*h.CPU)
+	p("(goal: under 5; met: %s). Redis does %.0f commands a second meanwhile, for whatever the api asks of it.", yes(h.CPU < 0.05), h.Commands)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"forebay/bench/load"
+	"forebay/internal/cache"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// stored measures degraded answers: out of the api's memory and out of Redis, for a backend that is sick, so that no limit is asked;
+// and for clients whom a limit refuses, which costs a decision in Redis.
+func (e *env) stored(ctx context.Context, r *report, f *forebay, plain, ping side) error {
+	answers := cache.New(e.rdb)
+	keep := func(operation string, payload []byte) error {
+		a := cache.Answer{Status: http.StatusOK, ContentType: "application/json", Body: storedBody, Age: time.Minute}
+		return answers.Put(ctx, cache.Key(operation, "", payload), a, 24*time.Hour, cache.Owner{Operation: operation, Client: "open-0"})
+	}
+	e.say("front: %d stored answers", e.plan.Stored)
+	var many [][]byte
+	for i := range e.plan.Stored {
+		other := fmt.Appendf(nil, `{"month":"2026-11","n":%d}`, i)
+		if err := keep("known", other); err != nil {
+			return err
+		}
+		many = append(many, f.request("known", other, fmt.Sprintf(openKey, i%e.plan.Clients)))
+	}
+	var same, refused [][]byte
+	for i := range e.plan.Clients {
+		same = append(same, f.request("known", payload, fmt.Sprintf(openKey, i)))
+		refused = append(refused, f.request("refused", payload, fmt.Sprintf(shutKey, i)))
+	}
+	for _, operation := range []string{"known", "refused"} {
+		if err := keep(operation, payload); err != nil {
+			return err
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		requests [][]byte
+		baseline side
+		goal     float64 // 0: none
+	}{
+		{"degraded (200) from memory", same, plain, 0.6},
+		{"degraded (200) from Redis", many, ping, 0.9},
+		{"degraded (200), refused by a limit", refused, ping, 0},
+	} {
+		if err := e.sicken(ctx); err != nil {
+			return err
+		}
+		// A round of the many takes longer than memory may be trusted: each of them is read from Redis.
+		target := load.Target{Addr: f.addr, Status: http.StatusOK, Requests: c.requests, Rotate: len(c.requests) > e.plan.Clients}
+		if err := e.compare(ctx, r, side{c.name, target, false}, c.baseline, 64, c.goal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storedBody is an answer of 256 bytes.
+var storedBody = payload
+
+// request is a POST of a job.
+func (f *forebay) request(operation string, payload []byte, key string) []byte {
+	body := fmt.Appendf(nil, `{"operation":"%s","payload":%s}`, operation, payload)
+	return load.Request("POST", f.addr, "/v1/jobs", body, "Authorization: Bearer "+key)
+}
+
+// sicken has the gate of the backend sick closed for five minutes, as its own 503 with a Retry-After would.
+func (e *env) sicken(ctx context.Context) error {
+	rate, err := leaky.ParseRate("1/s")
+	if err != nil {
+		return err
+	}
+	line := leaky.New(e.rdb, leaky.Settings{Backend: "sick", Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000, MaxWait: time.Hour,
+		ClientShare: 1, Attempts: 1, Feedback: true})
+	if err := e.rdb.Del(ctx, jobs.KeyPrefix("sick")+"pace", jobs.KeyPrefix("sick")+"line").Err(); err != nil {
+		return err
+	}
+	job := jobs.Job{ID: jobs.NewID("sick"), Operation: "known", Client: "open-0", Priority: jobs.Normal, Payload: payload}
+	if _, err := line.Offer(ctx, leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil {
+		return err
+	}
+	granted, err := line.Release(ctx)
+	if err != nil || len(granted.Tickets) != 1 {
+		return fmt.Errorf("sicken: %d slots, %w", len(granted.Tickets), err)
+	}
+	t := granted.Tickets[0]
+	if s, err := line.Start(ctx, t, "bench"); err != nil || s.Verdict != leaky.Go {
+		return fmt.Errorf("sicken: %s, %w", s.Verdict, err)
+	}
+	_, _, err = line.Settle(ctx, leaky.Settlement{Ticket: t, Owner: "bench", To: jobs.Waiting, Sign: leaky.Throttled, Gate: 5 * time.Minute})
+	if err != nil {
+		return err
+	}
+	return pause(ctx, time.Second) // the api has looked by then
+}
