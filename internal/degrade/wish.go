@@ -9,6 +9,7 @@ import (
 type Wish struct {
 	NoCache     bool          // no-cache or no-store: no stale answer at all
 	MaxStale    time.Duration // with HasMaxStale: no answer older than this, in whole seconds
+	OnlyIfCached bool
 	HasMaxStale bool          // max-stale=N was given; without a number it accepts any age, which is no wish
 }
 
@@ -26,6 +27,8 @@ func ParseCacheControl(lines []string) Wish {
 			switch {
 			case strings.EqualFold(name, "no-cache"), strings.EqualFold(name, "no-store"):
 				w.NoCache = true
+			case strings.EqualFold(name, "only-if-cached"):
+				w.OnlyIfCached = true
 			case strings.EqualFold(name, "max-stale"):
 				stale, ok := seconds(value)
 				if ok && (!w.HasMaxStale || stale < w.MaxStale) {

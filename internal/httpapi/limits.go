@@ -10,6 +10,10 @@ import (
 
 // rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.
 func (s *Server) rateLimits(c *call) error {
+	if !s.Store.Healthy() {
+		return storeError{errUnhealthy}
+	}
+	c.peek(0) // who asks for it wants to know it now
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {

@@ -85,6 +85,10 @@ type Server struct {
 	remembering chan struct{} // a place for each answer that is being remembered
 	remembered  recently      // jobs whose answers were
 	twins       twins
+	heard       heard
+	trials      trials
+	refreshed   refreshed
+	refreshing  chan struct{} // a place for each refresh that is being offered
 	redriveTime time.Duration // maxRedriveTime, but in tests
 
 	draining  chan struct{} // closed by Drain
@@ -116,6 +120,7 @@ func New(c Config) *Server {
 		cached:      make(map[string]*cacheCounts, len(c.Operations)),
 		waiters:     make(chan struct{}, maxWaiters),
 		remembering: make(chan struct{}, maxRemembering),
+		refreshing:  make(chan struct{}, maxRefreshing),
 		draining:    make(chan struct{}),
 		redriveTime: maxRedriveTime,
 	}
@@ -145,10 +150,10 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit}},
-		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.cancel)}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": s.identified(s.listOwn)}},
+		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
 		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
-		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.identified(s.rateLimits)}},
+		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},
 		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
 		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
 		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},

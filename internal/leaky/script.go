@@ -45,6 +45,9 @@ var tuneLua string
 //go:embed scripts/status.lua
 var statusLua string
 
+//go:embed scripts/health.lua
+var healthLua string
+
 // Two scripts go through a zset part by part: they have this in common.
 //
 //go:embed scripts/walk.lua
@@ -71,6 +74,7 @@ var (
 	cancelScript  = redis.NewScript(prelude + cancelLua)
 	lookScript    = redis.NewScript(prelude + lookLua)
 	tuneScript    = redis.NewScript(prelude + tuneLua)
+	healthScript  = redis.NewScript(prelude + healthLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
 
 	listScript      = redis.NewScript(prelude + walk + listLua)
