@@ -7,10 +7,10 @@ import (
 
 // Wish is what a request's Cache-Control says about stale answers. The zero value has no wish: the policy alone decides.
 type Wish struct {
-	NoCache     bool          // no-cache or no-store: no stale answer at all
-	MaxStale    time.Duration // with HasMaxStale: no answer older than this, in whole seconds
+	NoCache      bool          // no-cache or no-store: no stale answer at all
+	MaxStale     time.Duration // with HasMaxStale: no answer older than this, in whole seconds
 	OnlyIfCached bool
-	HasMaxStale bool          // max-stale=N was given; without a number it accepts any age, which is no wish
+	HasMaxStale  bool // max-stale=N was given; without a number it accepts any age, which is no wish
 }
 
 // maxDelta is what RFC 9111, section 1.2.2, has a larger number of seconds count as.

@@ -116,6 +116,14 @@ func (s *Server) caller(h handler) handler {
 	}
 }
 
+// undecided has h called for what asks for no job, at a path where others do.
+func undecided(h handler) handler {
+	return func(c *call) error {
+		c.admission = false
+		return h(c)
+	}
+}
+
 // identified is caller for what needs the store; meanwhile what the caller's limits hold is being read for the answer's fields, unless it
 // was heard a moment ago.
 func (s *Server) identified(h handler) handler {

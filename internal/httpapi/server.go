@@ -150,7 +150,7 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": s.identified(s.listOwn)}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.identified(s.listOwn))}},
 		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
 		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
 		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},

@@ -160,4 +160,3 @@ func (s *Server) operationFor(c *call, name string) (*Operation, error) {
 	c.plan = c.planOf(o.Name)
 	return o, nil
 }
-
