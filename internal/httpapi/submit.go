@@ -309,13 +309,6 @@ func (a *attempt) replay(look leaky.Look) error {
 	return a.answer(look, reasonReplayed)
 }
 
-// remember keeps a result that is being served, for when the store is lost: here alone the request that it answers is known too.
-func (a *attempt) remember(look leaky.Look, body []byte) {
-	job := look.Job
-	job.Payload = a.payload
-	a.s.Degrader.Remember(a.o.Overload, job, look.Standing.Result, body, max(look.Now.Sub(look.Standing.FinishedAt), 0))
-}
-
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
 // waited gets what it waited for: the result itself, and Content-Location says so.
 func (a *attempt) answer(look leaky.Look, reason string) error {
@@ -332,7 +325,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
 			if body, err := a.line.Result(a.ctx, look.Job.ID); err == nil {
-				a.remember(look, body)
+				a.s.warm(a.line, look.Job, a.payload)
 				h["Content-Location"] = []string{view.Links.Result}
 				h["X-Content-Type-Options"] = noSniff
 				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)

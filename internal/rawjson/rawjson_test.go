@@ -27,7 +27,7 @@ func TestMembersComeByteForByte(t *testing.T) {
 		got = append(got, member{name, string(value), depth})
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("got %+q, want %+q", fmt.Sprint(got), fmt.Sprint(want))
 	}
 	for _, empty := range []string{"{}", " [ ] ", "{ }", "[]"} {
 		if s := rawjson.Scan([]byte(empty)); s.Next() {
