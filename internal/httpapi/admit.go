@@ -234,7 +234,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
 			if body, err := a.line.Result(a.ctx, look.Job.Source()); err == nil {
-				a.s.warm(a.o, a.cacheKey())
+				a.s.warm(a.line, look.Job, a.payload)
 				h["Content-Location"] = []string{view.Links.Result}
 				h["X-Content-Type-Options"] = noSniff
 				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)

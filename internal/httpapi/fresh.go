@@ -124,25 +124,6 @@ func (a *attempt) countMiss() {
 	}
 }
 
-// warm has the stored answer under a key in this process's memory, so that it can be served when the store is lost. It is done behind the
-// client's back, and let go where too many are being read.
-func (s *Server) warm(o *Operation, key string) {
-	if o == nil || s.OnFailure == OnFailureReject || !o.Overload.Allows(degrade.Wish{}) {
-		return
-	}
-	select {
-	case s.remembering <- struct{}{}:
-	default:
-		return
-	}
-	go func() {
-		defer func() { <-s.remembering }()
-		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
-		defer cancel()
-		s.Degrader.Warm(ctx, key)
-	}()
-}
-
 // trialRest is how often a request is let through to a sick backend that a stale answer would have done for. An effective rate rises with
 // calls that go well, and one of them makes up for 5 s (leaky's settle script): without these, a backend whose every request has a
 // stale answer would stay sick for as long as those are served.

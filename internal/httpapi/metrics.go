@@ -97,9 +97,21 @@ func (m *metrics) preset(s *Server) {
 	}
 }
 
-// degrades reports whether the policy ever has an answer besides the refusal.
+// degrades reports whether the policy may have an answer besides the refusal.
 func degrades(p degrade.Policy) bool {
-	return p.Allows(degrade.Wish{}) || len(p.Steps) > 0 && p.Steps[0].Kind != degrade.Stale && p.Steps[0].Kind != degrade.Reject
+	for _, step := range p.Steps {
+		switch step.Kind {
+		case degrade.Stale:
+			if p.StaleFor > 0 {
+				return true
+			}
+		case degrade.Reject:
+			return false
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // unrefused are the reasons of degraded answers to requests that nothing has refused.
