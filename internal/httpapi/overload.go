@@ -36,6 +36,9 @@ func (a *attempt) overloaded(refusal error) error {
 		}
 	}
 	for _, step := range a.o.Overload.Steps {
+		if a.wish.OnlyIfCached && step.Kind != degrade.Stale {
+			return refusal // it got here since the store is lost
+		}
 		switch step.Kind {
 		case degrade.Stale:
 			if a.stale(ctx, reason) {
