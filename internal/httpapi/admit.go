@@ -72,7 +72,7 @@ func (a *attempt) take() (answer func() error, err error) {
 		case err != nil:
 			return nil, a.storeFailed(err)
 		case place.Outcome == leaky.Joined:
-			return a.joined(offer.Job), nil
+			return a.joined(offer.Job, place), nil
 		case place.Outcome == leaky.Exists:
 			return a.existing()
 		}
@@ -102,7 +102,7 @@ func (a *attempt) take() (answer func() error, err error) {
 		return func() error { return a.accepted(offer, place) }, nil
 	case leaky.Joined: // one like it came in between
 		a.refund(v)
-		return a.joined(offer.Job), nil
+		return a.joined(offer.Job, place), nil
 	case leaky.Exists: // a twin of this request was faster
 		a.refund(v)
 		a.verdict = nil // what the twin took came after it

@@ -25,9 +25,10 @@ func (a *attempt) joins() string {
 }
 
 // joined answers for a share in a job that is under way. It spent no limit.
-func (a *attempt) joined(job jobs.Job) func() error {
+func (a *attempt) joined(job jobs.Job, place leaky.Place) func() error {
 	return func() error {
-		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}})
+		job.CreatedAt = place.AcceptedAt
+		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, WaitingOn: place.WaitingOn})
 		a.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
 		return a.answer(look, reasonJoined)
 	}

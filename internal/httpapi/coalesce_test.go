@@ -3,17 +3,22 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"forebay/api"
 	"forebay/internal/admission"
 	"forebay/internal/cache"
 	"forebay/internal/degrade"
 	"forebay/internal/leaky"
+	"forebay/internal/redistest"
 )
 
 // coalescing is a world in which shared and report coalesce, and pro has a limit of ten.
@@ -73,6 +78,10 @@ func TestRequestsForTheSameShareOneJob(t *testing.T) {
 		}
 		if a := w.want(w.get("/v1/jobs/"+id+"/result", caller), 201); string(a.body) != "for all" {
 			t.Errorf("result %q", a.body)
+		}
+		var shown api.AdminJob
+		if strictly(t, "a share", w.want(w.adminCall("GET", "jobs/"+id), 200).body, &shown); shown.Answer == nil || shown.Answer.Body != "for all" {
+			t.Errorf("an operator sees %+v", shown)
 		}
 	}
 	// What has ended is joined no more.
@@ -298,4 +307,71 @@ func (w *world) ownJobs(query string, caller [2]string) api.JobList {
 		w.Fatal(err)
 	}
 	return page
+}
+
+// Twins with one Idempotency-Key have one share.
+func TestTwinsHaveOneShare(t *testing.T) {
+	t.Parallel()
+	w := coalescing(t, nil)
+	_, another, _ := w.serve()
+	w.want(w.submit(w.shared, `1`, key(keyB)), http.StatusAccepted)
+	var all sync.WaitGroup
+	ids := make([]string, 16)
+	for i := range ids {
+		all.Go(func() {
+			a, err := w.try("POST", []string{w.url, another}[i%2]+"/v1/jobs", `{"operation":"`+w.shared+`","payload":1}`, key(keyA), idempotent("k"))
+			if err != nil || a.StatusCode != http.StatusAccepted {
+				t.Errorf("%v, %v", a.Response, err)
+				return
+			}
+			ids[i] = a.Header.Get("Location")
+		})
+	}
+	all.Wait()
+	for _, id := range ids {
+		if id != ids[0] {
+			t.Fatalf("shares %v", ids)
+		}
+	}
+	if n := len(w.ownJobs("", key(keyA)).Jobs); n != 1 {
+		t.Errorf("%d jobs are listed", n)
+	}
+}
+
+// Whichever call of the store fails, before it is applied or after, who sends its key again gets one share in one job.
+func TestAShareIsGivenOnceWhateverIsLost(t *testing.T) {
+	t.Parallel()
+	const calls = 4 // of the request, and the first of the list
+	for _, applied := range []bool{false, true} {
+		for nth := range calls {
+			t.Run(fmt.Sprintf("%d applied %v", nth, applied), func(t *testing.T) {
+				t.Parallel()
+				rdb := redistest.Client(t)
+				faults := redistest.NewFaulty(t, rdb)
+				w := coalescing(t, func(s *setup) { s.rdb = rdb })
+				w.pause()
+				w.want(w.submit(w.shared, `1`, key(keyB)), http.StatusAccepted)
+				var seen atomic.Int64
+				faults.FailNext(func(redis.Cmder) bool { return seen.Add(1) > int64(nth) }, applied)
+				var id string
+				w.eventually("the share is given", func() bool {
+					a := w.submit(w.shared, `1`, key(keyA), idempotent("k"))
+					if a.StatusCode != http.StatusAccepted {
+						w.problem(a, http.StatusServiceUnavailable, api.CodeStore)
+						return false
+					}
+					id = w.job(a).ID
+					return true
+				})
+				w.eventually("it is listed alone", func() bool {
+					a := w.get("/v1/jobs", key(keyA))
+					var page api.JobList
+					return a.StatusCode == 200 && json.Unmarshal(a.body, &page) == nil && len(page.Jobs) == 1 && page.Jobs[0].ID == id
+				})
+				if jobs := w.waiting(); len(jobs) != 1 {
+					t.Errorf("%d jobs wait", len(jobs))
+				}
+			})
+		}
+	}
 }

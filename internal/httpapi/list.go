@@ -91,7 +91,7 @@ func parseCursor(text string) (leaky.Mark, bool) {
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	at, id, _ := strings.Cut(string(plain), " ")
 	n, notNumber := strconv.ParseInt(at, 10, 64)
-	if _, ok := jobs.ParseID("x-" + id); err != nil || notNumber != nil || n < 1 || !ok {
+	if backend, ok := jobs.ParseID("x-" + id); err != nil || notNumber != nil || n < 1 || !ok || backend != "x" {
 		return leaky.Mark{}, false
 	}
 	return leaky.Mark{At: n, ID: "x-" + id}, true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,12 @@ import (
 func (w *world) walk(query string, caller [2]string) (ids []string) {
 	w.Helper()
 	cursor := ""
+	query, from, given := strings.Cut(query, "cursor=")
+	if given {
+		cursor = "&cursor=" + from
+	}
 	for range 1000 {
-		page := w.ownJobs("?"+query+cursor, caller)
+		page := w.ownJobs("?"+strings.Trim(query, "&")+cursor, caller)
 		for _, j := range page.Jobs {
 			ids = append(ids, j.ID)
 		}
