@@ -70,22 +70,22 @@ func (a *attempt) fixed(body []byte, why string) {
 	a.bytes(http.StatusOK, "application/json", body)
 }
 
-// queue waits for the twins of a request with an Idempotency-Key that are being decided in this process, where other operations may stand in for
-// its own: one twin could get a job of the one, and the next of the other.
-func (a *attempt) queue() {
-	if len(a.standIns(reasonReplayed)) == 0 {
-		return
-	}
-	for {
+// queue answers a request with an Idempotency-Key whose job is on record. Where other operations may stand in for its own, it has the twins
+// of the request that come to this process decided one by one, until one has a job: else one could get a job of the one operation, and the next of the other.
+func (a *attempt) queue() (answered bool, err error) {
+	for len(a.standIns(reasonReplayed)) > 0 {
 		first, decided := a.s.twins.join("any " + a.id)
 		if first == nil {
 			a.decided = decided
-			return
+			break
 		}
 		select {
 		case <-first:
 		case <-a.ctx.Done():
-			return
+		}
+		if answered, err = a.recorded(); answered || err != nil {
+			return answered, err
 		}
 	}
+	return a.recorded()
 }

@@ -132,12 +132,13 @@ func TestTwinsShareAStandIn(t *testing.T) {
 		ids := make([]string, 8)
 		for i := range ids {
 			all.Go(func() {
-				a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.report+`","payload":1}`, key(keyA), idempotent(string(rune('a'+round))))
-				if err != nil || a.StatusCode != http.StatusAccepted {
-					t.Errorf("%v, %v", a.Response, err)
-					return
+				for ids[i] == "" && !t.Failed() {
+					a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.report+`","payload":1}`, key(keyA), idempotent(string(rune('a'+round))))
+					if err != nil || a.StatusCode != http.StatusAccepted && a.Header.Get("Forebay-Decision") != `degraded;reason="store_unavailable"` {
+						t.Errorf("%v, %v", a.Response, err) // a busy machine may have been too slow for the store: such is asked again
+					}
+					ids[i] = a.Header.Get("Location")
 				}
-				ids[i] = a.Header.Get("Location")
 			})
 		}
 		all.Wait()

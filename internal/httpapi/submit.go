@@ -59,9 +59,8 @@ func (s *Server) submit(c *call) error {
 	}
 	a.name()
 	if key != "" {
-		a.queue()
 		defer func() { a.decided() }()
-		if answered, err := a.recorded(); answered || err != nil {
+		if answered, err := a.queue(); answered || err != nil {
 			return err
 		}
 	}
