@@ -37,10 +37,11 @@ type Offer struct {
 	Keep        time.Duration // how long record and result outlive the final state; > 0
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
-	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of).
+	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of). A job with StartWithin is
+	// nobody else's, whatever Join says: one caller's deadline is none of another's.
 	Join string
-	// Refresh marks a job that no caller waits for: it has no share, and isn't in its client's list. With Join it is placed only where
-	// nothing of that Join is under way.
+	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
+	// no Callback and no place in its client's list.
 	Refresh bool
 }
 

@@ -53,6 +53,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 		return encoded{}, fmt.Errorf("job %s: max age %v, keep %v or start within %v is out of range", o.Job.ID, o.MaxAge, o.Keep, o.StartWithin)
 	case !ok:
 		return encoded{}, fmt.Errorf("%q isn't a job's id", o.Job.ID)
+	case o.Refresh && (o.Join == "" || o.StartWithin > 0):
+		return encoded{}, fmt.Errorf("job %s is a refresh, with a deadline or of nothing that may be joined", o.Job.ID)
 	case len(o.Join) > maxJoin:
 		return encoded{}, fmt.Errorf("job %s: what it joins takes %d bytes, over %d", o.Job.ID, len(o.Join), maxJoin)
 	}
@@ -61,11 +63,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 	job := o.Job
 	switch {
 	case o.Refresh:
-		e.member, job.Callback = "", ""
-		if o.Join != "" {
-			e.many = forRefresh
-		}
-	case o.Join != "":
+		e.many, e.member, job.Callback = forRefresh, "", ""
+	case o.Join != "" && o.StartWithin == 0:
 		share := job
 		share.Payload, share.Holds = nil, jobs.Holds{}
 		words, err := jobs.EncodeRecord(share)

@@ -130,6 +130,30 @@ func TestJoiningIsWithoutAPlace(t *testing.T) {
 	}
 }
 
+// One caller's deadline is none of another's: a job with start_within is nobody else's.
+func TestAJobWithStartWithinIsNotShared(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.joint("acme")
+	o.StartWithin = time.Minute
+	if place := b.offer(o); place.Outcome != leaky.Accepted || b.look(o.Job.ID).Job.Of != "" {
+		t.Fatalf("offer = %+v", place)
+	}
+	other := b.share("other", leaky.Accepted)
+	o.Job.ID = jobs.NewID(b.Settings().Backend)
+	if place, err := b.Join(t.Context(), o); err != nil || place.Outcome != leaky.Alone {
+		t.Errorf("join = %+v, %v", place, err)
+	}
+	if place := b.offer(o); place.Outcome != leaky.Accepted {
+		t.Errorf("offer = %+v", place)
+	}
+	b.pass(2 * time.Minute)
+	b.release()
+	if b.state(other).Final() || b.state(o.Job.ID) != jobs.Expired {
+		t.Errorf("they are %s and %s", b.state(other), b.state(o.Job.ID))
+	}
+}
+
 // Each caller cancels its own share alone, in the line and while it runs; the last one cancels the job.
 func TestTheLastShareCancelsTheJob(t *testing.T) {
 	t.Parallel()

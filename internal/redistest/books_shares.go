@@ -1,9 +1,11 @@
 package redistest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"forebay/internal/jobs"
@@ -99,7 +101,10 @@ func (b *books) listed() (wrong []string) {
 				continue
 			}
 			id := byUUID[entry[entrySize-16:]]
-			if told[id] = true; id != "" && clientOf(record(id)) != client {
+			if id == "" || b.acceptedAt(id, record(id)) != entry[:entrySize-16] {
+				continue // it is of a job that was purged, whose id may have come again
+			}
+			if told[id] = true; clientOf(record(id)) != client {
 				wrong = append(wrong, fmt.Sprintf("%s has %s, which is of client %s", name, id, clientOf(record(id))))
 			}
 		}
@@ -110,4 +115,17 @@ func (b *books) listed() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// acceptedAt is when a job on record was first accepted, as lists write it; redrive keeps that in its state.
+func (b *books) acceptedAt(id, record string) string {
+	text, _, _ := strings.Cut(record, " ")
+	if born := b.hashes["state:"+id]["born"]; born != "" {
+		text = born
+	}
+	at, err := strconv.ParseUint(text, 10, 56)
+	if err != nil {
+		return ""
+	}
+	return string(binary.BigEndian.AppendUint64(nil, at)[1:])
 }

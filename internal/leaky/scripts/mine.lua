@@ -38,7 +38,8 @@ local function fits(record, s, at)
   if tonumber(s[14] or string.match(record, '^%d+')) ~= at then return false end
   local status = queued[s[1] or 'waiting'] and 'queued' or s[1]
   if by_status ~= '' and by_status ~= status then return false end
-  local _, _, words = marks(record)
+  local _, client, words = marks(record)
+  if client ~= ARGV[9] then return false end
   return by_operation == '' or by_operation == string.match(record, '^{"o":"([^"]*)"', words)
 end
 
