@@ -62,6 +62,7 @@ const (
 	CodeUnknownOperation      = "unknown_operation"       // 404
 	CodeUnknownJob            = "job_not_found"           // 404: also another client's job
 	CodeUnknownBackend        = "backend_not_found"       // 404, admin
+	CodeNoAnswer              = "answer_not_found"        // 404, admin: no such answer is stored
 	CodeUnknownPath           = "not_found"               // 404
 	CodeMethod                = "method_not_allowed"      // 405
 	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet; or it can't be purged yet

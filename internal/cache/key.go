@@ -55,8 +55,8 @@ const (
 	keyBytes         = 16
 )
 
-// isKey reports whether Key could have made a text: operators give keys, and are to reach no others with them.
-func isKey(text string) bool {
+// IsKey reports whether Key could have made a text: operators give keys, and are to reach no others with them.
+func IsKey(text string) bool {
 	digits, begins := strings.CutPrefix(text, keyBegin)
 	digits, ends := strings.CutSuffix(digits, keyEnd)
 	return begins && ends && len(digits) == 2*keyBytes && strings.Trim(digits, "0123456789abcdef") == ""

@@ -121,7 +121,7 @@ func (c *Cache) Holding(ctx context.Context, operation string) (Holding, error) 
 
 // Inspect tells of one stored answer, and whether there is one.
 func (c *Cache) Inspect(ctx context.Context, key string) (Entry, bool, error) {
-	if !isKey(key) {
+	if !IsKey(key) {
 		return Entry{}, false, nil
 	}
 	var begin *redis.StringCmd
@@ -153,7 +153,7 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	case f == Filter{}:
 		return 0, ErrNoFilter
 	case f.Key != "":
-		if isKey(f.Key) {
+		if IsKey(f.Key) {
 			removed, _, err = c.drop(ctx, []string{f.Key}, f)
 		}
 	default:

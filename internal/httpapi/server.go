@@ -161,7 +161,7 @@ func (s *Server) Public() http.Handler {
 
 // Admin is the handler of the admin listener.
 func (s *Server) Admin() http.Handler {
-	return s.router(
+	return s.router(append(s.cacheRoutes(),
 		route{path: "/admin/v1/backends", handlers: map[string]handler{"GET": s.operator(noQuery(s.listBackends))}},
 		route{path: "/admin/v1/backends/{name}", handlers: map[string]handler{"GET": s.operator(noQuery(s.getBackend)), "PATCH": s.operator(noQuery(s.tuneBackend))}},
 		route{path: "/admin/v1/backends/{name}/override", handlers: map[string]handler{"DELETE": s.operator(noQuery(s.resetBackend))}},
@@ -174,7 +174,7 @@ func (s *Server) Admin() http.Handler {
 		route{path: "/metrics", handlers: map[string]handler{"GET": s.operator(s.serveMetrics())}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
 		route{path: "/readyz", handlers: map[string]handler{"GET": s.readyz}},
-	)
+	)...)
 }
 
 // Timeouts of a listener. Reading is bounded so that slow senders hold no connection; writing takes maxWait, storeTime twice, and
