@@ -5,6 +5,15 @@ const MaxInline = maxInline
 // Canonical is what Key hashes of a JSON payload.
 var Canonical = canonical
 
+// Keys of the lists.
+const (
+	ListOfOperations = operationsKey
+	PurgedKey        = purgedKey
+)
+
+// ListOf is the key of an operation's list.
+func ListOf(operation string) string { return listBegin + operation }
+
 // Holds is how many answers m holds and what they weigh, once all clean-up that is due is done.
 func (m *Memory) Holds() (answers int, weight uint64) {
 	m.entries.CleanUp()

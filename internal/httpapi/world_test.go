@@ -116,6 +116,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 			}}),
 		Limiter:  admission.New(w.rdb, false),
 		Degrader: degrade.New(w.cache),
+		Stored:   w.cache,
 		Store:    w.store,
 		Finals:   w.finals,
 		Lines:    map[string]Line{w.backend: w.line},

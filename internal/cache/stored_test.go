@@ -1,0 +1,311 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/cache"
+	"forebay/internal/redistest"
+)
+
+// shelf stores answers of operations and clients that are the test's own.
+type shelf struct {
+	*testing.T
+	rdb              redis.UniversalClient
+	cache            *cache.Cache
+	report, summary  string // operations
+	acme, bolt, core string // clients
+}
+
+func newShelf(t *testing.T, rdb redis.UniversalClient) *shelf {
+	name := func(prefix string) string { return redistest.Name(t, prefix) }
+	return &shelf{t, rdb, cache.New(rdb), name("report"), name("summary"), name("acme"), name("bolt"), name("core")}
+}
+
+// store puts an answer of 10 bytes to a request of the client, and returns its key.
+func (s *shelf) store(operation, client, payload string) string {
+	s.Helper()
+	key := cache.Key(operation, "client:"+client, []byte(payload))
+	a := cache.Answer{Status: 201, ContentType: "text/plain", Body: []byte("ten bytes!"), Age: 10 * time.Minute}
+	if err := s.cache.Put(s.Context(), key, a, time.Hour, cache.Owner{Operation: operation, Client: client}); err != nil {
+		s.Fatal(err)
+	}
+	return key
+}
+
+// has fails the test unless those of the answers are there that are wanted, by key.
+func (s *shelf) has(want map[string]bool) {
+	s.Helper()
+	for key, there := range want {
+		if _, ok := get(s.T, s.rdb, key); ok != there {
+			s.Errorf("%s is there: %v, want %v", key, ok, there)
+		}
+	}
+}
+
+// eachShelf runs a promise on real Redis and on the embedded one.
+func eachShelf(t *testing.T, promise func(s *shelf)) {
+	t.Parallel()
+	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": redistest.Client, "embedded": redistest.Miniredis} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			promise(newShelf(t, client(t)))
+		})
+	}
+}
+
+func TestOperatorsSeeHowMuchIsStored(t *testing.T) {
+	eachShelf(t, func(s *shelf) {
+		for i := range 30 {
+			s.store(s.report, s.acme, fmt.Sprint(i))
+			s.store(s.report, s.acme, fmt.Sprint(i)) // it replaces the one before
+		}
+		s.store(s.summary, s.acme, "1")
+		gone := s.store(s.report, s.bolt, "1")
+		s.rdb.Del(s.Context(), gone) // such as by eviction
+		for operation, want := range map[string]int{s.report: 30, s.summary: 1, "unknown": 0} {
+			h, err := s.cache.Holding(s.Context(), operation)
+			if err != nil || h.Answers != want || h.Partial || h.Bytes < int64(20*want) || h.Bytes > int64(120*want) {
+				s.Errorf("%s: %+v, %v; want %d answers of 20 bytes and their heads", operation, h, err, want)
+			}
+		}
+	})
+}
+
+func TestALongListIsCountedInPart(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, redistest.Client(t))
+	var all []redis.Z
+	for i := range cache.MaxCounted {
+		all = append(all, redis.Z{Score: float64(time.Now().UnixMilli() + int64(i)), Member: cache.Key(s.report, "", fmt.Append(nil, i))})
+	}
+	if err := s.rdb.ZAdd(t.Context(), cache.ListOf(s.report), all...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.store(s.report, s.acme, "1")
+	h, err := s.cache.Holding(t.Context(), s.report)
+	if err != nil || h.Answers != 1 || !h.Partial {
+		t.Errorf("%+v, %v; want the one that is there, of more than are counted", h, err)
+	}
+}
+
+func TestOperatorsLookAtAnAnswerWithoutReadingIt(t *testing.T) {
+	eachShelf(t, func(s *shelf) {
+		key := s.store(s.report, s.acme, "1")
+		e, ok, err := s.cache.Inspect(s.Context(), key)
+		if err != nil || !ok || e.Key != key || e.Status != 201 || e.ContentType != "text/plain" || e.Size != 10 || e.Age < 10*time.Minute || e.Age > 11*time.Minute ||
+			e.Age+e.Left != time.Hour {
+			s.Errorf("%+v, %v, %v", e, ok, err)
+		}
+		long := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType), Body: make([]byte, 1<<20)}
+		key = cache.Key(s.report, "long", nil)
+		put(s.T, s.rdb, key, long, time.Hour)
+		if e, ok, err := s.cache.Inspect(s.Context(), key); err != nil || !ok || e.ContentType != long.ContentType || e.Size != 1<<20 {
+			s.Errorf("%d bytes of type, %d of body, %v, %v", len(e.ContentType), e.Size, ok, err)
+		}
+		for _, none := range []string{cache.Key(s.report, "", []byte("none")), "", "fb:cache:{}"} {
+			if e, ok, err := s.cache.Inspect(s.Context(), none); ok || err != nil {
+				s.Errorf("%q: %+v, %v", none, e, err)
+			}
+		}
+		s.rdb.Set(s.Context(), key, "something else", time.Hour)
+		if e, ok, err := s.cache.Inspect(s.Context(), key); ok || err == nil {
+			s.Errorf("something else: %+v", e)
+		}
+	})
+}
+
+func TestAPurgeTakesWhatFitsAndNothingElse(t *testing.T) {
+	eachShelf(t, func(s *shelf) {
+		type answer struct{ operation, client string }
+		answers := []answer{{s.report, s.acme}, {s.report, s.bolt}, {s.summary, s.acme}, {s.summary, s.core}}
+		of := func(a answer) string { return cache.Key(a.operation, "client:"+a.client, []byte("1")) }
+		first := of(answers[0])
+		for _, c := range []struct {
+			filter cache.Filter
+			gone   []answer
+		}{
+			{cache.Filter{Operation: s.report}, answers[:2]},
+			{cache.Filter{Client: s.acme}, []answer{answers[0], answers[2]}},
+			{cache.Filter{Operation: s.report, Client: s.acme}, answers[:1]},
+			{cache.Filter{Operation: s.summary, Client: s.bolt}, nil},
+			{cache.Filter{Operation: "unknown"}, nil},
+			{cache.Filter{Client: "unknown"}, nil},
+			{cache.Filter{Key: first}, answers[:1]},
+			{cache.Filter{Key: first, Operation: s.report, Client: s.acme}, answers[:1]},
+			{cache.Filter{Key: first, Operation: s.summary}, nil},
+			{cache.Filter{Key: first, Client: s.bolt}, nil},
+		} {
+			want := map[string]bool{}
+			for _, a := range answers {
+				want[s.store(a.operation, a.client, "1")] = true
+			}
+			for _, a := range c.gone {
+				want[of(a)] = false
+			}
+			removed, err := s.cache.Purge(s.Context(), c.filter)
+			if removed != len(c.gone) || err != nil {
+				s.Errorf("%+v: removed %d, %v; want %d", c.filter, removed, err, len(c.gone))
+			}
+			s.has(want)
+		}
+	})
+}
+
+// Whoever shares it: the answer is that of the client whose request was answered last.
+func TestASharedAnswerGoesWithTheClientThatItWasGivenTo(t *testing.T) {
+	eachShelf(t, func(s *shelf) {
+		key := cache.Key(s.report, "", nil)
+		give := func(client string, age time.Duration) {
+			if err := s.cache.Put(s.Context(), key, cache.Answer{Status: 200, Age: age}, time.Hour, cache.Owner{Operation: s.report, Client: client}); err != nil {
+				s.Fatal(err)
+			}
+		}
+		give(s.acme, time.Minute)
+		give(s.bolt, time.Second)
+		give(s.core, time.Hour/2) // too late: a younger one is there
+		for client, removed := range map[string]int{s.acme: 0, s.core: 0} {
+			if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: client}); n != removed || err != nil {
+				s.Errorf("%s: removed %d, %v; want %d", client, n, err, removed)
+			}
+		}
+		if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: s.bolt}); n != 1 || err != nil {
+			s.Errorf("removed %d, %v; want bolt's", n, err)
+		}
+	})
+}
+
+func TestAPurgeNamesWhatIsToGo(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, redistest.Client(t))
+	key := s.store(s.report, s.acme, "1")
+	if n, err := s.cache.Purge(t.Context(), cache.Filter{}); n != 0 || !errors.Is(err, cache.ErrNoFilter) {
+		t.Errorf("of everything: %d, %v", n, err)
+	}
+	other := redistest.Name(t, "other")
+	s.rdb.Set(t.Context(), other, "1", time.Hour)
+	if n, err := s.cache.Purge(t.Context(), cache.Filter{Key: other}); n != 0 || err != nil || s.rdb.Exists(t.Context(), other).Val() != 1 {
+		t.Errorf("of a key that is no answer's: %d, %v", n, err)
+	}
+	s.has(map[string]bool{key: true})
+}
+
+// More answers than one step takes, among them some that aren't meant.
+func TestAPurgeGoesThroughALongList(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, redistest.Client(t))
+	kept := map[string]bool{}
+	const n = 3000
+	for i := range n {
+		if key := s.store(s.report, s.acme, fmt.Sprint(i)); i%1000 == 0 {
+			kept[s.store(s.report, s.bolt, fmt.Sprint(i))] = true
+			s.rdb.Del(t.Context(), key)
+		}
+	}
+	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != n-3 || err != nil {
+		t.Errorf("removed %d, %v; want %d", removed, err, n-3)
+	}
+	s.has(kept)
+	if left := s.rdb.ZCard(t.Context(), cache.ListOf(s.report)).Val(); left != 3 {
+		t.Errorf("the list has %d answers, want 3", left)
+	}
+}
+
+// What is gone leaves the lists, and the lists end by themselves.
+func TestListsDontGrowForEver(t *testing.T) {
+	t.Parallel()
+	s := newShelf(t, redistest.Client(t))
+	list := cache.ListOf(s.report)
+	var old []redis.Z
+	for i := range 7 {
+		old = append(old, redis.Z{Score: float64(i), Member: cache.Key(s.report, "", fmt.Append(nil, i))})
+	}
+	if err := s.rdb.ZAdd(t.Context(), list, old...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{4, 2, 3} { // four go with each that comes
+		s.store(s.report, s.acme, fmt.Sprint(i))
+		if n := s.rdb.ZCard(t.Context(), list).Val(); n != want {
+			t.Errorf("the list has %d answers, want %d", n, want)
+		}
+	}
+	for _, key := range []string{list, cache.ListOfOperations} {
+		if ttl := s.rdb.PTTL(t.Context(), key).Val(); ttl < 50*time.Minute {
+			t.Errorf("%s ends in %v: before its answers", key, ttl)
+		}
+	}
+	if ttl := s.rdb.PTTL(t.Context(), list).Val(); ttl > time.Hour {
+		t.Errorf("%s ends in %v: long after its answers", list, ttl)
+	}
+	if _, err := s.cache.Purge(t.Context(), cache.Filter{Operation: s.report}); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := s.rdb.PTTL(t.Context(), cache.PurgedKey).Val(); ttl < 366*24*time.Hour {
+		t.Errorf("the purge is told of for %v: some answers live longer", ttl)
+	}
+}
+
+// Whatever call fails, and whether it was applied: another purge finishes the work, and no answer is in no list.
+func TestAFailedPurgeDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	for name, applied := range map[string]bool{"not applied": false, "reply lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for call := range 5 { // look at the list, at the answers, remove them, unlist them, tell
+
+				s := newShelf(t, redistest.Client(t))
+				faults := redistest.NewFaulty(t, s.rdb)
+				key := s.store(s.report, s.acme, "1")
+				calls := 0
+				faults.FailNext(func(redis.Cmder) bool { calls++; return calls > call }, applied)
+				_, failed := s.cache.Purge(t.Context(), cache.Filter{Operation: s.report})
+				if failed == nil {
+					t.Errorf("call %d fails: no error", call)
+				}
+				if _, err := cache.New(redistest.Client(t)).Purge(t.Context(), cache.Filter{Operation: s.report}); err != nil {
+					t.Error(err)
+				}
+				if n := redistest.Client(t).Exists(t.Context(), key).Val(); n != 0 {
+					t.Errorf("call %d failed: the answer is still there", call)
+				}
+			}
+			s := newShelf(t, redistest.Client(t))
+			faults := redistest.NewFaulty(t, s.rdb)
+			faults.FailNext(redistest.Any, applied)
+			key := cache.Key(s.report, "", nil)
+			if err := s.cache.Put(t.Context(), key, cache.Answer{Status: 200}, time.Hour, cache.Owner{Operation: s.report}); err == nil {
+				t.Error("no error where the answer can't be listed")
+			}
+			s.has(map[string]bool{key: false})
+		})
+	}
+}
+
+func TestOperatorsReachAnswersOnACluster(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.StartCluster(t)
+	s := newShelf(t, rdb)
+	want := map[string]bool{}
+	for i := range 20 {
+		want[s.store(s.report, s.acme, fmt.Sprint(i))] = false
+		want[s.store(s.summary, s.bolt, fmt.Sprint(i))] = true
+	}
+	if h, err := s.cache.Holding(t.Context(), s.report); err != nil || h.Answers != 20 {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != 20 || err != nil {
+		t.Errorf("removed %d, %v", removed, err)
+	}
+	s.has(want)
+	for key, there := range want {
+		if e, ok, err := s.cache.Inspect(context.Background(), key); ok != there || err != nil || there && e.Size != 10 {
+			t.Errorf("%s: %+v, %v, %v", key, e, ok, err)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+)
+
+const (
+	// countTime bounds the counting of all operations' answers, of up to 5,000 each: some 10 ms for one of that size.
+	countTime = 5 * time.Second
+	// purgeTime bounds one purge, within writeTime. A million answers take some 10 s.
+	purgeTime = time.Minute
+)
+
+// cacheRoutes are the calls on stored answers; none where operators can't look at them.
+func (s *Server) cacheRoutes() []route {
+	if s.Stored == nil {
+		return nil
+	}
+	return []route{
+		{path: "/admin/v1/cache", handlers: map[string]handler{"GET": s.operator(noQuery(s.showCache))}},
+		{path: "/admin/v1/cache/entry", handlers: map[string]handler{"GET": s.operator(s.showCached)}},
+		{path: "/admin/v1/cache/purge", handlers: map[string]handler{"POST": s.operator(noQuery(s.purgeCache))}},
+	}
+}
+
+// showCache answers GET /admin/v1/cache.
+func (s *Server) showCache(c *call) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), countTime)
+	defer cancel()
+	answer := api.Cache{Operations: []api.CachedOperation{}}
+	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
+		h, err := s.Stored.Holding(ctx, name)
+		if err != nil {
+			return storeError{err}
+		}
+		n := s.cached[name]
+		answer.Operations = append(answer.Operations, api.CachedOperation{Operation: name, Answers: h.Answers, Bytes: h.Bytes, Partial: h.Partial,
+			Hits: n.hits.Load(), Stale: n.stale.Load(), Misses: n.misses.Load(), ServedBytes: n.bytes.Load()})
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// showCached answers GET /admin/v1/cache/entry. What the answer says is its clients' business, and isn't told.
+func (s *Server) showCached(c *call) error {
+	key, err := s.parseCached(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	e, ok, err := s.Stored.Inspect(c.ctx, key)
+	switch {
+	case err != nil:
+		return storeError{err}
+	case !ok:
+		return problem(http.StatusNotFound, api.CodeNoAnswer, "There is no such answer.")
+	}
+	return c.json(http.StatusOK, api.CachedAnswer{Key: e.Key, AgeSeconds: e.Age.Seconds(), RemovedInSeconds: e.Left.Seconds(), Status: e.Status,
+		ContentType: e.ContentType, Size: e.Size})
+}
+
+// parseCached reads which answer is meant: by its key, or by the request that it answers.
+func (s *Server) parseCached(raw string) (key string, err error) {
+	asked, err := parseQuery(raw, "key", "operation", "client", "tier", "payload")
+	if err != nil {
+		return "", err
+	}
+	if key := asked["key"]; key != "" {
+		switch {
+		case len(asked) > 1:
+			return "", invalidRequest("The parameter key stands for all others: leave them out.")
+		case !cache.IsKey(key):
+			return "", invalidRequest("The parameter key must be as this call tells it: fb:cache: and 32 hex digits in braces.")
+		}
+		return key, nil
+	}
+	name := asked["operation"]
+	o := s.operations[name]
+	payload := asked["payload"]
+	switch {
+	case name == "" || payload == "":
+		return "", invalidRequest("Name the answer by key, or by operation and payload, and the client or tier that shares it.")
+	case o == nil:
+		return "", problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
+	case !json.Valid([]byte(payload)):
+		return "", invalidRequest("The parameter payload must be JSON.")
+	}
+	p := o.Overload
+	switch {
+	case p.Share == degrade.ShareAll:
+	case p.Share == degrade.ShareTier && asked["tier"] == "":
+		return "", invalidRequest("The answers of " + name + " are shared within a tier: name the tier.")
+	case p.Share != degrade.ShareTier && asked["client"] == "":
+		return "", invalidRequest("The answers of " + name + " are each client's own: name the client.")
+	}
+	return p.CacheKey(name, asked["client"], asked["tier"], []byte(payload)), nil
+}
+
+// purgeCache answers POST /admin/v1/cache/purge.
+func (s *Server) purgeCache(c *call) error {
+	body, err := readBody(c.w, c.r, maxTuneBody)
+	if err != nil {
+		return err
+	}
+	f, err := parsePurge(body)
+	if err != nil {
+		return err
+	}
+	if !s.Store.Healthy() {
+		return storeError{errUnhealthy}
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), purgeTime) // an operator who goes away has it stop
+	defer cancel()
+	removed, err := s.Stored.Purge(ctx, f)
+	c.audit("stored answers purged", err, slog.String("operation", f.Operation), slog.String("client", loggable(f.Client)), slog.String("key", f.Key),
+		slog.Int("removed", removed))
+	if err != nil {
+		return storeError{err}
+	}
+	return c.json(http.StatusOK, api.CachePurged{Removed: removed})
+}
+
+// parsePurge reads which answers are to go. An operation may be one that the config has no longer.
+func parsePurge(body []byte) (f cache.Filter, err error) {
+	fields, err := members(body)
+	if err != nil {
+		return f, err
+	}
+	if len(fields) == 0 {
+		return f, invalidRequest("Nothing is to be purged: name operation, client or key.")
+	}
+	var wrong fieldErrors
+	for _, m := range fields {
+		switch m.name {
+		case "operation":
+			f.Operation = wrong.filled(m)
+		case "client":
+			f.Client = wrong.filled(m)
+		case "key":
+			if f.Key = wrong.filled(m); f.Key != "" && !cache.IsKey(f.Key) {
+				wrong.add(m.name, "Must be the key of a stored answer: fb:cache: and 32 hex digits in braces.")
+			}
+		default:
+			wrong.unknown(m)
+		}
+	}
+	return f, wrong.err()
+}
