@@ -29,6 +29,8 @@ type Config struct {
 	Worker   Worker   `key:"worker"`
 	Identity Identity `key:"identity"`
 
+	Callbacks Callbacks `key:"callbacks"`
+
 	// Shutdown is how long a process that is told to stop lets its running requests and calls
 	// end; what still runs then is given back to the line. Default 30s; 100ms to 1h.
 	Shutdown time.Duration `key:"shutdown"`
@@ -156,6 +158,27 @@ type Client struct {
 	Weight float64 `key:"weight" absent:"that of its tier"`
 	// Limits are its own: each replaces the tier's limit of the same name, or comes on top.
 	Limits []Limit `key:"limits" max:"20" absent:"those of its tier"`
+	// Callback is what it shares with this service for webhooks.
+	Callback Callback `key:"callback" absent:"it can't have webhooks"`
+}
+
+// Callback is where a client is told the ends of its jobs.
+type Callback struct {
+	URL string `key:"url" absent:"only jobs that ask for it are told"`
+	// Secrets sign: whsec_ and the base64 of 24 to 64 bytes. Up to 10, the newest first.
+	Secrets []Secret `key:"secrets" max:"10"`
+}
+
+// Callbacks are the webhooks that tell the ends of jobs.
+type Callbacks struct {
+	// Allow are networks (CIDR) or addresses that webhooks may go to although they aren't public.
+	Allow []netip.Prefix `key:"allow" max:"1000" absent:"webhooks go to public addresses alone"`
+	// HTTP permits http:// beside https://. Default false.
+	HTTP bool `key:"http"`
+	// Timeout is how long one attempt may take. Default 15s.
+	Timeout time.Duration `key:"timeout"`
+	// Schedule are the waits between attempts.
+	Schedule []time.Duration `key:"schedule" max:"50"`
 }
 
 // Tier is a named set of limits and a weight.

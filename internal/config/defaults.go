@@ -20,6 +20,11 @@ func Default() *Config {
 		Redis:    Redis{OnFailure: "degrade"},
 		Checks:   Checks{OnFailure: "local", Processes: 1},
 		Shutdown: 30 * time.Second,
+		Callbacks: Callbacks{
+			Timeout: 15 * time.Second,
+			Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
+				20 * time.Hour, 24 * time.Hour},
+		},
 	}
 }
 
