@@ -24,7 +24,9 @@ const (
 func (s *Sender) deliver(d jobs.Delivery) {
 	ctx, cancel := context.WithTimeout(s.attempts, storeTime)
 	defer cancel()
-	if _, ok := jobs.ParseID(d.ID); !ok {
+	backend, _ := jobs.ParseID(d.ID)
+	if s.wakes[backend] == nil {
+		s.settle(d, putOff, minPutOff, nil) // another process has a newer config
 		return
 	}
 	own, r, ok, err := s.outbox.begin(ctx, d, s.guard)
