@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
 )
 
 const (
@@ -88,10 +90,20 @@ func (s *Sender) listen(ctx context.Context) {
 			if !ok {
 				return
 			}
-			select {
-			case topics[m.Channel] <- struct{}{}:
-			default: // one waits already
-			}
+			ring(topics[m.Channel])
 		}
+	}
+}
+
+// wake has the relay of a job's backend look when its next delivery is due.
+func (s *Sender) wake(id string) {
+	backend, _ := jobs.ParseID(id)
+	ring(s.wakes[backend])
+}
+
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default: // it has rung already, or nobody here listens
 	}
 }

@@ -167,6 +167,9 @@ func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *A
 		err := s.outbox.settle(ctx, own, to, wait, made)
 		cancel()
 		if err == nil {
+			if (to == Pending || to == putOff) && wait < lookEvery {
+				s.wake(own.ID) // for else nobody would know so soon
+			}
 			return
 		}
 		if n == settleTries {
