@@ -49,6 +49,16 @@ func callbackOf(c *config.Config, client config.Client) (callback, error) {
 	return own, nil
 }
 
+// checkCallbacks reads what clients have for webhooks, and forgets it.
+func checkCallbacks(c *config.Config, list string, clients []config.Client) error {
+	for _, client := range clients {
+		if _, err := callbackOf(c, client); err != nil {
+			return fmt.Errorf("%s: %w", list, err)
+		}
+	}
+	return nil
+}
+
 func callbackPolicy(c *config.Config) webhook.Policy { return webhook.Policy(c.Callbacks) }
 
 // Webhooks puts together what tells the ends of jobs. It belongs to where jobs are run: see RunBack.
