@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
@@ -17,45 +18,40 @@ type Policy struct {
 	Schedule []time.Duration // the waits between attempts; after the last one there is one more attempt
 }
 
-// refusal is an error that clients see.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
 // maxURL bounds a callback URL's bytes: it is part of a job's record, which is read with every look.
 const maxURL = 512
 
 // Check tells whether a URL may be a callback's, as far as can be told without looking its name up: what that stands for is checked
-// at each attempt. The error is a sentence without its subject, fit for the client.
+// at each attempt. The error is fit for the client: a sentence without its subject, such as "must be ...".
 func (p Policy) Check(text string) error {
 	if len(text) > maxURL {
-		return refusal("Must be a URL of at most 512 bytes.")
+		return errors.New("must be a URL of at most 512 bytes")
 	}
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {
-			return refusal("Must be a URL of visible ASCII characters: a name in other letters is written as xn--..., other bytes as %XX.")
+			return errors.New("must be a URL of visible ASCII characters: a name in other letters is written as xn--..., other bytes as %XX")
 		}
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
-		return refusal("Must be an absolute URL with a host.")
+		return errors.New("must be an absolute URL with a host")
 	}
 	switch {
 	case u.Scheme == "http" && p.HTTP, u.Scheme == "https":
 	case u.Scheme == "http":
-		return refusal("Must begin with https://: http:// isn't permitted here.")
+		return errors.New("must begin with https://: http:// isn't permitted here")
 	default:
-		return refusal("Must begin with https://.")
+		return errors.New("must begin with https://")
 	}
 	if u.User != nil {
-		return refusal("Must have no user and no password in it.")
+		return errors.New("must have no user and no password in it")
 	}
 	if strings.Contains(text, "#") {
-		return refusal("Must have no fragment: no receiver would see it.")
+		return errors.New("must have no fragment: no receiver would see it")
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return refusal("Must have a port from 1 to 65535, or none.")
+			return errors.New("must have a port from 1 to 65535, or none")
 		}
 	}
 	return p.checkHost(u.Hostname())
@@ -64,7 +60,7 @@ func (p Policy) Check(text string) error {
 func (p Policy) checkHost(host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if !p.permits(addr) {
-			return refusal("Must have a public address.")
+			return errors.New("must have a public address")
 		}
 		return nil
 	}
@@ -72,7 +68,7 @@ func (p Policy) checkHost(host string) error {
 	last := strings.TrimSuffix(host, ".")
 	last = last[strings.LastIndexByte(last, '.')+1:]
 	if _, err := strconv.ParseUint(last, 0, 64); err == nil || last == "" || strings.Trim(last, "0123456789") == "" {
-		return refusal("Must have a host that is a name, or an address in its usual form.")
+		return errors.New("must have a host that is a name, or an address in its usual form")
 	}
 	return nil
 }
@@ -103,14 +99,14 @@ type Rules struct {
 }
 
 // For is the URL that the end of a client's job is told to: asked, or where that is "" the client's own ("" where it has none). An
-// error is a sentence without its subject, fit for the client.
+// error is as Check's.
 func (r Rules) For(client, asked string) (string, error) {
 	own, secrets := r.Clients.Callback(client)
 	if asked == "" {
 		return own, nil
 	}
 	if len(secrets) == 0 {
-		return "", refusal("Can't be had by this client: it has no secret to sign with. Ask the operator for one.")
+		return "", errors.New("can't be had by this client: it has no secret to sign with; ask the operator for one")
 	}
 	if err := r.Policy.Check(asked); err != nil {
 		return "", err

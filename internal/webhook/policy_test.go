@@ -103,8 +103,8 @@ func TestAURLIsCheckedBeforeItIsTaken(t *testing.T) {
 			if (err == nil) != rule.want {
 				t.Errorf("%s: %.80q: %v", rule.name, test.url, err)
 			}
-			if err != nil && (!strings.HasPrefix(err.Error(), "Must ") || !strings.HasSuffix(err.Error(), ".")) {
-				t.Errorf("%q isn't a sentence for a client", err)
+			if err != nil && (!strings.HasPrefix(err.Error(), "must ") || strings.HasSuffix(err.Error(), ".")) {
+				t.Errorf("%q isn't what a sentence for a client is made of", err)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func TestAClientIsToldWhereItAsksOrAtItsOwnURL(t *testing.T) {
 		{"acme", "https://acme.example/this", "https://acme.example/this", ""},
 		{"globex", "", "", ""},
 		{"globex", "https://globex.example/", "https://globex.example/", ""},
-		{"globex", "http://globex.example/", "", "Must begin with https://"},
+		{"globex", "http://globex.example/", "", "must begin with https://"},
 		{"ip:192.0.2.7", "", "", ""},
 		{"ip:192.0.2.7", "https://anybody.example/", "", "no secret"},
 	} {

@@ -63,8 +63,8 @@ func TestACallbackThatCannotBeIsToldByCheck(t *testing.T) {
 	for _, test := range []struct{ callbacks, callback, want string }{
 		{"{}", `{url: "https://acme.example/", secrets: [` + firstSecret + `]}`, ""},
 		{"{http: true, allow: [10.0.0.0/8]}", `{url: "http://10.1.2.3/", secrets: [` + firstSecret + `]}`, ""},
-		{"{}", `{url: "http://acme.example/", secrets: [` + firstSecret + `]}`, "callback.url: Must begin with https://"},
-		{"{}", `{url: "https://169.254.169.254/", secrets: [` + firstSecret + `]}`, "callback.url: Must have a public address."},
+		{"{}", `{url: "http://acme.example/", secrets: [` + firstSecret + `]}`, "callback.url: must begin with https://"},
+		{"{}", `{url: "https://169.254.169.254/", secrets: [` + firstSecret + `]}`, "callback.url: must have a public address"},
 		{"{}", `{url: "https://acme.example/"}`, "callback.secrets"},
 		{"{}", `{secrets: ["whsec_dG9vIHNob3J0"]}`, "callback.secrets[0]: must be whsec_"},
 	} {
