@@ -1,8 +1,8 @@
-// Package cache holds what is already known: the last good answer of the backend to each request, in Redis (Cache), and, so that
-// some outlive a lost Redis, in the memory of the process that they passed through (Memory).
+// Package cache holds what is already known: the last good answer of the backend to each request, in Redis (Cache), and before that in
+// the memory of the process that they passed through (Memory), which spares Redis the crowd and outlives it.
 //
 // One key holds one answer, with a TTL of as long as the operation's config lets it be served; so the cache needs no
-// sweeping, and its size is what was answered within that time. Ages come from Redis's clock alone (how long the answer is
+// sweeping, and its size is what was answered within that time. Operators find them by lists (stored.go), which end by themselves too. Ages come from Redis's clock alone (how long the answer is
 // good, less the TTL that is left): host clocks may differ or step.
 // In memory an answer goes on ageing by the process's monotonic clock, from the age that it had.
 //
@@ -18,6 +18,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,21 +69,33 @@ func (a Answer) check() error {
 	return nil
 }
 
-// Put stores a under key until it is staleFor old. a.Age says how old it is already; an answer that is too old by then, or older
-// than the one that is stored, is dropped in silence. Errors: ErrNotGood and ErrTooLarge (nothing was stored), or Redis's
-// (it may have been stored; calling again does no harm).
-func (c *Cache) Put(ctx context.Context, key string, a Answer, staleFor time.Duration, of Owner) error {
+// Put stores a under key until it is keepFor old, as an answer to a request of the given owner. a.Age says how old it is already; an answer that
+// is too old by then, or older than the one that is stored, is dropped in silence. Errors: ErrNotGood and ErrTooLarge (nothing was stored), or Redis's
+// (it may have been stored; calling again does no harm). An answer of no operation is in no list: operators find it by its key alone.
+func (c *Cache) Put(ctx context.Context, key string, a Answer, keepFor time.Duration, of Owner) error {
+	_, err := c.put(ctx, key, a, keepFor, of)
+	return err
+}
+
+// put is Put, and tells whether a is what is stored now.
+func (c *Cache) put(ctx context.Context, key string, a Answer, keepFor time.Duration, of Owner) (stored bool, err error) {
 	if err := a.check(); err != nil {
-		return fmt.Errorf("store answer: %w", err)
+		return false, fmt.Errorf("store answer: %w", err)
 	}
-	good, age := staleFor.Milliseconds(), max(a.Age, 0).Milliseconds()
+	good, age := keepFor.Milliseconds(), max(a.Age, 0).Milliseconds()
 	if age >= good {
-		return nil
+		return false, nil
 	}
-	if err := putScript.Run(ctx, c.rdb, []string{key}, encode(a, good), good, age).Err(); err != nil {
-		return fmt.Errorf("store answer: %w", err)
+	if of.Operation != "" { // first: an answer that is in no list would escape a purge
+		if err := c.list(ctx, key, of.Operation, good-age); err != nil {
+			return false, fmt.Errorf("store answer: %w", err)
+		}
 	}
-	return nil
+	n, err := putScript.Run(ctx, c.rdb, []string{key}, encode(a, good, of), good, age).Int()
+	if err != nil {
+		return false, fmt.Errorf("store answer: %w", err)
+	}
+	return n == 1, nil
 }
 
 // Get returns the answer stored under key and its age, and whether there is one. Errors are Redis's, or say that what is stored there
@@ -91,8 +105,8 @@ func (c *Cache) Get(ctx context.Context, key string) (Answer, bool, error) {
 	return a, ok, err
 }
 
-// read is Get, and tells how old the answer may become.
-func (c *Cache) read(ctx context.Context, key string) (a Answer, staleFor time.Duration, found bool, err error) {
+// read is Get, and tells how old the answer may become there.
+func (c *Cache) read(ctx context.Context, key string) (a Answer, keepFor time.Duration, found bool, err error) {
 	// In one transaction: an answer replaced between the two reads would lend its youth to the one before it.
 	var value *redis.StringCmd
 	var left *redis.DurationCmd
@@ -110,40 +124,55 @@ func (c *Cache) read(ctx context.Context, key string) (a Answer, staleFor time.D
 	if err != nil {
 		return Answer{}, 0, false, fmt.Errorf("read stored answer: %w", err)
 	}
-	a, staleFor, ok := decode(text)
+	h, ok := parseHead(text)
 	if !ok || left.Val() < 0 { // no TTL: somebody else's key, whose age nobody knows
 		return Answer{}, 0, false, fmt.Errorf("read stored answer: %s holds something else", key)
 	}
-	a.Age = max(staleFor-left.Val(), 0) // under 0 where Redis's clock stepped back
-	return a, staleFor, true, nil
+	a = Answer{Status: h.status, ContentType: string(text[h.line:h.body]), Body: text[h.body:], Age: h.age(left.Val())}
+	return a, h.good, true, nil
 }
 
-// A value is one line of ASCII, "1 <good> <status> <n>\n", then n bytes of content type, then the body. 1 is the layout's version,
-// good the ms that the answer is good for (put.lua reads it too).
+// A value is one line of ASCII, "1 <good> <status> <n> [<owner>]\n", then n bytes of content type, then the body. 1 is the layout's version,
+// good the ms that the answer is good for (put.lua reads it too), owner an Owner's mark.
 
-const maxLine = 64 // bytes: more than the numbers of any line take
+const maxLine = 64 // bytes: more than any line takes
 
-func encode(a Answer, good int64) []byte {
+func encode(a Answer, good int64, of Owner) []byte {
 	value := make([]byte, 0, maxLine+len(a.ContentType)+len(a.Body))
-	value = fmt.Appendf(value, "1 %d %d %d\n", good, a.Status, len(a.ContentType))
+	value = fmt.Appendf(value, "1 %d %d %d %s\n", good, a.Status, len(a.ContentType), of.mark())
 	value = append(value, a.ContentType...)
 	return append(value, a.Body...)
 }
 
-func decode(value []byte) (a Answer, good time.Duration, ok bool) {
-	line := bytes.IndexByte(value[:min(len(value), maxLine)], '\n')
-	if line < 0 {
-		return Answer{}, 0, false
+// head is what a value's line says.
+type head struct {
+	good       time.Duration
+	status     int
+	owner      string // a mark; "": nobody's
+	line, body int    // where the content type begins, and where the body does
+}
+
+// age of an answer whose key has a TTL of left.
+func (h head) age(left time.Duration) time.Duration {
+	return max(h.good-left, 0) // under 0 where Redis's clock stepped back
+}
+
+// parseHead reads the line of a value that has at least all before its body.
+func parseHead(value []byte) (h head, ok bool) {
+	line, _, ok := bytes.Cut(value[:min(len(value), maxLine)], []byte{'\n'})
+	fields := strings.Split(string(line), " ")
+	if !ok || len(fields) < 4 || fields[0] != "1" {
+		return head{}, false
 	}
-	var ms int64
-	var n int
-	if _, err := fmt.Sscanf(string(value[:line]), "1 %d %d %d", &ms, &a.Status, &n); err != nil {
-		return Answer{}, 0, false
+	good, err1 := strconv.ParseInt(fields[1], 10, 64)
+	status, err2 := strconv.Atoi(fields[2])
+	n, err3 := strconv.Atoi(fields[3])
+	if err1 != nil || err2 != nil || err3 != nil || n < 0 || n > len(value)-len(line)-1 {
+		return head{}, false
 	}
-	rest := value[line+1:]
-	if n < 0 || n > len(rest) {
-		return Answer{}, 0, false
+	h = head{good: time.Duration(good) * time.Millisecond, status: status, line: len(line) + 1, body: len(line) + 1 + n}
+	if len(fields) > 4 {
+		h.owner = fields[4]
 	}
-	a.ContentType, a.Body = string(rest[:n]), rest[n:]
-	return a, time.Duration(ms) * time.Millisecond, true
+	return h, true
 }

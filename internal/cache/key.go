@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
+
+	"forebay/internal/rawjson"
 )
 
 // Key names the stored answer to one request: an operation's payload within a sharing scope ("" is everybody).
@@ -16,20 +19,59 @@ import (
 // a backend may tell them apart, so they must never share an answer. A payload that is not JSON, or nests deeper than
 // encoding/json reads (10,000 levels), stands for its bytes alone.
 //
-// Each part is hashed with its length, so no two triples meet. Key takes time O(n log n) whatever the payload.
-func Key(operation, scope string, payload []byte) string {
-	// The form is hashed too: bytes that only look like a canonical text must not pass for one.
-	form, text := "bytes", payload
-	if json.Valid(payload) {
-		form, text = "json", canonical(payload)
-	}
+// With pointers (JSON Pointers, RFC 6901) only what stands there in the payload counts, in the same way; that nothing does is one more thing to
+// tell payloads apart by, and not the same as null. Where a pointer's way can be read in two ways (rawjson.Ambiguous) nobody knows what the backend
+// reads, and the whole payload counts.
+//
+// Each part is hashed with its length, so no two requests' parts meet. Key takes time O(n log n) whatever the payload, and O(n) more for
+// each step of a pointer.
+func Key(operation, scope string, payload []byte, pointers ...string) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(operation), []byte(scope), []byte(form), text} {
+	write := func(part []byte) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}
+	write([]byte(operation))
+	write([]byte(scope))
+	// The form is hashed too: bytes that only look like a canonical text must not pass for one.
+	if !json.Valid(payload) {
+		write([]byte("bytes"))
+		write(payload)
+	} else if parts, ok := pick(payload, pointers); ok {
+		write([]byte("parts"))
+		for _, part := range parts {
+			write(part)
+		}
+	} else {
+		write([]byte("json"))
+		write(canonical(payload))
+	}
 	// 128 bits: nobody finds two payloads with one key by less than 2^64 tries. The braces keep the key in one cluster slot.
-	return "fb:cache:{" + hex.EncodeToString(h.Sum(nil)[:16]) + "}"
+	return keyBegin + hex.EncodeToString(h.Sum(nil)[:keyBytes]) + keyEnd
+}
+
+const (
+	keyBegin, keyEnd = "fb:cache:{", "}"
+	keyBytes         = 16
+)
+
+// isKey reports whether Key could have made a text: operators give keys, and are to reach no others with them.
+func isKey(text string) bool {
+	digits, begins := strings.CutPrefix(text, keyBegin)
+	digits, ends := strings.CutSuffix(digits, keyEnd)
+	return begins && ends && len(digits) == 2*keyBytes && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// pick returns each pointer and the canonical text of what is there, which is empty where there is nothing. False: the whole payload counts.
+func pick(payload []byte, pointers []string) (parts [][]byte, ok bool) {
+	for _, pointer := range pointers {
+		value, err := rawjson.Find(payload, pointer)
+		if err != nil {
+			return nil, false
+		}
+		parts = append(parts, []byte(pointer), canonical(value))
+	}
+	return parts, len(pointers) > 0
 }
 
 // maxInline is the longest object that stays spelled out within its parent; a longer one is replaced by its digest. So no byte

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -22,13 +25,24 @@ const (
 	entryBytes = 256
 )
 
+const (
+	// trust is how long Redis's word holds without being asked for again. So a hot answer costs Redis one read a second and process; and one
+	// that another process has stored, or a purge removed, is seen at most so much later.
+	trust = time.Second
+	// readTime bounds a read of Redis, which goes on although who asked first has gone: others may wait for it. Nobody waits longer.
+	readTime = time.Second
+	// purgeLook is how often a process asks whether answers were purged.
+	purgeLook = time.Second
+)
+
 // ErrLost says that the store is lost and this process remembers no such answer: there may be one in the store.
 var ErrLost = errors.New("the store is lost, and this process remembers no such answer")
 
-// Memory is a Cache that outlives its Redis: where Redis can't be read, it serves what it remembers. Safe for concurrent use.
+// Memory is a Cache in front of Redis that also outlives it. Safe for concurrent use.
 //
-// While Redis answers, its word is what holds: an answer that another process stored is seen, and one that is gone is forgotten. What
-// this process remembers is only what passed through it: what it Put, what it Got, and what it was told to Remember.
+// While Redis answers, its word is what holds: an answer that another process stored is seen, and one that is gone is forgotten. What it said
+// within the last second (trust) isn't asked for again, but for an answer that it didn't have, since that may be there by now. Concurrent reads of one
+// answer are one. Where Redis can't be read, what is remembered is served: what passed through this process, Put or Got.
 //
 // A remembered answer is served until it is as old as it may become, never longer. Its age is what it was, by Redis's clock, and the
 // time since by this process's monotonic clock, which no step of the host's clock moves. (Time for which the host sleeps
@@ -41,14 +55,20 @@ type Memory struct {
 	inner   *Cache
 	healthy func() bool
 	entries *otter.Cache[string, entry]
+	purges  atomic.Uint64 // that this process has heard of: what was asked for before the last isn't served
+
+	mu    sync.Mutex
+	reads map[string]*read // guarded by mu: those under way
 }
 
 // entry is a remembered answer.
 type entry struct {
-	answer   Answer        // its Age is what it was at
-	at       time.Time     // by the monotonic clock
-	staleFor time.Duration // how old it may become
-	seen     time.Time     // when it was remembered
+	answer  Answer        // its Age is what it was at
+	at      time.Time     // by the monotonic clock
+	keepFor time.Duration // how old it may become
+	seen    time.Time     // when it was remembered
+	stored  bool          // Redis had it at, as far as is known
+	purges  uint64        // that had been heard of before it was asked for
 }
 
 func (e entry) age(now time.Time) time.Duration { return e.answer.Age + now.Sub(e.at) }
@@ -70,6 +90,7 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 	return &Memory{
 		inner:   inner,
 		healthy: healthy,
+		reads:   map[string]*read{},
 		entries: otter.Must(&otter.Options[string, entry]{ // it fails on contradicting options alone
 			MaximumWeight: uint64(maxBytes),
 			Weigher: func(key string, e entry) uint32 {
@@ -77,7 +98,7 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 			},
 			// It only makes room: whether an answer may still be served is decided when it is asked for, exactly.
 			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, entry]) time.Duration {
-				return max(e.Value.staleFor-e.Value.age(time.Now()), 1)
+				return max(e.Value.keepFor-e.Value.age(time.Now()), 1)
 			}),
 		}),
 	}
@@ -87,68 +108,141 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 // others need its room. Further calls do nothing.
 func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 
+// Run keeps up with purges that other processes make, until ctx ends. Without it they are noticed as Redis is asked for single answers.
+func (m *Memory) Run(ctx context.Context) {
+	tick := time.NewTicker(purgeLook)
+	defer tick.Stop()
+	known := "nothing yet" // it isn't known of what was remembered before the first look whether a purge came after it
+	for {
+		if m.healthy() {
+			look, cancel := context.WithTimeout(ctx, readTime)
+			text, err := m.inner.purged(look)
+			cancel()
+			if err == nil && text != known {
+				m.forgetAll()
+				known = text
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Put stores a in Redis as Cache.Put does, with its errors, and remembers it, also where Redis failed. It asks Redis whether healthy
 // or not: the answer should get there if it can.
-func (m *Memory) Put(ctx context.Context, key string, a Answer, staleFor time.Duration, of Owner) error {
-	began := time.Now() // a.Age is of now
-	err := m.inner.Put(ctx, key, a, staleFor, of)
-	m.remember(key, entry{answer: a, at: began, staleFor: staleFor})
+func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Duration, of Owner) error {
+	e := entry{answer: a, at: time.Now(), keepFor: keepFor, purges: m.purges.Load()} // a.Age is of now
+	var err error
+	e.stored, err = m.inner.put(ctx, key, a, keepFor, of)
+	e.answer.Age = max(a.Age, 0)
+	if e.answer.check() != nil || e.answer.Age >= keepFor {
+		return err
+	}
+	if len(a.Body) <= MaxRemembered {
+		// The caller may go on with its buffers, and they may be larger than what is in them: that would escape the bound.
+		e.answer.Body, e.answer.ContentType = bytes.Clone(a.Body), strings.Clone(a.ContentType)
+	}
+	m.keep(key, e, func(entry) bool { return false })
 	return err
 }
 
-// Remember keeps an answer that the caller knows to be good, until it is staleFor old; a.Age says how old it is. It writes nothing
-// to Redis. What Put would refuse or drop it drops in silence, and so it does with what is older than what it remembers.
-func (m *Memory) Remember(key string, a Answer, staleFor time.Duration) {
-	m.remember(key, entry{answer: a, at: time.Now(), staleFor: staleFor})
-}
-
 // Get returns the answer stored under key and its age, and whether there is one: Redis's word, or what is remembered where
-// Redis isn't healthy, fails, or hasn't answered when ctx ends. Where nothing is remembered then, the error is Redis's, or
-// ErrLost where it wasn't asked.
+// Redis isn't healthy, fails, or hasn't answered when ctx ends. Where nothing is remembered then, the error is Redis's or ctx's, or
+// ErrLost where Redis wasn't asked. An answer that was in Redis when Get was called is found.
 func (m *Memory) Get(ctx context.Context, key string) (Answer, bool, error) {
 	if !m.healthy() {
 		return m.recall(key, ErrLost)
 	}
-	// The age is taken to be of now. Redis looked at its clock a little later, so it can't be more.
-	began := time.Now()
-	a, staleFor, ok, err := m.inner.read(ctx, key)
-	if err != nil {
-		return m.recall(key, err)
+	if e, ok := m.known(key); ok && e.stored && time.Since(e.at) < trust {
+		return e.served()
 	}
-	if !ok {
-		m.forget(key, began)
-		return Answer{}, false, nil
+	for again := false; ; again = true {
+		r, first := m.join(key)
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return m.recall(key, fmt.Errorf("read stored answer: %w", context.Cause(ctx)))
+		}
+		switch {
+		case r.err != nil:
+			return m.recall(key, r.err)
+		case r.found:
+			return r.entry.served()
+		case first || again:
+			return Answer{}, false, nil
+		}
+		// That read began before this call: the answer may have come between. One that begins now tells.
 	}
-	m.keep(key, entry{answer: a, at: began, staleFor: staleFor}, func(old entry) bool {
-		return !old.seen.After(began)
-	})
-	return a, true, nil
 }
 
-// recall returns what is remembered, or else the error why there is nothing better.
-func (m *Memory) recall(key string, lost error) (Answer, bool, error) {
-	e, ok := m.entries.GetIfPresent(key)
-	if !ok {
-		return Answer{}, false, lost
-	}
-	e.answer.Age = e.age(time.Now())
-	if e.answer.Age >= e.staleFor {
-		return Answer{}, false, lost
+// served is what a remembered answer is served as.
+func (e entry) served() (Answer, bool, error) {
+	if e.answer.Age = e.age(time.Now()); e.answer.Age >= e.keepFor {
+		return Answer{}, false, nil
 	}
 	return e.answer, true, nil
 }
 
-// remember keeps a caller's answer where it is fit for that.
-func (m *Memory) remember(key string, e entry) {
-	e.answer.Age = max(e.answer.Age, 0)
-	if e.answer.check() != nil || e.answer.Age >= e.staleFor {
-		return
+// known returns what is remembered, whether it is too old or not.
+func (m *Memory) known(key string) (entry, bool) {
+	e, ok := m.entries.GetIfPresent(key)
+	return e, ok && e.purges == m.purges.Load()
+}
+
+// recall returns what is remembered, or else the error why there is nothing better.
+func (m *Memory) recall(key string, lost error) (Answer, bool, error) {
+	if e, ok := m.known(key); ok {
+		if a, ok, _ := e.served(); ok {
+			return a, true, nil
+		}
 	}
-	if len(e.answer.Body) <= MaxRemembered {
-		// The caller may go on with its buffers, and they may be larger than what is in them: that would escape the bound.
-		e.answer.Body, e.answer.ContentType = bytes.Clone(e.answer.Body), strings.Clone(e.answer.ContentType)
+	return Answer{}, false, lost
+}
+
+// read is one of Redis that all wait for who ask for the key meanwhile. Its results are to be read once done is closed.
+type read struct {
+	done  chan struct{}
+	entry entry
+	found bool
+	err   error
+}
+
+// join returns the read of the key that is under way, or begins one.
+func (m *Memory) join(key string) (r *read, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.reads[key]; r != nil {
+		return r, false
 	}
-	m.keep(key, e, func(entry) bool { return false })
+	r = &read{done: make(chan struct{})}
+	m.reads[key] = r
+	go func() {
+		m.ask(key, r)
+		m.mu.Lock()
+		delete(m.reads, key)
+		m.mu.Unlock()
+		close(r.done)
+	}()
+	return r, true
+}
+
+// ask reads the key from Redis, and remembers what it says.
+func (m *Memory) ask(key string, r *read) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTime)
+	defer cancel()
+	// The age is taken to be of now. Redis looks at its clock a little later, so it can't be more.
+	r.entry = entry{at: time.Now(), stored: true, purges: m.purges.Load()}
+	r.entry.answer, r.entry.keepFor, r.found, r.err = m.inner.read(ctx, key)
+	switch {
+	case r.err != nil:
+	case r.found:
+		m.keep(key, r.entry, func(old entry) bool { return !old.seen.After(r.entry.at) })
+	default:
+		m.forget(key, r.entry.at)
+	}
 }
 
 // keep takes e in, unless what is remembered is younger; overrides says whether that has to go all the same. What is too large to keep
@@ -157,7 +251,9 @@ func (m *Memory) keep(key string, e entry, overrides func(old entry) bool) {
 	e.seen = time.Now()
 	m.entries.Compute(key, func(old entry, found bool) (entry, otter.ComputeOp) {
 		switch {
-		case found && old.younger(e) && !overrides(old):
+		case e.purges != m.purges.Load():
+			return old, otter.CancelOp // it may be what was purged
+		case found && old.purges == e.purges && old.younger(e) && !overrides(old):
 			return old, otter.CancelOp
 		case len(e.answer.Body) > MaxRemembered:
 			return entry{}, otter.InvalidateOp
@@ -174,4 +270,29 @@ func (m *Memory) forget(key string, before time.Time) {
 		}
 		return entry{}, otter.InvalidateOp
 	})
+}
+
+// forgetAll drops everything, and whatever is on its way here.
+func (m *Memory) forgetAll() {
+	m.purges.Add(1)
+	m.entries.InvalidateAll()
+}
+
+// Holding is Cache.Holding.
+func (m *Memory) Holding(ctx context.Context, operation string) (Holding, error) {
+	return m.inner.Holding(ctx, operation)
+}
+
+// Inspect is Cache.Inspect: it tells what Redis has.
+func (m *Memory) Inspect(ctx context.Context, key string) (Entry, bool, error) {
+	return m.inner.Inspect(ctx, key)
+}
+
+// Purge is Cache.Purge, and what this process remembers is dropped at once.
+func (m *Memory) Purge(ctx context.Context, f Filter) (removed int, err error) {
+	removed, err = m.inner.Purge(ctx, f)
+	if !errors.Is(err, ErrNoFilter) {
+		m.forgetAll()
+	}
+	return removed, err
 }

@@ -26,10 +26,18 @@ func memory(t *testing.T, inner *cache.Cache, maxBytes int64, healthy func() boo
 	return m
 }
 
-// lost is a Memory without any Redis: it panics where it asks for it.
+// lost is a Memory whose Redis is lost.
 func lost(t *testing.T, maxBytes int64) *cache.Memory {
 	t.Helper()
-	return memory(t, nil, maxBytes, func() bool { return false })
+	return memory(t, cache.New(redistest.Lost(t)), maxBytes, func() bool { return false })
+}
+
+// tell puts an answer into a Memory whose Redis is lost.
+func tell(t *testing.T, m *cache.Memory, key string, a cache.Answer, keepFor time.Duration) {
+	t.Helper()
+	if err := m.Put(t.Context(), key, a, keepFor, cache.Owner{}); err != nil && !errors.Is(err, redistest.ErrLost) {
+		t.Fatal(err)
+	}
 }
 
 func answer(body string, age time.Duration) cache.Answer {
@@ -70,7 +78,7 @@ func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
 			for i := range every {
 				every[i] = byte(i)
 			}
-			m.Remember("told", cache.Answer{Status: 206, ContentType: "a/b", Body: every, Age: 3 * time.Minute}, time.Hour)
+			tell(t, m, "told", cache.Answer{Status: 206, ContentType: "a/b", Body: every, Age: 3 * time.Minute}, time.Hour)
 
 			lose(server)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -99,13 +107,14 @@ func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
 func TestALostRedisIsNotAskedAndNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := lost(t, 0)
-	m.Remember("k", answer("known", time.Minute), time.Hour)
+	tell(t, m, "k", answer("known", time.Minute), time.Hour)
 	serves(t, m, "k", "known", time.Minute)
 	if a, ok, err := m.Get(t.Context(), "unknown"); ok || !errors.Is(err, cache.ErrLost) {
 		t.Errorf("%+v, %v, %v; want ErrLost", a, ok, err)
 	}
 }
 
+// What Redis said may be believed for a second; then its word holds again.
 func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -117,32 +126,43 @@ func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour, cache.Owner{}); err != nil {
 			t.Fatal(err)
 		}
+		serves(t, m, key, "first", time.Minute) // its own is seen at once
 	}
 	put(t, rdb, "replaced", answer("another process's", time.Second), time.Hour)
 	rdb.Del(t.Context(), "removed", "older")
 	put(t, rdb, "older", answer("older", 10*time.Minute), time.Hour)
-	want := map[string]time.Duration{"another process's": time.Second, "": 0, "older": 10 * time.Minute}
-	bodies := map[string]string{"replaced": "another process's", "removed": "", "older": "older"}
-	for _, state := range []string{"healthy", "lost"} { // what was seen is what is remembered
-		healthy.Store(state == "healthy")
-		for key, body := range bodies {
-			serves(t, m, key, body, want[body])
-		}
+	for key, body := range map[string]string{"replaced": "another process's", "removed": "", "older": "older"} {
+		eventually(t, key, func() bool { a, ok, _ := m.Get(t.Context(), key); return ok == (body != "") && string(a.Body) == body })
 	}
+	healthy.Store(false) // what was seen is what is remembered
+	serves(t, m, "replaced", "another process's", time.Second)
+	serves(t, m, "removed", "", 0)
+	serves(t, m, "older", "older", 10*time.Minute)
 
 	healthy.Store(true)
 	server.Restart() // and without anybody's doing, it holds again
 	put(t, rdb, "replaced", answer("after the restart", 0), time.Hour)
-	serves(t, m, "replaced", "after the restart", 0)
+	eventually(t, "after the restart", func() bool { a, _, _ := m.Get(t.Context(), "replaced"); return string(a.Body) == "after the restart" })
+}
+
+// eventually waits for what is to come within about a second, and gives a busy machine ten times that.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func TestAgeGrowsByTheLocalClockUpToTheLastMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := cache.NewMemory(nil, 0, func() bool { return false })
+		m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
 		defer m.Close() // within the bubble, whose clock the clean-up waits for
-		m.Remember("k", answer("a", 10*time.Minute), time.Hour)
-		m.Remember("long", answer("b", 0), 400*24*time.Hour)
+		tell(t, m, "k", answer("a", 10*time.Minute), time.Hour)
+		tell(t, m, "long", answer("b", 0), 400*24*time.Hour)
 		want := func(age time.Duration) {
 			t.Helper()
 			if a, ok, err := m.Get(t.Context(), "k"); !ok || err != nil || a.Age != age {
@@ -193,7 +213,7 @@ func TestAnAnswerReadFromRedisIsNeverServedYoungerThanItIs(t *testing.T) {
 func TestTheYoungerAnswerIsRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := cache.NewMemory(nil, 0, func() bool { return false })
+		m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
 		defer m.Close()
 		for _, step := range []struct {
 			body     string
@@ -212,7 +232,7 @@ func TestTheYoungerAnswerIsRemembered(t *testing.T) {
 			{"younger than is possible", -time.Hour, time.Minute, "younger than is possible"},
 			{"and not for ever", 0, time.Minute, "and not for ever"},
 		} {
-			m.Remember("k", answer(step.body, step.age), step.staleFor)
+			tell(t, m, "k", answer(step.body, step.age), step.staleFor)
 			if a, ok, _ := m.Get(t.Context(), "k"); !ok || string(a.Body) != step.want || a.Age < 0 {
 				t.Errorf("after %q: %v %q of age %v, want %q", step.body, ok, a.Body, a.Age, step.want)
 			}
@@ -280,10 +300,12 @@ func TestABadAnswerIsNeverRemembered(t *testing.T) {
 			if err := m.Put(t.Context(), key, bad, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrNotGood) {
 				t.Errorf("status %d: %v, want ErrNotGood", status, err)
 			}
-			m.Remember(key, bad, time.Hour)
 		}
 	}
-	m.Remember("cold", cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)}, time.Hour)
+	long := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)}
+	if err := m.Put(t.Context(), "cold", long, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
+		t.Errorf("a long type: %v, want ErrTooLarge", err)
+	}
 	server.Kill()
 	serves(t, m, "warm", "good", time.Minute)
 	serves(t, m, "cold", "", 0)
@@ -329,8 +351,6 @@ func TestManyMayUseItAtOnce(t *testing.T) {
 					if err := m.Put(t.Context(), key, a, time.Hour, cache.Owner{}); err != nil {
 						t.Error(err)
 					}
-				case 1:
-					m.Remember(key, a, time.Hour)
 				default:
 					a, ok, err := m.Get(t.Context(), key)
 					if ok && string(a.Body) != key || err != nil && !errors.Is(err, cache.ErrLost) {
@@ -346,8 +366,8 @@ func TestManyMayUseItAtOnce(t *testing.T) {
 // Not parallel: goroutines of other tests would count.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	m := cache.NewMemory(nil, 0, func() bool { return false })
-	m.Remember("k", answer("known", 0), time.Hour)
+	m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
+	tell(t, m, "k", answer("known", 0), time.Hour)
 	m.Close()
 	m.Close()
 	serves(t, m, "k", "known", 0) // it works all the same

@@ -1,9 +1,11 @@
 // Package degrade says what to answer instead of new work.
 //
 // A request that admission refused walks the list of steps that its operation's config gives (on_overload): stale, the last good
-// answer to the same request, or reject. Whether a stale answer may be served is a pure decision on the config (Policy),
-// the caller's wish (Wish) and the answer's age. It is permitted by config alone, and shared between clients only where
-// the config says so.
+// answer to the same request, something simpler, or reject. Whether a stored answer may be served, as if it were new or as a stale one, is a pure
+// decision on the config (Policy), the caller's wish (Wish) and the answer's age. It is permitted by config alone, and shared between
+// clients only where the config says so.
+//
+// Which answers are stored at all is decided here too (Keeper): the backend may forbid it.
 package degrade
 
 import (
@@ -11,7 +13,6 @@ import (
 	"time"
 
 	"forebay/internal/cache"
-	"forebay/internal/jobs"
 )
 
 // Kind says what a Step tries.
@@ -67,35 +68,47 @@ func (p Policy) Scope(client, tier string) string {
 	return "client:" + client
 }
 
-// Allows reports whether an answer of some age may be served at all. Where it is false there is nothing to look up.
+// Allows reports whether a stale answer of some age may be served at all. Where it is false there is none to look up.
 func (p Policy) Allows(w Wish) bool {
 	for _, step := range p.Steps {
 		switch step.Kind {
 		case Stale:
 			return !w.NoCache && p.StaleFor > 0
-		case Reject:
+		case Body, Reject: // what follows is never tried
 			return false
 		}
 	}
 	return false
 }
 
-// Serves reports whether an answer of the given age may be served: no older than StaleFor, nor than the caller's max-stale.
+// Serves reports whether an answer of the given age may be served stale: no older than StaleFor, whatever the caller says, nor than its max-age, nor
+// past FreshFor by more than its max-stale.
 func (p Policy) Serves(age time.Duration, w Wish) bool {
-	if w.HasMaxStale && age > w.MaxStale {
+	if w.HasMaxStale && age-p.FreshFor > w.MaxStale {
 		return false
 	}
-	return p.Allows(w) && age <= p.StaleFor
+	return p.Allows(w) && age <= p.StaleFor && w.bears(age)
 }
 
-// Fresh reports whether an answer of the given age may be served as if it were new.
+// Fresh reports whether an answer of the given age may be served as if it were new: no older than FreshFor, nor than the caller's max-age.
 func (p Policy) Fresh(age time.Duration, w Wish) bool {
-	return p.FreshFor > 0 && !w.NoCache && age <= p.FreshFor
+	return p.FreshFor > 0 && !w.NoCache && age <= p.FreshFor && w.bears(age)
+}
+
+// Keeps reports whether answers are worth storing: some request may get them later.
+func (p Policy) Keeps() bool { return p.FreshFor > 0 || p.Allows(Wish{}) }
+
+// KeepFor is how old an answer may become that somebody may still get; 0 where Keeps is false.
+func (p Policy) KeepFor() time.Duration {
+	if !p.Allows(Wish{}) {
+		return p.FreshFor
+	}
+	return max(p.FreshFor, p.StaleFor)
 }
 
 // CacheKey names the answer to a request, among those that its caller may see.
 func (p Policy) CacheKey(operation, client, tier string, payload []byte) string {
-	return cache.Key(operation, p.Scope(client, tier), payload)
+	return cache.Key(operation, p.Scope(client, tier), payload, p.Key...)
 }
 
 // Known returns the newest good answer under a key of CacheKey, whatever its age: whether it may be served is the policy's to say. Its body is
@@ -104,7 +117,7 @@ func (d *Degrader) Known(ctx context.Context, key string) (cache.Answer, bool, e
 	return d.answers.Get(ctx, key)
 }
 
-// Warm has the answer under a key in the memory of this process, so that it outlives the store. It may ask the store.
+// Warm has the answer under a key, where there is one, in the memory of this process, so that it outlives the store. It may ask the store.
 func (d *Degrader) Warm(ctx context.Context, key string) {
 	_, _, _ = d.answers.Get(ctx, key)
 }
@@ -114,16 +127,10 @@ type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
 }
 
-// Rememberer is an Answers that this process can tell of answers it comes by, and that has them when the store is lost;
-// *cache.Memory is one.
-type Rememberer interface {
-	Remember(key string, a cache.Answer, staleFor time.Duration)
-}
-
 // Degrader finds what to answer instead. Safe for concurrent use when its Answers is.
 type Degrader struct{ answers Answers }
 
-// New returns a Degrader that takes stale answers from answers. Where that is a Rememberer too, they may outlive the store.
+// New returns a Degrader that takes answers from answers. Where that is a *cache.Memory, some outlive the store.
 func New(answers Answers) *Degrader { return &Degrader{answers: answers} }
 
 // Stale returns the last good answer to the same request, where there is one that the policy and the caller's wish let be
@@ -132,25 +139,9 @@ func (d *Degrader) Stale(ctx context.Context, p Policy, operation, client, tier 
 	if !p.Allows(w) {
 		return cache.Answer{}, false, nil
 	}
-	a, ok, err := d.answers.Get(ctx, cache.Key(operation, p.Scope(client, tier), payload))
+	a, ok, err := d.answers.Get(ctx, p.CacheKey(operation, client, tier, payload))
 	if err != nil || !ok || !p.Serves(a.Age, w) {
 		return cache.Answer{}, false, err
 	}
 	return a, true, nil
-}
-
-// Remember tells the Rememberer, where there is one, the backend's answer to job, given age ago, so that a later request like job's
-// can have it though the store is lost. A process knows only what it is told: call this with each answer that it serves from the
-// store. It waits for nothing, costs nothing where policy p serves no stale answers, and drops what isn't a good one in silence.
-func (d *Degrader) Remember(p Policy, job jobs.Job, meta jobs.Meta, body []byte, age time.Duration) {
-	memory, ok := d.answers.(Rememberer)
-	if !ok || !p.Allows(Wish{}) {
-		return
-	}
-	memory.Remember(keyOf(p, job), cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body, Age: age}, p.StaleFor)
-}
-
-// keyOf names the answer to job for those who share it with the job's own client.
-func keyOf(p Policy, job jobs.Job) string {
-	return cache.Key(job.Operation, p.Scope(job.Client, job.Tier), job.Payload)
 }

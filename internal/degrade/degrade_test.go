@@ -203,13 +203,16 @@ func TestWhatWasServedIsServedWhenTheStoreIsLostToWhoSharesIt(t *testing.T) {
 		degrade.ShareTier:   {acme: true, bolt: true, core: false},
 		degrade.ShareAll:    {acme: true, bolt: true, core: true},
 	} {
-		memory := cache.NewMemory(nil, 0, func() bool { return false })
+		memory := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
 		defer memory.Close()
 		d := degrade.New(memory)
 		p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 		job := jobs.Job{ID: "b-1", Operation: "op", Client: acme.client, Tier: acme.tier, Payload: []byte(`{"month":11,"year":2026}`)}
-		d.Remember(p, job, jobs.Meta{Status: 201, ContentType: "a/b"}, []byte("acme's"), 10*time.Minute)
-		d.Remember(p, job, jobs.Meta{Status: 502, ContentType: "a/b"}, []byte("bad"), 0)
+		key := p.CacheKey(job.Operation, job.Client, job.Tier, job.Payload)
+		a := cache.Answer{Status: 201, ContentType: "a/b", Body: []byte("acme's"), Age: 10 * time.Minute}
+		if err := memory.Put(t.Context(), key, a, p.KeepFor(), cache.Owner{}); !errors.Is(err, redistest.ErrLost) {
+			t.Fatal(err)
+		}
 		for who, sees := range want {
 			a, ok, err := d.Stale(t.Context(), p, "op", who.client, who.tier, []byte(`{"year":2026, "month":11}`), degrade.Wish{})
 			switch {
@@ -226,32 +229,18 @@ func TestWhatWasServedIsServedWhenTheStoreIsLostToWhoSharesIt(t *testing.T) {
 	}
 }
 
-func TestNothingIsRememberedThatMayNotBeServed(t *testing.T) {
-	t.Parallel()
-	memory := cache.NewMemory(nil, 0, func() bool { return false })
-	defer memory.Close()
-	d := degrade.New(memory)
-	stale := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
-	job := jobs.Job{Operation: "op", Client: "acme", Tier: "pro"}
-	for _, p := range []degrade.Policy{{}, {Steps: []degrade.Step{{Kind: degrade.Reject}}, StaleFor: time.Hour}, {Steps: []degrade.Step{{Kind: degrade.Stale}}}} {
-		d.Remember(p, job, jobs.Meta{Status: 200}, []byte("a"), 0)
-		if _, ok, _ := d.Stale(t.Context(), stale, "op", "acme", "pro", nil, degrade.Wish{}); ok {
-			t.Errorf("%+v: remembered", p)
-		}
-	}
-	// A store that remembers nothing is fine.
-	degrade.New(cache.New(redistest.Client(t))).Remember(stale, job, jobs.Meta{Status: 200}, []byte("a"), 0)
-}
-
 // Case C114: within stale_for, and one second beyond, with the store lost and the clock going on.
 func TestAStaleAnswerIsServedUntilItIsTooOldThoughTheStoreIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		memory := cache.NewMemory(nil, 0, func() bool { return false })
+		memory := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
 		defer memory.Close()
 		d := degrade.New(memory)
 		p := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour}
-		d.Remember(p, jobs.Job{Operation: "op", Client: "acme"}, jobs.Meta{Status: 200}, []byte("a"), 10*time.Minute)
+		a := cache.Answer{Status: 200, Body: []byte("a"), Age: 10 * time.Minute}
+		if err := memory.Put(t.Context(), p.CacheKey("op", "acme", "", nil), a, p.KeepFor(), cache.Owner{}); !errors.Is(err, redistest.ErrLost) {
+			t.Fatal(err)
+		}
 		for _, step := range []struct {
 			sleep, age time.Duration
 			ok         bool

@@ -1,40 +1,66 @@
 package degrade
 
 import (
+	"iter"
 	"strings"
 	"time"
 )
 
-// Wish is what a request's Cache-Control says about stale answers. The zero value has no wish: the policy alone decides.
+// Wish is what a request's Cache-Control says about stored answers. The zero value has no wish: the policy alone decides.
 type Wish struct {
-	NoCache     bool          // no-cache or no-store: no stale answer at all
-	MaxStale    time.Duration // with HasMaxStale: no answer older than this, in whole seconds
-	HasMaxStale bool          // max-stale=N was given; without a number it accepts any age, which is no wish
+	NoCache      bool          // no-cache or no-store: no stored answer at all
+	OnlyIfCached bool          // a stored answer or none: no new work
+	MaxAge       time.Duration // with HasMaxAge: no answer older than this, fresh or stale; in whole seconds
+	HasMaxAge    bool          // max-age=N was given
+	MaxStale     time.Duration // with HasMaxStale: no answer that has been stale for longer than this; in whole seconds
+	HasMaxStale  bool          // max-stale=N was given; without a number it accepts any age, which is no wish
 }
+
+// bears reports whether an answer of the given age isn't older than is wished for.
+func (w Wish) bears(age time.Duration) bool { return !w.HasMaxAge || age <= w.MaxAge }
 
 // maxDelta is what RFC 9111, section 1.2.2, has a larger number of seconds count as.
 const maxDelta = 1 << 31
 
-// ParseCacheControl reads the lines of a request's Cache-Control field (RFC 9111, section 5.2.1). Of several max-stale the smallest
+// ParseCacheControl reads the lines of a request's Cache-Control field (RFC 9111, section 5.2.1). Of several max-age or max-stale the smallest
 // counts. Directives that it doesn't know, and numbers that aren't, are ignored, as the RFC asks for.
 func ParseCacheControl(lines []string) Wish {
 	var w Wish
-	for _, line := range lines {
-		for line != "" {
-			var name, value string
-			name, value, line = directive(line)
-			switch {
-			case strings.EqualFold(name, "no-cache"), strings.EqualFold(name, "no-store"):
-				w.NoCache = true
-			case strings.EqualFold(name, "max-stale"):
-				stale, ok := seconds(value)
-				if ok && (!w.HasMaxStale || stale < w.MaxStale) {
-					w.MaxStale, w.HasMaxStale = stale, true
+	for name, value := range directives(lines) {
+		switch {
+		case strings.EqualFold(name, "no-cache"), strings.EqualFold(name, "no-store"):
+			w.NoCache = true
+		case strings.EqualFold(name, "only-if-cached"):
+			w.OnlyIfCached = true
+		case strings.EqualFold(name, "max-age"):
+			narrow(&w.MaxAge, &w.HasMaxAge, value)
+		case strings.EqualFold(name, "max-stale"):
+			narrow(&w.MaxStale, &w.HasMaxStale, value)
+		}
+	}
+	return w
+}
+
+// narrow takes in a number of seconds, where it is one and less than what was given before.
+func narrow(to *time.Duration, has *bool, value string) {
+	if d, ok := seconds(value); ok && (!*has || d < *to) {
+		*to, *has = d, true
+	}
+}
+
+// directives goes through what the lines of a Cache-Control field say.
+func directives(lines []string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for _, line := range lines {
+			for line != "" {
+				var name, value string
+				name, value, line = directive(line)
+				if !yield(name, value) {
+					return
 				}
 			}
 		}
 	}
-	return w
 }
 
 // directive cuts the first of a list of directives (name, name=value or name="value") off a field line. Commas within a quoted

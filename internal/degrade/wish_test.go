@@ -15,6 +15,9 @@ func TestCacheControlSaysWhatTheCallerWishes(t *testing.T) {
 	within := func(seconds int64) degrade.Wish {
 		return degrade.Wish{MaxStale: time.Duration(seconds) * time.Second, HasMaxStale: true}
 	}
+	young := func(seconds int64) degrade.Wish {
+		return degrade.Wish{MaxAge: time.Duration(seconds) * time.Second, HasMaxAge: true}
+	}
 	for _, c := range []struct {
 		lines string // separated by |
 		want  degrade.Wish
@@ -23,9 +26,14 @@ func TestCacheControlSaysWhatTheCallerWishes(t *testing.T) {
 		{`no-cache`, refuse},
 		{`No-Cache`, refuse},
 		{"\t no-store ", refuse},
-		{`max-age=0,no-cache`, refuse},
+		{`max-age=0,no-cache`, degrade.Wish{NoCache: true, HasMaxAge: true}},
 		{`foo="a, b", no-cache`, refuse},
-		{`max-age=0|no-cache`, refuse},
+		{`max-age=0|no-cache`, degrade.Wish{NoCache: true, HasMaxAge: true}},
+		{`min-fresh=5|no-cache`, refuse},
+		{`only-if-cached`, degrade.Wish{OnlyIfCached: true}},
+		{`Only-If-Cached, max-stale=60`, degrade.Wish{OnlyIfCached: true, MaxStale: time.Minute, HasMaxStale: true}},
+		{`max-age=60`, young(60)}, {`MAX-AGE = "60"`, young(60)}, {`max-age=60, max-age=0`, young(0)}, {`max-age`, none}, {`max-age=-1`, none},
+		{`max-age=60, max-stale=30`, degrade.Wish{MaxAge: time.Minute, HasMaxAge: true, MaxStale: 30 * time.Second, HasMaxStale: true}},
 		{`no-cache="Set-Cookie"`, refuse},
 		{`,,no-cache,,`, refuse},
 		{`max-stale=60`, within(60)},
@@ -59,7 +67,8 @@ func FuzzParseCacheControl(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		w := degrade.ParseCacheControl([]string{line})
-		if w.MaxStale < 0 || w.MaxStale > 1<<31*time.Second || !w.HasMaxStale && w.MaxStale != 0 {
+		if w.MaxStale < 0 || w.MaxStale > 1<<31*time.Second || !w.HasMaxStale && w.MaxStale != 0 ||
+			w.MaxAge < 0 || w.MaxAge > 1<<31*time.Second || !w.HasMaxAge && w.MaxAge != 0 {
 			t.Errorf("%q: %+v", line, w)
 		}
 		// More lines only ever narrow.

@@ -1,13 +1,14 @@
 package httpapi
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"forebay/api"
+	"forebay/internal/rawjson"
 )
 
 // A payload that says what it costs is trusted for nothing: what is read here must be what any backend's JSON library reads, or a
@@ -20,9 +21,9 @@ func (c Cost) of(payload []byte) (int64, *api.FieldError) {
 	if c.From == "" {
 		return c.Fixed, nil
 	}
-	value, wrong := find(payload, c.From)
-	if wrong != "" {
-		return 0, &api.FieldError{Detail: wrong, Pointer: costPointer(c.From)}
+	value, err := rawjson.Find(payload, c.From)
+	if twoWays, ok := errors.AsType[*rawjson.Ambiguous](err); ok {
+		return 0, &api.FieldError{Detail: unclear(twoWays), Pointer: costPointer(c.From)}
 	}
 	if value == nil || string(value) == "null" { // as many clients write what is absent
 		return c.Default, nil
@@ -61,64 +62,10 @@ func costPointer(from string) string {
 	return "#/payload" + strings.Join(steps, "/")
 }
 
-var unescapeStep = strings.NewReplacer("~1", "/", "~0", "~")
-
-// find returns the value at a JSON Pointer that begins with "/"; nil where there is none. Where the way there can be read
-// in two ways it says what is wrong.
-func find(value []byte, pointer string) (found []byte, wrong string) {
-	for _, step := range strings.Split(pointer, "/")[1:] {
-		step = unescapeStep.Replace(step)
-		switch value[0] {
-		case '{':
-			value, wrong = memberOf(value, step)
-		case '[':
-			value = elementOf(value, step)
-		default:
-			value = nil
-		}
-		if value == nil || wrong != "" {
-			return nil, wrong
-		}
+// unclear says in words for a client what is wrong with the way to a value.
+func unclear(a *rawjson.Ambiguous) string {
+	if a.Given == a.Name {
+		return fmt.Sprintf("The name %s is given twice.", brief(a.Name))
 	}
-	return value, ""
-}
-
-// memberOf returns an object's member; nil where it has none of that name.
-func memberOf(object []byte, name string) (found []byte, wrong string) {
-	s, wanted := scanner{in: object}, []byte(name)
-	for s.next() {
-		label := s.label()
-		given := label[1 : len(label)-1]
-		if bytes.IndexByte(given, '\\') >= 0 {
-			text, _ := textOf(label)
-			given = []byte(text)
-		}
-		value, _ := s.value()
-		switch {
-		case !bytes.EqualFold(given, wanted):
-		case !bytes.Equal(given, wanted):
-			return nil, fmt.Sprintf("The name must be written %s, not %s.", brief(name), brief(string(given)))
-		case found != nil:
-			return nil, fmt.Sprintf("The name %s is given twice.", brief(name))
-		default:
-			found = value
-		}
-	}
-	return found, ""
-}
-
-// elementOf returns an array's element; nil where it has none of that number.
-func elementOf(array []byte, number string) []byte {
-	n, ok := wholeNumber(number)
-	if !ok && number != "0" {
-		return nil
-	}
-	s := scanner{in: array}
-	for ; s.next(); n-- {
-		value, _ := s.value()
-		if n == 0 {
-			return value
-		}
-	}
-	return nil
+	return fmt.Sprintf("The name must be written %s, not %s.", brief(a.Name), brief(a.Given))
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"forebay/api"
+	"forebay/internal/rawjson"
 )
 
 // eagerBody is up to which length a body gets its memory on its sender's word, before it is there.
@@ -87,18 +88,18 @@ func members(body []byte) ([]member, error) {
 	if !json.Valid(body) {
 		return nil, invalidRequest("The body isn't valid JSON: " + syntaxError(body) + ".")
 	}
-	s := scanner{in: body}
-	if s.space(); s.in[s.at] != '{' {
+	if !rawjson.IsObject(body) {
 		return nil, invalidRequest("The body must be a JSON object.")
 	}
+	s := rawjson.Scan(body)
 	var found []member
-	for s.next() {
+	for s.Next() {
 		if len(found) == maxMembers {
 			return nil, invalidRequest(fmt.Sprintf("The body has more than %d fields.", maxMembers))
 		}
-		m := member{name: s.name()}
+		m := member{name: s.Name()}
 		var depth int
-		if m.value, depth = s.value(); depth >= maxDepth {
+		if m.value, depth = s.Value(); depth >= maxDepth {
 			return nil, invalidRequest(fmt.Sprintf("The body is nested deeper than %d.", maxDepth))
 		}
 		for _, before := range found {
@@ -128,97 +129,6 @@ func brief(text string) string {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	return fmt.Sprintf("%q", text)
-}
-
-// scanner walks over an object, or an array, that is known to be valid JSON.
-type scanner struct {
-	in []byte
-	at int
-}
-
-func (s *scanner) space() {
-	for s.in[s.at] == ' ' || s.in[s.at] == '\t' || s.in[s.at] == '\n' || s.in[s.at] == '\r' {
-		s.at++
-	}
-}
-
-// next stands at "{", "[" or "," and moves to the next name or element, or reports false at the end.
-func (s *scanner) next() bool {
-	if s.space(); s.ends() {
-		return false
-	}
-	s.at++
-	s.space()
-	return !s.ends()
-}
-
-func (s *scanner) ends() bool { return s.in[s.at] == '}' || s.in[s.at] == ']' }
-
-// name reads a name and moves past its colon.
-func (s *scanner) name() string {
-	name, _ := textOf(s.label())
-	return name
-}
-
-// label is name for its bytes, with their quotes.
-func (s *scanner) label() []byte {
-	from := s.at
-	s.text()
-	label := s.in[from:s.at]
-	s.space()
-	s.at++
-	return label
-}
-
-// value reads any value, and how deep arrays and objects nest in it.
-func (s *scanner) value() (value []byte, deepest int) {
-	s.space()
-	from, depth := s.at, 0
-	for {
-		switch s.in[s.at] {
-		case '"':
-			s.text()
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-			s.at++
-		case '}', ']':
-			depth--
-			s.at++
-		case ' ', '\t', '\r', '\n', ',', ':': // inside an array or object
-			s.at++
-		default:
-			for strings.IndexByte(",]}: \t\r\n", s.in[s.at]) < 0 {
-				s.at++
-			}
-		}
-		if depth == 0 {
-			return s.in[from:s.at], deepest
-		}
-	}
-}
-
-// text moves past a string.
-func (s *scanner) text() {
-	for s.at++; s.in[s.at] != '"'; s.at++ {
-		if s.in[s.at] == '\\' {
-			s.at++
-		}
-	}
-	s.at++
-}
-
-// textOf reads a JSON string.
-func textOf(value []byte) (string, bool) {
-	if value[0] != '"' {
-		return "", false
-	}
-	if inner := value[1 : len(value)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), true
-	}
-	var text string
-	err := json.Unmarshal(value, &text)
-	return text, err == nil
 }
 
 // fieldErrors gathers what is wrong with the fields of a body, so that a client learns of all of it at once.
@@ -251,7 +161,7 @@ func (f *fieldErrors) unknown(m member) { f.add(m.name, "There is no such field:
 
 // text reads a string.
 func (f *fieldErrors) text(m member) string {
-	text, ok := textOf(m.value)
+	text, ok := rawjson.Text(m.value)
 	if !ok {
 		f.add(m.name, "Must be a string.")
 	}

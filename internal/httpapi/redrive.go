@@ -10,6 +10,7 @@ import (
 
 	"forebay/api"
 	"forebay/internal/leaky"
+	"forebay/internal/rawjson"
 )
 
 // Bounds of one redrive of many jobs. What is left is left to another call: the answer must come before the listener's timeout cuts it off
@@ -128,7 +129,7 @@ func parseRedrive(body []byte) (filter leaky.FailedFilter, most int, err error) 
 
 // filled reads a string that isn't empty: an empty one would mean every job, and is more likely a variable that wasn't set.
 func (f *fieldErrors) filled(m member) string {
-	text, ok := textOf(m.value)
+	text, ok := rawjson.Text(m.value)
 	if !ok || text == "" {
 		f.add(m.name, "Must be a string that isn't empty; leave it out for any.")
 	}

@@ -22,7 +22,7 @@ func (s *Server) result(c *call) error {
 	st := look.Standing
 	switch st.State {
 	case jobs.Succeeded:
-		body, err := line.Result(c.ctx, look.Job.ID)
+		body, err := line.Result(c.ctx, look.Job.Source())
 		if errors.Is(err, leaky.ErrNoResult) {
 			return resultGone()
 		}
@@ -31,7 +31,7 @@ func (s *Server) result(c *call) error {
 		}
 		c.w.Header()["X-Content-Type-Options"] = noSniff
 		c.bytes(st.Result.Status, st.Result.ContentType, body)
-		s.remember(line, look, body)
+		s.warm(line, look.Job, nil)
 		return nil
 	case jobs.Failed, jobs.Expired:
 		return failedResult(c.ctx, line, look)
@@ -43,27 +43,29 @@ func (s *Server) result(c *call) error {
 	return p
 }
 
-// remember keeps an answer that passed through this process, so that it can be served stale when the store is lost. It is done behind
-// the client's back: the job's payload, by which the answer will be found, has to be read for it.
-func (s *Server) remember(line Line, look leaky.Look, body []byte) {
-	o := s.operations[look.Job.Operation]
-	if o == nil || o.Overload.StaleFor == 0 || s.OnFailure == OnFailureReject || !s.remembered.first(look.Job.ID) {
+// warm has the stored answer of a job that is being served in this process's memory, so that it can be served stale when the store is lost. It is done
+// behind the client's back. payload is nil where it isn't at hand: the answer is found by it, so it is read then.
+func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
+	o := s.operations[job.Operation]
+	if o == nil || !o.Overload.Keeps() || s.OnFailure == OnFailureReject || !s.warmed.first(job.ID) {
 		return
 	}
 	select {
-	case s.remembering <- struct{}{}:
+	case s.warming <- struct{}{}:
 	default:
 		return
 	}
 	go func() {
-		defer func() { <-s.remembering }()
+		defer func() { <-s.warming }()
 		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 		defer cancel()
-		job := look.Job
-		var err error
-		if job.Payload, err = line.Payload(ctx, job.ID); err == nil {
-			s.Degrader.Remember(o.Overload, job, look.Standing.Result, body, max(look.Now.Sub(look.Standing.FinishedAt), 0))
+		if payload == nil {
+			var err error
+			if payload, err = line.Payload(ctx, job.Source()); err != nil {
+				return
+			}
 		}
+		s.Degrader.Warm(ctx, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload))
 	}()
 }
 
@@ -102,7 +104,7 @@ func failedResult(ctx context.Context, line Line, look leaky.Look) error {
 		return p
 	}
 	p.BackendAnswer = &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType}
-	body, err := line.Result(ctx, look.Job.ID)
+	body, err := line.Result(ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:

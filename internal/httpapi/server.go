@@ -10,9 +10,7 @@ import (
 
 	"forebay/internal/admission"
 	"forebay/internal/cache"
-	"forebay/internal/degrade"
 	"forebay/internal/identity"
-	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 )
 
@@ -55,13 +53,11 @@ type Finals interface {
 	Done(id string) (done <-chan struct{}, forget func())
 }
 
-// Degrader finds the last good answer to the same request, where one may be served. Remember tells it of one that this process
-// came by, so that it has it although the store is lost; it waits for nothing.
+// Degrader finds the last good answer to the same request, whatever its age (Known). Warm has it in this process's memory, so that it is there
+// although the store is lost.
 type Degrader interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 	Warm(ctx context.Context, key string)
-	Remember(p degrade.Policy, job jobs.Job, meta jobs.Meta, body []byte, age time.Duration)
-	Stale(ctx context.Context, p degrade.Policy, operation, client, tier string, payload []byte, w degrade.Wish) (cache.Answer, bool, error)
 }
 
 // Store is what the front path knows of its connection to Redis.
@@ -82,9 +78,13 @@ type Server struct {
 	storeLog    sometimes
 	decisionLog atMost
 	waiters     chan struct{} // a place for each answer that is held back
-	remembering chan struct{} // a place for each answer that is being remembered
-	remembered  recently      // jobs whose answers were
+	warming     chan struct{} // a place for each answer that is being taken into memory
+	warmed      recently      // jobs whose answers were
 	twins       twins
+	heard       heard
+	trials      trials
+	refreshed   refreshed
+	refreshing  chan struct{} // a place for each refresh that is being offered
 	redriveTime time.Duration // maxRedriveTime, but in tests
 
 	draining  chan struct{} // closed by Drain
@@ -101,9 +101,9 @@ const (
 // maxWaiters bounds the answers that are held back at one time. Each takes about 20 KiB and, every pollFinal, a look at its job.
 const maxWaiters = 10_000
 
-// maxRemembering bounds the answers that are being remembered at one time, each of which reads its job's payload. Beyond that they
+// maxWarming bounds the answers that are being taken into memory at one time, each of which has its job's payload and itself read. Beyond that they
 // are let go: the next one like them will do.
-const maxRemembering = 16
+const maxWarming = 16
 
 // New returns a Server. It registers its metrics with c.Metrics.
 func New(c Config) *Server {
@@ -115,7 +115,8 @@ func New(c Config) *Server {
 		operations:  make(map[string]*Operation, len(c.Operations)),
 		cached:      make(map[string]*cacheCounts, len(c.Operations)),
 		waiters:     make(chan struct{}, maxWaiters),
-		remembering: make(chan struct{}, maxRemembering),
+		warming:     make(chan struct{}, maxWarming),
+		refreshing:  make(chan struct{}, maxRefreshing),
 		draining:    make(chan struct{}),
 		redriveTime: maxRedriveTime,
 	}
@@ -145,10 +146,10 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit}},
-		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.cancel)}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.identified(s.listOwn))}},
+		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
 		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
-		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.identified(s.rateLimits)}},
+		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},
 		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
 		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
 		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},

@@ -8,6 +8,7 @@ import (
 	"forebay/api"
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
+	"forebay/internal/rawjson"
 )
 
 // Bounds of what can be set live: the config's own. Each call in flight is a connection, and a worker takes at most
@@ -78,7 +79,7 @@ func parseTuning(body []byte) (leaky.Override, error) {
 
 // onOff reads a switch as the config has it.
 func (f *fieldErrors) onOff(m member) *bool {
-	text, _ := textOf(m.value)
+	text, _ := rawjson.Text(m.value)
 	on := text == api.FeedbackOn
 	if !on && text != api.FeedbackOff {
 		f.add(m.name, `Must be "on" or "off".`)
@@ -88,7 +89,7 @@ func (f *fieldErrors) onOff(m member) *bool {
 }
 
 func (f *fieldErrors) rate(m member) *leaky.Rate {
-	text, ok := textOf(m.value)
+	text, ok := rawjson.Text(m.value)
 	if !ok {
 		f.add(m.name, `Must be a string such as "5/s".`)
 		return nil

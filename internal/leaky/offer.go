@@ -101,7 +101,7 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 	places := make([]Place, len(offers))
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
-		if places[i].Outcome == Accepted {
+		if places[i].Outcome == Accepted || places[i].Outcome == Joined {
 			places[i].AcceptedAt = now
 		}
 	}

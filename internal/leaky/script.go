@@ -53,6 +53,9 @@ var tuneLua string
 //go:embed scripts/status.lua
 var statusLua string
 
+//go:embed scripts/health.lua
+var healthLua string
+
 // Two scripts go through a zset part by part: they have this in common.
 //
 //go:embed scripts/walk.lua
@@ -83,6 +86,7 @@ var (
 	purgeScript   = redis.NewScript(prelude + purgeLua)
 	lookScript    = redis.NewScript(prelude + where + lookLua)
 	tuneScript    = redis.NewScript(prelude + tuneLua)
+	healthScript  = redis.NewScript(prelude + healthLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
 
 	listScript      = redis.NewScript(prelude + walk + listLua)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"forebay/internal/degrade"
 	"forebay/internal/jobs"
 )
 
@@ -31,6 +32,7 @@ type answer struct {
 	Status      int
 	ContentType string
 	RetryAfter  time.Duration // 0: none, or none that lies ahead
+	Storing     string        // as jobs.Meta has it
 	Body        []byte        // nil where Whole is false
 	Whole       bool          // Body is the answer's every byte; else it was over the bound, or broke off
 	TooLarge    bool          // it was over the bound
@@ -95,7 +97,8 @@ func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int
 		return answer{}, err
 	}
 	defer resp.Body.Close()
-	a := answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), RetryAfter: retryAfter(resp.Header, time.Now())}
+	a := answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), RetryAfter: retryAfter(resp.Header, time.Now()),
+		Storing: degrade.Storing(resp.Header["Cache-Control"])}
 	if len(a.ContentType) > maxContentType {
 		a.ContentType = "application/octet-stream"
 	}

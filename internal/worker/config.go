@@ -76,8 +76,8 @@ type Listener interface {
 	OnAbort(f func(id string))
 }
 
-// Stale keeps good answers, to be served later when there is no room for new work. It decides itself whether the
-// job's operation wants that. It must be safe for concurrent use.
+// Stale keeps good answers, to be served later in the place of new work. It decides itself whether the job's operation wants that and the
+// backend allows it (jobs.Meta.Storing). It must be safe for concurrent use.
 type Stale interface {
 	Store(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }

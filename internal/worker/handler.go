@@ -18,7 +18,7 @@ const (
 	// settleTime is how long a settlement is repeated. The lease may have ended by then, but as long as Redis is away
 	// nobody can take the job back, and until somebody has, a late settlement stands.
 	settleTime = 30 * time.Second
-	// storeTime bounds the keeping of a stale answer, which nobody waits for.
+	// storeTime bounds the keeping of an answer, which its job's end waits for. It is well within a lease.
 	storeTime = 2 * time.Second
 )
 
@@ -42,6 +42,7 @@ func (d *drain) handle(t jobs.Ticket) {
 	if v.Sign != leaky.Throttled { // a refusal says nothing of how long calls take
 		v.Took = took
 	}
+	d.keep(started, v) // before it is settled: who sees that the job is done finds its answer stored
 	d.settle(started, v)
 }
 
@@ -132,12 +133,17 @@ func (d *drain) settle(s leaky.Started, v verdict) {
 	d.metrics.attempt(s.Job.Operation, v.word, v.To)
 	d.logOutcome(s, v)
 	d.tellFeedback(v, feedback)
-	if v.To == jobs.Succeeded && d.stale != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
-		defer cancel()
-		if err := d.stale.Store(ctx, s.Job, v.Result, v.Body); err != nil {
-			d.log.Warn("the answer could not be kept for later", "job_id", s.Job.ID, "error", err)
-		}
+}
+
+// keep puts a good answer by for later requests. The job goes its way whether that worked or not.
+func (d *drain) keep(s leaky.Started, v verdict) {
+	if v.To != jobs.Succeeded || d.stale == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	defer cancel()
+	if err := d.stale.Store(ctx, s.Job, v.Result, v.Body); err != nil {
+		d.log.Warn("the answer could not be kept for later", "job_id", s.Job.ID, "error", err)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 // Front is the api's server, and what works for it in the background.
 type Front struct {
 	*httpapi.Server
-	// Answers are those that may be served stale. An embedded worker puts its own there: what passes through this process is
+	// Answers are those that may be served again. An embedded worker puts its own there: what passes through this process is
 	// still known to it when Redis is lost.
 	Answers degrade.Store
 
@@ -43,15 +43,9 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	shadows := admission.NewShadows(s.Client(), log)
 	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
 
-	inRedis := cache.New(s.Client())
-	degrader := degrade.New(inRedis)
-	f.Answers = inRedis
-	if c.Redis.OnFailure == httpapi.OnFailureDegrade {
-		memory := cache.NewMemory(inRedis, cache.DefaultMemory, s.Healthy)
-		degrader = degrade.New(memory)
-		f.Answers = memory
-		f.background = append(f.background, func(ctx context.Context) { <-ctx.Done(); memory.Close() })
-	}
+	memory := cache.NewMemory(cache.New(s.Client()), cache.DefaultMemory, s.Healthy)
+	f.Answers = memory
+	f.background = append(f.background, func(ctx context.Context) { memory.Run(ctx); memory.Close() })
 
 	front := httpapi.Config{
 		Identity:       clients.Identity(),
@@ -62,7 +56,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		CheckMethod:    c.Checks.MethodHeader,
 		OnFailure:      c.Redis.OnFailure,
 		Shadows:        shadows,
-		Degrader:       degrader,
+		Degrader:       degrade.New(memory),
+		Stored:         memory,
 		Store:          s,
 		Finals:         finals,
 		Callbacks:      webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
@@ -101,8 +96,24 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
 			Limits: limits, Overload: policy(o), Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
 	}
+	if watched := mayBeSick(front.Operations, lines); len(watched) > 0 {
+		healths := leaky.NewHealths(watched)
+		front.Health = healths
+		f.background = append(f.background, healths.Run)
+	}
 	f.Server = httpapi.New(front)
 	return f, nil
+}
+
+// mayBeSick are the lines of those backends whose health some operation asks for.
+func mayBeSick(operations []httpapi.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
+	watched := map[string]*leaky.Line{}
+	for _, o := range operations {
+		if o.Overload.Sick.On {
+			watched[o.Backend] = lines[o.Backend]
+		}
+	}
+	return watched
 }
 
 // Run does the background work until ctx ends, which should be after the last request was answered and before the store is

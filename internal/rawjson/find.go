@@ -1,0 +1,83 @@
+package rawjson
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Ambiguous says that libraries would read a text in different ways: on the way to what was looked for, an object gives the name twice,
+// or in another case, which some take for the same.
+type Ambiguous struct {
+	Name  string // as it is looked for
+	Given string // as it is spelled in the text; Name itself where that is given twice
+}
+
+func (a *Ambiguous) Error() string {
+	if a.Given == a.Name {
+		return fmt.Sprintf("the name %q is given twice", a.Name)
+	}
+	return fmt.Sprintf("the name %q is spelled %q", a.Name, a.Given)
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// Find returns the value at a JSON Pointer (RFC 6901): "" is the whole text, others begin with "/". nil, where there is none; null is a value. The
+// error is an *Ambiguous. Each step takes one pass over what the one before found.
+func Find(text []byte, pointer string) (value []byte, err error) {
+	value = trim(text)
+	for _, step := range strings.Split(pointer, "/")[1:] {
+		step = unescape.Replace(step)
+		switch value[0] {
+		case '{':
+			value, err = memberOf(value, step)
+		case '[':
+			value = elementOf(value, step)
+		default:
+			value = nil
+		}
+		if value == nil || err != nil {
+			return nil, err
+		}
+	}
+	return value, nil
+}
+
+// memberOf returns an object's member; nil where it has none of that name.
+func memberOf(object []byte, name string) (found []byte, err error) {
+	s, wanted := Scan(object), []byte(name)
+	for s.Next() {
+		label := s.Label()
+		given := label[1 : len(label)-1]
+		if bytes.IndexByte(given, '\\') >= 0 {
+			text, _ := Text(label)
+			given = []byte(text)
+		}
+		value, _ := s.Value()
+		switch {
+		case !bytes.EqualFold(given, wanted):
+		case found != nil, !bytes.Equal(given, wanted):
+			return nil, &Ambiguous{Name: name, Given: string(given)}
+		default:
+			found = value
+		}
+	}
+	return found, nil
+}
+
+// elementOf returns an array's element; nil where it has none of that number. Numbers with zeroes in front name none.
+func elementOf(array []byte, number string) []byte {
+	n, err := strconv.ParseUint(number, 10, 31)
+	if err != nil || number[0] == '0' && number != "0" {
+		return nil
+	}
+	s := Scan(array)
+	for ; s.Next(); n-- {
+		value, _ := s.Value()
+		if n == 0 {
+			return value
+		}
+	}
+	return nil
+}
