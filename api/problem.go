@@ -67,6 +67,7 @@ const (
 	CodeMethod                = "method_not_allowed"      // 405
 	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet; or it can't be purged yet
 	CodeFinished              = "job_finished"            // 409: too late to cancel
+	CodeNoCallback            = "no_callback"             // 409, admin: nobody is told about the job
 	CodeNotFailed             = "job_not_failed"          // 409, admin: only failed jobs can be redriven
 	CodeCanceled              = "job_canceled"            // 410: there will be no result
 	CodeResultGone            = "result_gone"             // 410

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
 // calls NAME [-job ID] [-path PATH] [-from N] [-last N] EXPECTATION
@@ -29,6 +31,7 @@ import (
 //	apart                     no two calls of one job at the same time
 //	aborted                   each was broken off by the caller
 //	header NAME REGEXP        each has that field, and all of its value matches
+//	signed SECRET             each is a webhook that the official library verifies
 //	body FILE|TEXT            each has exactly these bytes; a FILE is one of the script's
 //	delay pN DURATION         the N-th percentile from 202 to call
 //	path-order REGEXP         the paths in order of start, joined by spaces, match
@@ -100,6 +103,7 @@ var expectations = map[string]expectation{
 	"body":       {1, true, holdsBody},
 	"delay":      {2, true, holdsDelay},
 	"path-order": {1, true, holdsPathOrder},
+	"signed":     {1, true, holdsSigned},
 }
 
 // inRange holds a number against "5" or "3..7".
@@ -326,6 +330,19 @@ func holdsPathOrder(_ *story, calls []call, args []string) error {
 	}
 	if got := strings.Join(paths, " "); !re.MatchString(got) {
 		return fmt.Errorf("calls came as %s, want %s", got, args[0])
+	}
+	return nil
+}
+
+func holdsSigned(_ *story, calls []call, args []string) error {
+	official, err := standardwebhooks.NewWebhook(args[0])
+	if err != nil {
+		return err
+	}
+	for i, c := range calls {
+		if err := official.Verify(c.body, c.header); err != nil {
+			return fmt.Errorf("call %d: %w", i+1, err)
+		}
 	}
 	return nil
 }

@@ -8,10 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,8 +89,9 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 			admin.Close(0)
 			return errors.Join(err, listener.Close(), s.Close())
 		}
+		hooks := wire.Webhooks(c, clients, s, lines, a.metrics, a.log)
 		go func() {
-			err := w.Run(ctx)
+			err := wire.RunBack(ctx, w, hooks)
 			if err != nil {
 				fail(err)
 			}
@@ -106,7 +104,7 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 	var behind sync.WaitGroup
 	behind.Go(func() { front.Run(background) })
 	behind.Go(func() { wire.TellOverrides(background, lines, a.log) })
-	behind.Go(func() { watch(background, c, clients) })
+	behind.Go(func() { clients.Follow(background) })
 	public.Serve(fail)
 	admin.Serve(fail)
 	if trying {
@@ -133,22 +131,6 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 	}
 	return err
 }
-
-// watch keeps up with the clients file, where there is one. Without one SIGHUP keeps its meaning: the terminal is gone.
-func watch(ctx context.Context, c *config.Config, clients *wire.Clients) {
-	if c.Identity.ClientsFile == "" {
-		return
-	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	clients.Watch(ctx, tick.C, hup)
-}
-
-// lookEvery is how late a changed clients file may be noticed. A look costs one stat.
-const lookEvery = time.Second
 
 // requestGrace is what requests under way get once the worker has ended: each is answered within a second, but for a
 // large result on its way to a slow client.

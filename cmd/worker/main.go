@@ -66,10 +66,13 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	for _, w := range warnings {
 		log.Warn("config", "warning", w.String())
 	}
-	if c.Identity.ClientsFile != "" {
-		signal.Ignore(syscall.SIGHUP) // says to both commands: read it again; this one doesn't need it
+	c.Identity.CountryDatabase = "" // nothing here asks where callers are, so it needn't be on this host
+	metrics := wire.Metrics()
+	clients, err := wire.NewClients(c, env, metrics, log) // for their webhooks
+	if err != nil {
+		return usage(err)
 	}
-	if err := serve(ctx, c, *listen, log); err != nil {
+	if err := serve(ctx, c, clients, *listen, metrics, log); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

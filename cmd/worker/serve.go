@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,7 +21,7 @@ import (
 )
 
 // serve drains until ctx ends; then running calls get the time of c.Shutdown, and what still runs goes back to its line.
-func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logger) error {
+func serve(ctx context.Context, c *config.Config, clients *wire.Clients, listen string, metrics *prometheus.Registry, log *slog.Logger) error {
 	s, err := store.Open(ctx, string(c.Redis.URL), log)
 	if err != nil {
 		return err
@@ -30,7 +31,6 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 		return errors.Join(err, s.Close())
 	}
 	listener := wire.Listen(c, s.Client())
-	metrics := wire.Metrics()
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
@@ -42,8 +42,11 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 		return errors.Join(err, listener.Close(), s.Close())
 	}
 	site.Serve(fail)
+	var following sync.WaitGroup
+	following.Go(func() { clients.Follow(ctx) })
 
-	err = w.Run(ctx)
+	err = wire.RunBack(ctx, w, wire.Webhooks(c, clients, s, lines, metrics, log))
+	following.Wait()
 	site.Close(time.Second)
 	if err != nil {
 		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.

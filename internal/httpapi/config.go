@@ -29,9 +29,10 @@ type Config struct {
 	Operations []Operation
 	Limits     []Limit // of every caller
 
-	Callbacks Callbacks // nil: no job's end is told
-	Health    Health    // nil: no backend is ever sick
-	Stored    Stored    // nil: operators can't look at stored answers
+	Callbacks  Callbacks  // nil: no job's end is told
+	Deliveries Deliveries // nil: operators can't look at what was told
+	Health     Health     // nil: no backend is ever sick
+	Stored     Stored     // nil: operators can't look at stored answers
 
 	OnFailure      string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
 	Checks         Limiter // decides gateways' checks where CheckOnFailure is CheckLocal: as Limiter, or by itself where the store is lost

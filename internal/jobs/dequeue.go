@@ -17,7 +17,7 @@ import (
 // 0.26: a hot loop while Redis answers with errors, and a cancelled context on calls that must be made.
 
 const (
-	// holdTime bounds how long a dequeue is held back: what other processes have sent, and killed ones have left, is
+	// holdTime bounds how long a dequeue of tickets is held back: what other processes have sent, and killed ones have left, is
 	// found that late. It costs 10 calls a second of an idle queue.
 	holdTime = 100 * time.Millisecond
 	// Rests after failed dequeues, doubling from one to the other. The longest is how late a Redis that has come back
@@ -30,6 +30,7 @@ const (
 
 // gate holds dequeues back. open and close are safe for concurrent use.
 type gate struct {
+	hold   time.Duration // the longest that a dequeue is held back
 	sent   chan struct{} // capacity 1: a ticket was sent since the last dequeue began
 	closed chan struct{}
 	once   sync.Once
@@ -39,8 +40,8 @@ type gate struct {
 	failures atomic.Int64 // in a row
 }
 
-func newGate() *gate {
-	return &gate{sent: make(chan struct{}, 1), closed: make(chan struct{})}
+func newGate(hold time.Duration) *gate {
+	return &gate{hold: hold, sent: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
 // open lets the next dequeue pass at once.
@@ -62,7 +63,7 @@ func (g *gate) pass() bool {
 		// What is sent meanwhile doesn't end a rest: it would turn trouble into a storm.
 		hold, sent = rest(n), nil
 	} else if !g.found.Load() {
-		hold = holdTime
+		hold = g.hold
 	}
 	select {
 	case <-time.After(hold):

@@ -108,7 +108,7 @@ func TestSendSaysWhereItFailed(t *testing.T) {
 		return cmd.Name() == "evalsha" && strings.Contains(fmt.Sprint(cmd.Args()...), sent[1].ID)
 	}, false)
 	err := q.Send(t.Context(), sent)
-	if err == nil || !strings.Contains(err.Error(), "ticket 2 of 3") { // asynq keeps the cause's text alone
+	if err == nil || !strings.Contains(err.Error(), "message 2 of 3") { // asynq keeps the cause's text alone
 		t.Fatalf("err = %v", err)
 	}
 	if n := rdb.LLen(t.Context(), "asynq:{"+backend+"}:pending").Val(); n != 2 {

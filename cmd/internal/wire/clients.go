@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"reflect"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +19,7 @@ import (
 	"forebay/internal/config"
 	"forebay/internal/httpapi"
 	"forebay/internal/identity"
+	"forebay/internal/webhook"
 )
 
 // Clients are those who may ask, with what each has instead of its tier's: the config's, and those of the clients file, which may
@@ -29,6 +32,7 @@ type Clients struct {
 
 	live      *identity.Live
 	overrides atomic.Pointer[map[string]*httpapi.Override] // by client
+	callbacks atomic.Pointer[map[string]callback]          // by client
 
 	reloads *prometheus.CounterVec
 	ok      prometheus.Gauge
@@ -74,6 +78,7 @@ func NewClients(c *config.Config, lookup func(string) (string, bool), metrics pr
 	}
 	cs.live = identity.NewLive(identity.New(set.identity))
 	cs.overrides.Store(&set.overrides)
+	cs.callbacks.Store(&set.callbacks)
 	cs.listed = set.listed
 	return cs, nil
 }
@@ -94,6 +99,30 @@ func (cs *Clients) Identity() httpapi.Identifier { return cs.live }
 
 // Override is what a client has instead of its tier's; nil: nothing. The pointer stays the same over readings that don't change it.
 func (cs *Clients) Override(client string) *httpapi.Override { return (*cs.overrides.Load())[client] }
+
+// Callback is where a client wants to be told the ends of its jobs ("": only of those that say where), and its secrets, by the clients in
+// force.
+func (cs *Clients) Callback(client string) (url string, secrets []webhook.Secret) {
+	c := (*cs.callbacks.Load())[client]
+	return c.url, c.secrets
+}
+
+// lookEvery is how late a changed clients file may be noticed. A look costs one stat.
+const lookEvery = time.Second
+
+// Follow keeps up with the clients file, where there is one, until ctx ends: it looks each second, and on SIGHUP. Without one it returns
+// at once, and SIGHUP keeps its meaning: the terminal is gone.
+func (cs *Clients) Follow(ctx context.Context) {
+	if cs.config.Identity.ClientsFile == "" {
+		return
+	}
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	cs.Watch(ctx, tick.C, hup)
+}
 
 // Watch puts the clients file in force whenever it has changed, until ctx ends: at each tick it looks whether it has, and at each
 // hup it reads it in any case. A broken file leaves the clients as they are, and is logged once. It returns at once where there
@@ -150,6 +179,7 @@ func (cs *Clients) reload(must bool) {
 	added, removed, changed := differences(cs.listed, set.listed)
 	// A request sees both, or for a moment the old identity with the new overrides: never a new client without its own limits.
 	cs.overrides.Store(&set.overrides)
+	cs.callbacks.Store(&set.callbacks)
 	cs.live.Replace(identity.New(set.identity))
 	cs.listed = set.listed
 	cs.reloads.WithLabelValues("ok").Inc()
@@ -192,6 +222,7 @@ func (cs *Clients) set(text []byte) (clientSet, error) {
 type clientSet struct {
 	identity  identity.Config
 	overrides map[string]*httpapi.Override
+	callbacks map[string]callback
 	listed    map[string]config.Client
 }
 
@@ -202,6 +233,7 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 		identity: identity.Config{Anonymous: c.Identity.Anonymous, TrustedProxies: c.HTTP.TrustedProxies, Header: c.HTTP.ClientIPHeader,
 			IPv6Prefix: c.HTTP.IPv6Prefix, CountryHeader: c.Identity.CountryHeader, Countries: cs.countries},
 		overrides: map[string]*httpapi.Override{},
+		callbacks: map[string]callback{},
 		listed:    map[string]config.Client{},
 	}
 	for _, client := range slices.Concat(c.Identity.Clients, extra) {
@@ -211,6 +243,11 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 		}
 		set.identity.Clients = append(set.identity.Clients, registered)
 		set.listed[client.Name] = client
+		if own, err := callbackOf(c, client); err != nil {
+			return clientSet{}, err
+		} else if len(own.secrets) > 0 {
+			set.callbacks[client.Name] = own
+		}
 		if client.Weight == 0 && len(client.Limits) == 0 {
 			continue
 		}

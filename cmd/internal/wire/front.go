@@ -18,6 +18,7 @@ import (
 	"forebay/internal/httpapi"
 	"forebay/internal/leaky"
 	"forebay/internal/store"
+	"forebay/internal/webhook"
 )
 
 // Front is the api's server, and what works for it in the background.
@@ -59,6 +60,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Stored:         memory,
 		Store:          s,
 		Finals:         finals,
+		Callbacks:      webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
+		Deliveries:     webhook.NewOutbox(s.Client()),
 		Lines:          map[string]httpapi.Line{},
 		Tiers:          map[string]httpapi.Tier{},
 		MaxBody:        int64(c.HTTP.MaxBody),

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package wire_test
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ func (w *written) String() string {
 // A SIGHUP has the clients file read, and doesn't end the process.
 func TestSIGHUPReadsTheClientsFileAgain(t *testing.T) {
 	t.Parallel()
-	survive := make(chan os.Signal, 1) // until watch listens itself
+	survive := make(chan os.Signal, 1) // until Follow listens itself
 	signal.Notify(survive, syscall.SIGHUP)
 	defer signal.Stop(survive)
 
@@ -68,9 +68,9 @@ func TestSIGHUPReadsTheClientsFileAgain(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		watch(ctx, c, clients)
+		clients.Follow(ctx)
 	}()
-	again := time.NewTicker(10 * time.Millisecond) // the first may come before watch listens
+	again := time.NewTicker(10 * time.Millisecond) // the first may come before Follow listens
 	defer again.Stop()
 	for heard := false; !heard; {
 		select {
@@ -99,5 +99,5 @@ func TestWithoutAClientsFileNobodyListensForSIGHUP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch(t.Context(), c, clients) // returns
+	clients.Follow(t.Context()) // returns
 }

@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/api"
+	"forebay/internal/config"
+	"forebay/internal/httpapi"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/store"
+	"forebay/internal/webhook"
+	"forebay/internal/worker"
+)
+
+// callback is what one client has for webhooks.
+type callback struct {
+	url     string
+	secrets []webhook.Secret
+}
+
+// callbackOf reads what a client has for webhooks. Its errors name the key, and no secret.
+func callbackOf(c *config.Config, client config.Client) (callback, error) {
+	own := callback{url: client.Callback.URL}
+	for n, text := range client.Callback.Secrets {
+		secret, err := webhook.ParseSecret(string(text))
+		if err != nil {
+			return callback{}, fmt.Errorf("client %s: callback.secrets[%d]: %w", client.Name, n, err)
+		}
+		own.secrets = append(own.secrets, secret)
+	}
+	if own.url == "" {
+		return own, nil
+	}
+	if len(own.secrets) == 0 {
+		return callback{}, fmt.Errorf("client %s: callback.url: needs callback.secrets beside it, to sign with", client.Name)
+	}
+	if err := callbackPolicy(c).Check(own.url); err != nil {
+		return callback{}, fmt.Errorf("client %s: callback.url: %w", client.Name, err)
+	}
+	return own, nil
+}
+
+// checkCallbacks reads what clients have for webhooks, and forgets it.
+func checkCallbacks(c *config.Config, list string, clients []config.Client) error {
+	for _, client := range clients {
+		if _, err := callbackOf(c, client); err != nil {
+			return fmt.Errorf("%s: %w", list, err)
+		}
+	}
+	return nil
+}
+
+func callbackPolicy(c *config.Config) webhook.Policy { return webhook.Policy(c.Callbacks) }
+
+// Webhooks puts together what tells the ends of jobs. It belongs to where jobs are run: see RunBack.
+func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, metrics prometheus.Registerer, log *slog.Logger) *webhook.Sender {
+	return webhook.New(webhook.Config{
+		Redis:     s.Client(),
+		Transport: jobs.NewDeliveries(s.Executor(), log),
+		Backends:  slices.Sorted(maps.Keys(lines)),
+		Jobs:      ends(lines),
+		Clients:   clients,
+		Policy:    callbackPolicy(c),
+		Grace:     c.Shutdown,
+		Metrics:   metrics,
+		Log:       log,
+	})
+}
+
+// RunBack drains the lines and tells the ends of jobs until ctx ends, or one of the two can't begin. After an error something may be left
+// running.
+func RunBack(ctx context.Context, w *worker.Worker, hooks *webhook.Sender) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	told := make(chan error, 1)
+	go func() {
+		defer cancel()
+		told <- hooks.Run(ctx)
+	}()
+	err := w.Run(ctx)
+	cancel()
+	return errors.Join(err, <-told)
+}
+
+// ends tell of jobs by their lines.
+type ends map[string]*leaky.Line
+
+// End is as webhook.Jobs says: what is told of a job is what its client would be shown.
+func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
+	backend, _ := jobs.ParseID(id)
+	line := e[backend]
+	if line == nil {
+		return webhook.End{}, webhook.ErrGone
+	}
+	look, err := line.Look(ctx, id)
+	switch {
+	case errors.Is(err, leaky.ErrUnknownJob):
+		return webhook.End{}, webhook.ErrGone
+	case err != nil:
+		return webhook.End{}, err
+	case !look.Standing.State.Final():
+		return webhook.End{}, webhook.ErrNotEnded
+	}
+	view := httpapi.JobView(look)
+	finished := look.Standing.FinishedAt
+	body, err := json.Marshal(api.Event{Type: api.EventType(view.Status), Timestamp: api.Time{Time: finished}, Data: *view})
+	if err != nil {
+		return webhook.End{}, fmt.Errorf("what is told of job %s: %w", id, err)
+	}
+	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback, FinishedAt: finished, ExpiresAt: look.Standing.ExpiresAt,
+		Type: api.EventType(view.Status), Event: body}, nil
+}

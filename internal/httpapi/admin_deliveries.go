@@ -1,0 +1,207 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gorilla/mux"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/webhook"
+)
+
+// Deliveries are what became of the telling of jobs' ends, as webhook.Outbox has it.
+type Deliveries interface {
+	Read(ctx context.Context, id string) (webhook.Delivery, error)
+	Redeliver(ctx context.Context, id string) error
+	List(ctx context.Context, backend string, state webhook.State, cursor string, limit int) (page []webhook.Delivery, next string, err error)
+}
+
+// JobView is a job that has ended as its client sees it, wherever it is told.
+func JobView(look leaky.Look) *api.Job { return jobView(look, look.Now) }
+
+// deliveriesOf answers GET /admin/v1/jobs/{id}/deliveries.
+func (s *Server) deliveriesOf(c *call) error {
+	id, err := s.deliverable(c)
+	if err != nil {
+		return err
+	}
+	answer := api.Deliveries{Deliveries: []api.Delivery{}}
+	switch d, err := s.Deliveries.Read(c.ctx, id); {
+	case err == nil: // it may have outlived its job
+		answer.Deliveries = append(answer.Deliveries, deliveryView(d))
+	case !errors.Is(err, webhook.ErrNone):
+		return storeError{err}
+	default:
+		if _, _, err := s.anyJob(c); err != nil {
+			return err
+		}
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// deliverable is the id in the path, of a job that may have been told.
+func (s *Server) deliverable(c *call) (id string, err error) {
+	id = mux.Vars(c.r)["id"]
+	if backend, ok := jobs.ParseID(id); !ok || s.Lines[backend] == nil || s.Deliveries == nil {
+		return "", unknownJob()
+	}
+	return id, nil
+}
+
+// redeliver answers POST /admin/v1/jobs/{id}/redeliver.
+func (s *Server) redeliver(c *call) error {
+	id, err := s.deliverable(c)
+	if err != nil {
+		return err
+	}
+	was, err := s.Deliveries.Read(c.ctx, id)
+	if err != nil && !errors.Is(err, webhook.ErrNone) {
+		return storeError{err}
+	}
+	// Without anything on record the first attempt takes what it tells from the job.
+	if was.URL == "" {
+		_, look, err := s.anyJob(c)
+		switch {
+		case err != nil:
+			return err
+		case look.Job.Callback == "":
+			return problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
+		case !look.Standing.State.Final():
+			return problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
+		}
+	}
+	err = s.Deliveries.Redeliver(c.ctx, id)
+	c.audit("webhook redelivered", err, slog.String("job_id", id), slog.String("was", string(was.State)), slog.Int("attempts", was.Attempts))
+	if err != nil {
+		return storeError{err}
+	}
+	d, err := s.Deliveries.Read(c.ctx, id)
+	if errors.Is(err, webhook.ErrNone) {
+		// It went through already, and the record with it.
+		d, err = webhook.Delivery{JobID: id, State: webhook.Pending}, nil
+	}
+	if err != nil {
+		return storeError{err}
+	}
+	return c.json(http.StatusAccepted, deliveryView(d))
+}
+
+// listDeliveries answers GET /admin/v1/deliveries.
+func (s *Server) listDeliveries(c *call) error {
+	l, err := s.parseDeliveries(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	answer := api.Deliveries{Deliveries: []api.Delivery{}}
+	for calls := 0; calls < maxListCalls && l.backend != "" && len(answer.Deliveries) < l.limit; {
+		page, next, err := s.Deliveries.List(c.ctx, l.backend, l.state, l.cursor, l.limit-len(answer.Deliveries))
+		if errors.Is(err, webhook.ErrCursor) {
+			return wrongDeliveriesCursor()
+		}
+		if err != nil {
+			return storeError{err}
+		}
+		for _, d := range page {
+			answer.Deliveries = append(answer.Deliveries, deliveryView(d))
+		}
+		if next != "" || len(page) > 0 { // a backend that has nothing costs next to nothing
+			calls++
+		}
+		if l.cursor = next; next == "" {
+			l.turn()
+		}
+	}
+	if l.backend != "" {
+		next := l.String()
+		answer.NextCursor = &next
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// deliveryListing is a walk over the deliveries of several backends, one after the other.
+type deliveryListing struct {
+	backends []string // sorted
+	state    webhook.State
+	limit    int
+
+	backend string // where it goes on; "": after the last
+	cursor  string // webhook's own
+}
+
+func (l *deliveryListing) String() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(string(l.state) + " " + l.backend + " " + l.cursor))
+}
+
+func (l *deliveryListing) turn() {
+	i := slices.Index(l.backends, l.backend) + 1
+	l.backend = ""
+	if i < len(l.backends) {
+		l.backend = l.backends[i]
+	}
+}
+
+func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
+	asked, err := parseQuery(raw, "backend", "state", "cursor", "limit")
+	if err != nil {
+		return nil, err
+	}
+	l := &deliveryListing{backends: slices.Sorted(maps.Keys(s.Lines)), state: webhook.State(asked["state"]), limit: defaultPage}
+	if s.Deliveries == nil {
+		l.backends = nil
+	}
+	if name := asked["backend"]; name != "" {
+		if s.Lines[name] == nil {
+			return nil, unknownBackend(name)
+		}
+		l.backends = []string{name}
+	}
+	switch l.state {
+	case webhook.Failed, webhook.Pending:
+	case "":
+		l.state = webhook.Failed
+	default:
+		return nil, invalidRequest("Deliveries are listed by state failed (disabled ones too) or pending. Those that arrived are found by their job alone.")
+	}
+	if text := asked["limit"]; text != "" {
+		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > webhook.MaxPage {
+			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(webhook.MaxPage) + ".")
+		}
+	}
+	if asked["cursor"] == "" {
+		l.turn() // to the first
+		return l, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(asked["cursor"])
+	parts := strings.SplitN(string(text), " ", 3)
+	if err != nil || len(parts) != 3 || parts[0] != string(l.state) || !slices.Contains(l.backends, parts[1]) {
+		return nil, wrongDeliveriesCursor()
+	}
+	l.backend, l.cursor = parts[1], parts[2]
+	return l, nil
+}
+
+func wrongDeliveriesCursor() error {
+	return invalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and state.")
+}
+
+// deliveryView is a delivery as an operator sees it.
+func deliveryView(d webhook.Delivery) api.Delivery {
+	backend, _ := jobs.ParseID(d.JobID)
+	v := api.Delivery{JobID: d.JobID, Backend: backend, Client: d.Client, URL: d.URL, WebhookID: d.MessageID, Type: d.Type, State: string(d.State),
+		Attempts: d.Attempts, NextAttemptAt: when(d.NextAt), GivenUpAt: when(d.GivenUpAt), ExpiresAt: when(d.ExpiresAt), Log: []api.DeliveryAttempt{}}
+	for _, a := range d.Log {
+		v.Log = append(v.Log, api.DeliveryAttempt{At: api.Time{Time: a.At}, Seconds: a.Took.Round(time.Millisecond).Seconds(), Status: a.Status, Error: a.Word})
+	}
+	return v
+}

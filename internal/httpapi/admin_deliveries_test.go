@@ -1,0 +1,236 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/webhook"
+)
+
+// calledBack are jobs that all have the same callback.
+type calledBack struct {
+	Line
+	url string
+}
+
+func (l calledBack) Look(ctx context.Context, id string) (leaky.Look, error) {
+	look, err := l.Line.Look(ctx, id)
+	look.Job.Callback = l.url
+	return look, err
+}
+
+// End is webhook.Jobs.
+func (l calledBack) End(ctx context.Context, id string) (webhook.End, error) {
+	look, err := l.Look(ctx, id)
+	if errors.Is(err, leaky.ErrUnknownJob) {
+		return webhook.End{}, webhook.ErrGone
+	}
+	if err != nil {
+		return webhook.End{}, err
+	}
+	body, err := json.Marshal(JobView(look))
+	return webhook.End{Client: look.Job.Client, URL: l.url, FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
+		Type: api.EventType(look.Standing.State.Public()), Event: body}, err
+}
+
+// Callback is webhook.Clients: every client has a secret.
+func (l calledBack) Callback(string) (string, []webhook.Secret) {
+	s, err := webhook.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	if err != nil {
+		panic(err)
+	}
+	return "", []webhook.Secret{s}
+}
+
+// toldWorld is a world whose jobs' ends are told to a receiver that gives these answers in turn, and 200 from then on.
+func toldWorld(t *testing.T, statuses ...int) *world {
+	t.Helper()
+	var mu sync.Mutex
+	receiver := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(statuses) > 0 {
+			rw.WriteHeader(statuses[0])
+			statuses = statuses[1:]
+		}
+		_, _ = io.WriteString(rw, "what nobody may see")
+	}))
+	t.Cleanup(receiver.Close)
+	var line calledBack
+	w := newWorld(t, func(s *setup) {
+		fast(s)
+		s.wrap = func(inner Line) Line {
+			line = calledBack{inner, receiver.URL + "/hook"}
+			return line
+		}
+		s.adjust = func(w *world, c *Config) { c.Deliveries = webhook.NewOutbox(w.rdb) }
+	})
+	log := slog.New(slog.DiscardHandler)
+	sender := webhook.New(webhook.Config{Redis: w.rdb, Transport: jobs.NewDeliveries(w.rdb, log), Backends: []string{w.backend}, Jobs: line, Clients: line,
+		Policy: webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}},
+		Grace:  time.Second, Metrics: prometheus.NewRegistry(), Log: log})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- sender.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// tell puts a job's end into the outbox, as the line's script does.
+func (w *world) tell(id string) {
+	w.Helper()
+	if err := w.rdb.ZAdd(w.Context(), jobs.KeyPrefix(w.backend)+"callbacks", redis.Z{Score: float64(time.Now().UnixMicro()), Member: id}).Err(); err != nil {
+		w.Fatal(err)
+	}
+	w.rdb.Publish(w.Context(), jobs.KeyPrefix(w.backend)+"callback", "")
+}
+
+func (w *world) deliveries(query string) (page api.Deliveries) {
+	w.Helper()
+	strictly(w, query, w.want(w.adminCall("GET", query), 200).body, &page)
+	return page
+}
+
+// awaitDelivery waits until the telling of a job's end is in a state after so many attempts.
+func (w *world) awaitDelivery(id, state string, attempts int) api.Delivery {
+	w.Helper()
+	var page api.Deliveries
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if page = w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) == 1 && page.Deliveries[0].State == state && page.Deliveries[0].Attempts == attempts {
+			return page.Deliveries[0]
+		}
+	}
+	w.Fatalf("it isn't %s after %d attempts: %+v", state, attempts, page)
+	return api.Delivery{}
+}
+
+func TestAnOperatorSeesWhatBecameOfAWebhookAndSendsItAgain(t *testing.T) {
+	t.Parallel()
+	w := toldWorld(t, 500, 410)
+	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 0 || page.NextCursor != nil {
+		t.Errorf("of a job that waits: %+v", page)
+	}
+	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNotFinished)
+	w.succeed(id, 200, "text/plain", []byte("done"))
+	w.tell(id)
+	d := w.awaitDelivery(id, api.DeliveryPending, 1)
+	if d.Backend != w.backend || d.Client != w.clientA() || !strings.HasSuffix(d.URL, "/hook") || !strings.HasPrefix(d.WebhookID, "msg_") || d.Type != "job.succeeded" ||
+		d.NextAttemptAt == nil || time.Until(d.NextAttemptAt.Time) < 50*time.Minute || len(d.Log) != 1 || d.Log[0].Status != 500 || d.Log[0].Error != "" {
+		t.Errorf("after a 500: %+v", d)
+	}
+	if page := w.deliveries("deliveries?state=pending&backend=" + w.backend); len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id {
+		t.Errorf("pending: %+v", page)
+	}
+
+	var due api.Delivery
+	strictly(t, "redeliver", w.want(w.adminCall("POST", "jobs/"+id+"/redeliver", field("Forebay-Operator", "maria")), 202).body, &due)
+	if due.JobID != id || due.WebhookID != d.WebhookID {
+		t.Errorf("redeliver answers %+v", due)
+	}
+	w.audited(`msg="webhook redelivered"`, "by=maria", "job_id="+id, "was=pending", "attempts=1")
+	w.awaitDelivery(id, api.DeliveryDisabled, 2)
+	page := w.deliveries("deliveries")
+	if len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id || page.Deliveries[0].GivenUpAt == nil {
+		t.Errorf("given up: %+v", page)
+	}
+	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	if d := w.awaitDelivery(id, api.DeliveryDone, 3); d.NextAttemptAt != nil || d.Log[2].Status != 200 {
+		t.Errorf("at last: %+v", d)
+	}
+	if page := w.deliveries("deliveries?state=failed"); len(page.Deliveries) != 0 {
+		t.Errorf("still given up: %+v", page)
+	}
+	if a := w.adminCall("GET", "jobs/"+id+"/deliveries"); strings.Contains(string(a.body), "nobody may see") {
+		t.Error("what the receiver said is shown")
+	}
+}
+
+func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) { c.Deliveries = webhook.NewOutbox(w.rdb) }
+	})
+	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNoCallback)
+	for _, unknown := range []string{jobs.NewID(w.backend), jobs.NewID("elsewhere"), "nonsense"} {
+		w.problem(w.adminCall("GET", "jobs/"+unknown+"/deliveries"), http.StatusNotFound, api.CodeUnknownJob)
+		w.problem(w.adminCall("POST", "jobs/"+unknown+"/redeliver"), http.StatusNotFound, api.CodeUnknownJob)
+	}
+	w.problem(w.adminCall("GET", "deliveries?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
+	for _, query := range []string{"state=delivered", "limit=0", "limit=201", "limit=x", "cursor=!", "cursor=ZmFpbGVk", "colour=red"} {
+		w.problem(w.adminCall("GET", "deliveries?"+query), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	w.problem(w.adminCall("GET", "jobs/"+id+"/deliveries?all=1"), http.StatusBadRequest, api.CodeInvalidRequest)
+
+	plain := newWorld(t, nil) // that tells nobody
+	job := plain.job(plain.want(plain.submit(plain.plain, `1`, key(keyA)), 202)).ID
+	plain.problem(plain.adminCall("GET", "jobs/"+job+"/deliveries"), http.StatusNotFound, api.CodeUnknownJob)
+	if page := plain.deliveries("deliveries"); len(page.Deliveries) != 0 || page.NextCursor != nil {
+		t.Errorf("of nobody: %+v", page)
+	}
+}
+
+func TestDeliveriesAreListedInPagesOverBackends(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) {
+			c.Deliveries = webhook.NewOutbox(w.rdb)
+			c.Lines[w.backend+"-z"] = w.line // whose jobs have a prefix of their own
+		}
+	})
+	want := map[string]bool{}
+	for i, backend := range []string{w.backend, w.backend, w.backend, w.backend + "-z", w.backend + "-z"} {
+		id := jobs.NewID(backend)
+		want[id] = true
+		if err := w.rdb.ZAdd(t.Context(), jobs.KeyPrefix(backend)+"callbacks", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro() + int64(i/2)), Member: id}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		w.rdb.Del(context.WithoutCancel(t.Context()), jobs.KeyPrefix(w.backend)+"callbacks", jobs.KeyPrefix(w.backend+"-z")+"callbacks")
+	})
+	seen := map[string]bool{}
+	cursor := ""
+	for pages := 0; pages < 10; pages++ {
+		page := w.deliveries("deliveries?state=pending&limit=2" + cursor)
+		if len(page.Deliveries) > 2 {
+			t.Errorf("a page of %d", len(page.Deliveries))
+		}
+		for _, d := range page.Deliveries {
+			if seen[d.JobID] || !want[d.JobID] || d.URL != "" || d.State != api.DeliveryPending || d.NextAttemptAt == nil {
+				t.Errorf("%+v comes twice, or is wrong", d)
+			}
+			seen[d.JobID] = true
+		}
+		if page.NextCursor == nil {
+			break
+		}
+		cursor = "&cursor=" + *page.NextCursor
+	}
+	if len(seen) != len(want) {
+		t.Errorf("%d of %d listed", len(seen), len(want))
+	}
+}

@@ -1,0 +1,134 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// notPublic are the networks that lead back into ours, or nowhere (IANA's special-purpose registries). Of IPv6 only 2000::/3 is public
+// at all: that leaves out loopback, link-local, site-local, private, multicast, and IPv4 written as IPv6 by SIIT and NAT64.
+var notPublic = prefixes(
+	"0.0.0.0/8",        // this host
+	"10.0.0.0/8",       // private
+	"100.64.0.0/10",    // carriers' NAT, and a cloud's metadata
+	"127.0.0.0/8",      // loopback
+	"168.63.129.16/32", // a cloud's agent, though the address is a public one
+	"169.254.0.0/16",   // link-local: most clouds' metadata
+	"172.16.0.0/12",    // private
+	"192.0.0.0/24",     // protocols' own, and a cloud's metadata
+	"192.0.2.0/24",     // documentation
+	"192.88.99.0/24",   // 6to4 relays
+	"192.168.0.0/16",   // private
+	"198.18.0.0/15",    // benchmarks
+	"198.51.100.0/24",  // documentation
+	"203.0.113.0/24",   // documentation
+	"224.0.0.0/4",      // multicast
+	"240.0.0.0/4",      // reserved, and broadcast
+	"2001::/23",        // protocols' own: Teredo, ORCHID
+	"2001:db8::/32",    // documentation
+	"2002::/16",        // 6to4: any IPv4 address
+	"3fff::/20",        // documentation
+)
+
+var public6 = netip.MustParsePrefix("2000::/3")
+
+func prefixes(texts ...string) (out []netip.Prefix) {
+	for _, text := range texts {
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
+}
+
+// permits tells whether a webhook may go to an address.
+func (p Policy) permits(a netip.Addr) bool {
+	a = a.WithZone("").Unmap()
+	for _, allowed := range p.Allow {
+		if allowed.Contains(a) {
+			return true
+		}
+	}
+	for _, denied := range notPublic {
+		if denied.Contains(a) {
+			return false
+		}
+	}
+	return a.Is4() || public6.Contains(a)
+}
+
+var errAddress = errors.New("the address isn't permitted")
+
+// guard looks at each address right before it is dialed, so that a name which changes its mind is caught too.
+func (p Policy) guard(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil || !p.permits(to.Addr()) {
+		return errAddress
+	}
+	return nil
+}
+
+// Bounds of an answer. Nothing of it but its status and Retry-After is ever looked at.
+const (
+	maxAnswer       = 1 << 10
+	maxAnswerHeader = 16 << 10
+)
+
+// transport sends requests to permitted addresses alone. It has no proxy, whatever the environment says: that would be dialed instead.
+func (p Policy) transport(roots *x509.CertPool) *http.Transport {
+	dialer := &net.Dialer{Control: p.guard}
+	return &http.Transport{
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		MaxIdleConns:           100,
+		MaxIdleConnsPerHost:    2,
+		IdleConnTimeout:        30 * time.Second,
+	}
+}
+
+// Words of an attempt that had no answer. They tell the operator where to look, and nobody what is behind an address.
+const (
+	wordAddress    = "address_not_allowed"
+	wordURL        = "url_not_allowed"
+	wordSecret     = "no_secret"
+	wordTimeout    = "timeout"
+	wordRefused    = "refused"
+	wordDNS        = "dns"
+	wordTLS        = "tls"
+	wordConnection = "connection" // it broke, or what came was no HTTP
+)
+
+// word sorts an error of a request.
+func word(err error) string {
+	var (
+		dns       *net.DNSError
+		unknown   x509.UnknownAuthorityError
+		wrongName x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		verify    *tls.CertificateVerificationError
+		record    tls.RecordHeaderError
+		alert     tls.AlertError
+		network   net.Error
+	)
+	switch {
+	case errors.Is(err, errAddress):
+		return wordAddress
+	case errors.As(err, &dns):
+		return wordDNS
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return wordTimeout
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return wordRefused
+	case errors.As(err, &unknown), errors.As(err, &wrongName), errors.As(err, &invalid), errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert):
+		return wordTLS
+	}
+	return wordConnection
+}

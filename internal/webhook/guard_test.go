@@ -1,0 +1,186 @@
+package webhook_test
+
+import (
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/webhook"
+)
+
+// The address counts that a name stands for at the moment of the call, whatever it was when the URL was taken.
+func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rc := w.receive(nil)
+	_, port, err := net.SplitHostPort(rc.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := webhook.Policy{HTTP: true, Timeout: 30 * time.Second} // as an operator leaves it who allows no inner network
+	inside := "http://localhost:" + port + "/"
+	if err := p.Check(inside); err != nil {
+		t.Fatalf("a name was refused before it was looked up: %v", err)
+	}
+	w.start(p)
+	if d := w.awaitState(w.end(inside), webhook.Failed); d.Log[0].Word != "address_not_allowed" || d.Log[0].Status != 0 {
+		t.Errorf("on record: %+v", d)
+	}
+	// C117: an address that stood in a record since the rules were others is refused by today's.
+	if d := w.awaitState(w.end(rc.URL), webhook.Failed); d.Log[0].Word != "url_not_allowed" {
+		t.Errorf("on record: %+v", d)
+	}
+	if n := len(rc.requests()); n != 0 {
+		t.Errorf("%d requests came in", n)
+	}
+}
+
+// C115: wherever a redirect leads, nobody goes there.
+func TestARedirectIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var inside atomic.Int64
+	admin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Add(1) }))
+	t.Cleanup(admin.Close)
+	targets := []string{admin.URL, "http://169.254.169.254/latest/meta-data/", admin.URL + "/admin/v1/backends"}
+	rc := w.receive(func(n int, rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Location", targets[n-1])
+		rw.WriteHeader([]int{302, 307, 308}[n-1])
+	})
+	w.start(anywhere(time.Millisecond, time.Millisecond))
+	d := w.awaitState(w.end(rc.URL), webhook.Failed)
+	if d.Attempts != 3 || d.Log[0].Status != 302 || d.Log[1].Status != 307 || d.Log[2].Status != 308 {
+		t.Errorf("on record: %+v", d)
+	}
+	if n := inside.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// C117: nothing of what a receiver says is kept or logged, and no more than a little of it is read.
+func TestNothingOfAnAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var sent atomic.Int64
+	ended := make(chan struct{})
+	rc := w.receive(func(n int, rw http.ResponseWriter, r *http.Request) {
+		if n > 1 {
+			return
+		}
+		defer close(ended)
+		rw.Header().Set("X-Inner", "inner-secret")
+		rw.WriteHeader(500)
+		for r.Context().Err() == nil {
+			n, err := io.WriteString(rw, strings.Repeat("inner-secret ", 1000))
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	})
+	w.start(anywhere(time.Millisecond))
+	id := w.end(rc.URL)
+	w.awaitState(id, webhook.Delivered)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatalf("the answer is still being read after %d bytes", sent.Load())
+	}
+	for key, value := range w.rdb.HGetAll(t.Context(), jobs.KeyPrefix(w.backend)+"delivery:"+id).Val() {
+		if strings.Contains(value, "inner") {
+			t.Errorf("%s: %s", key, value)
+		}
+	}
+	if strings.Contains(w.log.String(), "inner-secret") {
+		t.Error("the log has it")
+	}
+}
+
+// An operator sees in a word what was wrong, and never more of an error than that.
+func TestAnAttemptWithoutAnAnswerIsOneWord(t *testing.T) {
+	t.Parallel()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := gone.Addr().String()
+	gone.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	garbage, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { garbage.Close() })
+	go func() {
+		for {
+			c, err := garbage.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, "SSH-2.0-OpenSSH_9.9\r\n")
+			c.Close()
+		}
+	}()
+	tls := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(tls.Close)
+	for _, test := range []struct{ word, url string }{
+		{"refused", "http://" + nobody},
+		{"timeout", "http://" + mute.Addr().String()},
+		{"connection", "http://" + garbage.Addr().String()},
+		{"tls", tls.URL},
+		{"dns", "http://nowhere.invalid/"},
+	} {
+		t.Run(test.word, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := anywhere()
+			if test.word == "timeout" {
+				p.Timeout = 300 * time.Millisecond
+			}
+			s := w.start(p)
+			if d := w.awaitState(w.end(test.url), webhook.Failed); d.Attempts != 1 || d.Log[0].Word != test.word || d.Log[0].Status != 0 {
+				t.Errorf("on record: %+v", d)
+			}
+			if got := s.attempts(t, "failed"); got != 1 {
+				t.Errorf("metrics count %v", got)
+			}
+		})
+	}
+}
+
+func TestACertificateIsChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rc := &receiver{}
+	rc.Server = httptest.NewTLSServer(rc.handler(nil))
+	t.Cleanup(rc.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(rc.Certificate())
+	p := webhook.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 30 * time.Second}
+	w.start(p, func(s *webhook.Sender) { s.Trust(roots) })
+	w.awaitState(w.end(rc.URL), webhook.Delivered)
+	if d := w.awaitState(w.end(strings.Replace(rc.URL, "127.0.0.1", "localhost", 1)), webhook.Failed); d.Log[0].Word != "tls" {
+		t.Errorf("under a name that it hasn't: %+v", d)
+	}
+}
+
+// An egress proxy of the environment would be dialed in the receiver's place, and nobody would look at the receiver's address.
+func TestNoProxyStandsBetween(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if webhook.TransportOf(w.start(anywhere()).Sender).Proxy != nil {
+		t.Error("requests may go through a proxy")
+	}
+}

@@ -1,0 +1,29 @@
+package webhook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"forebay/internal/jobs"
+)
+
+// The keys of webhooks. Those of one backend share its hash tag, so scripts may touch them together on a cluster.
+//
+//	fb:{b}:callbacks      zset   job id → µs when its end is told next: the outbox. Written by the script that ends a job; each id leaves
+//	                             it when it was delivered or given up, which the schedule bounds
+//	fb:{b}:delivery:<id>  hash   what is told, to whom, and how the attempts went: a TTL of at least keepDelivery
+//	fb:{b}:undelivered    zset   job id → µs when it was given up: at most maxListed, with the TTL of the last one's record
+//	fb:webhook:disabled:<client and URL>  string: the receiver said 410; a TTL of disabledFor
+//
+// Channel: fb:{b}:callback (something has come into the outbox).
+
+func outboxKey(backend string) string       { return jobs.KeyPrefix(backend) + "callbacks" }
+func deliveryKey(backend, id string) string { return jobs.KeyPrefix(backend) + "delivery:" + id }
+func undeliveredKey(backend string) string  { return jobs.KeyPrefix(backend) + "undelivered" }
+func wakeChannel(backend string) string     { return jobs.KeyPrefix(backend) + "callback" }
+
+// disabledKey names a client's URL by a digest: a URL may have a secret in it.
+func disabledKey(client, url string) string {
+	sum := sha256.Sum256([]byte(client + " " + url))
+	return "fb:webhook:disabled:" + hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Policy says where webhooks may go, and when they are tried.
+type Policy struct {
+	Allow    []netip.Prefix  // addresses that are permitted although they aren't public
+	HTTP     bool            // http:// is permitted beside https://
+	Timeout  time.Duration   // of one attempt, from the name's look-up to the answer's end; > 0
+	Schedule []time.Duration // the waits between attempts; after the last one there is one more attempt
+}
+
+// maxURL bounds a callback URL's bytes: it is part of a job's record, which is read with every look.
+const maxURL = 512
+
+// Check tells whether a URL may be a callback's, as far as can be told without looking its name up: what that stands for is checked
+// at each attempt. The error is fit for the client: a sentence without its subject, such as "must be ...".
+func (p Policy) Check(text string) error {
+	if len(text) > maxURL {
+		return errors.New("must be a URL of at most 512 bytes")
+	}
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' {
+			return errors.New("must be a URL of visible ASCII characters: a name in other letters is written as xn--..., other bytes as %XX")
+		}
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Opaque != "" {
+		return errors.New("must be an absolute URL with a host")
+	}
+	switch {
+	case u.Scheme == "http" && p.HTTP, u.Scheme == "https":
+	case u.Scheme == "http":
+		return errors.New("must begin with https://: http:// isn't permitted here")
+	default:
+		return errors.New("must begin with https://")
+	}
+	if u.User != nil {
+		return errors.New("must have no user and no password in it")
+	}
+	if strings.Contains(text, "#") {
+		return errors.New("must have no fragment: no receiver would see it")
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return errors.New("must have a port from 1 to 65535, or none")
+		}
+	}
+	return p.checkHost(u.Hostname())
+}
+
+func (p Policy) checkHost(host string) error {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		if !p.permits(addr) {
+			return errors.New("must have a public address")
+		}
+		return nil
+	}
+	// Some resolvers take 127.1, 2130706433 or 0x7f000001 for an address.
+	last := strings.TrimSuffix(host, ".")
+	last = last[strings.LastIndexByte(last, '.')+1:]
+	if _, err := strconv.ParseUint(last, 0, 64); err == nil || last == "" || strings.Trim(last, "0123456789") == "" {
+		return errors.New("must have a host that is a name, or an address in its usual form")
+	}
+	return nil
+}
+
+// retryAt is how long after attempt n of a round (from 1) the next one is made; false where n was the last. Up to a tenth is added,
+// so that deliveries that failed together don't come back together.
+func (p Policy) retryAt(n int64, floor time.Duration) (time.Duration, bool) {
+	if n > int64(len(p.Schedule)) {
+		return 0, false
+	}
+	wait := max(p.Schedule[n-1], min(floor, maxRetryAfter))
+	return wait + time.Duration(rand.Float64()*0.1*float64(wait)), true
+}
+
+// maxRetryAfter bounds what a receiver may ask for: the longest wait of the usual schedule.
+const maxRetryAfter = 24 * time.Hour
+
+// Clients knows where each client wants to be told, and the secrets that it shares, the newest first. The answer may change at any
+// time. Safe for concurrent use.
+type Clients interface {
+	Callback(client string) (url string, secrets []Secret)
+}
+
+// Rules decide about the callbacks that requests ask for. Safe for concurrent use.
+type Rules struct {
+	Policy  Policy
+	Clients Clients
+}
+
+// For is the URL that the end of a client's job is told to: asked, or where that is "" the client's own ("" where it has none). An
+// error is as Check's.
+func (r Rules) For(client, asked string) (string, error) {
+	own, secrets := r.Clients.Callback(client)
+	if asked == "" {
+		return own, nil
+	}
+	if len(secrets) == 0 {
+		return "", errors.New("can't be had by this client: it has no secret to sign with; ask the operator for one")
+	}
+	if err := r.Policy.Check(asked); err != nil {
+		return "", err
+	}
+	return asked, nil
+}

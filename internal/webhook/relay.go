@@ -1,0 +1,109 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+const (
+	// maxClaim bounds what a relay takes on at a time: Redis takes well under a millisecond for it.
+	maxClaim = 100
+	// maxSent bounds the messages that wait for hands. What is beyond stays in the outbox, where its claim can't run out.
+	maxSent = 1000
+	// lookEvery is how late a relay notices what it wasn't woken for: a message can be lost while the connection is.
+	lookEvery = 5 * time.Second
+	// crowdedFor is the pause while maxSent messages wait.
+	crowdedFor = 250 * time.Millisecond
+	// troubleFor is the pause after an error of Redis.
+	troubleFor = time.Second
+)
+
+// relay sends what is due of one backend until ctx ends.
+func (s *Sender) relay(ctx context.Context, backend string) {
+	var troubled bool // Redis's troubles are logged once
+	for {
+		wait, err := s.turn(ctx, backend)
+		if err != nil {
+			if !troubled && ctx.Err() == nil {
+				s.Log.Warn("webhooks wait", "backend", backend, "error", err)
+			}
+			wait = troubleFor
+		}
+		troubled = err != nil
+		rest := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		case <-s.wakes[backend]:
+		case <-rest.C:
+		}
+		rest.Stop()
+	}
+}
+
+// turn sends once, and says how long until it is worth it again.
+func (s *Sender) turn(ctx context.Context, backend string) (time.Duration, error) {
+	if n, err := s.Transport.Waiting(ctx); err != nil || n >= maxSent {
+		return crowdedFor, err
+	}
+	found, err := s.outbox.claim(ctx, backend, s.guard, maxClaim)
+	if err != nil {
+		return 0, err
+	}
+	s.metrics.pending.WithLabelValues(backend).Set(float64(found.pending))
+	wait := lookEvery
+	if found.next >= 0 {
+		wait = min(wait, found.next+time.Millisecond) // not just before
+	}
+	if len(found.deliveries) == 0 {
+		return wait, nil
+	}
+	return wait, s.Transport.Send(ctx, found.deliveries)
+}
+
+// listen wakes the relays when something comes into their outbox, until ctx ends.
+func (s *Sender) listen(ctx context.Context) {
+	topics := map[string]chan struct{}{}
+	var channels []string
+	for backend, wake := range s.wakes {
+		topics[wakeChannel(backend)] = wake
+		channels = append(channels, wakeChannel(backend))
+	}
+	ear := s.Redis.Subscribe(ctx, channels...)
+	defer func() {
+		if err := ear.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			s.Log.Debug("webhooks: close a subscription", "error", err)
+		}
+	}()
+	messages := ear.Channel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m, ok := <-messages:
+			if !ok {
+				return
+			}
+			ring(topics[m.Channel])
+		}
+	}
+}
+
+// wake has the relay of a job's backend look when its next delivery is due.
+func (s *Sender) wake(id string) {
+	backend, _ := jobs.ParseID(id)
+	ring(s.wakes[backend])
+}
+
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default: // it has rung already, or nobody here listens
+	}
+}

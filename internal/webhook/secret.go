@@ -1,0 +1,54 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Secret is what a client and this service share, to tell its webhooks from anybody else's. It is never shown: however it is
+// printed or logged, only *** comes out.
+type Secret struct{ key []byte }
+
+func (Secret) String() string { return "***" }
+
+// GoString hides it from %#v.
+func (Secret) GoString() string { return "***" }
+
+// Bounds of a secret's bytes, from Standard Webhooks.
+const (
+	minSecret    = 24
+	maxSecret    = 64
+	secretPrefix = "whsec_"
+)
+
+// ParseSecret reads a secret as Standard Webhooks shows it: whsec_ and the standard base64 of 24 to 64 random bytes. Its errors
+// don't show the text.
+func ParseSecret(text string) (Secret, error) {
+	encoded, ok := strings.CutPrefix(text, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
+		return Secret{}, errors.New(`must be whsec_ and the base64 of 24 to 64 random bytes: echo "whsec_$(openssl rand -base64 32)"`)
+	}
+	return Secret{key}, nil
+}
+
+// Sign returns the webhook-signature field of one attempt: a signature (HMAC-SHA256) by each secret, so that a receiver may know any
+// of them. id has no full stop; at counts in whole seconds.
+func Sign(secrets []Secret, id string, at time.Time, body []byte) string {
+	var out []byte
+	for i, s := range secrets {
+		mac := hmac.New(sha256.New, s.key)
+		mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
+		mac.Write(body)
+		if i > 0 {
+			out = append(out, ' ')
+		}
+		out = base64.StdEncoding.AppendEncode(append(out, "v1,"...), mac.Sum(nil))
+	}
+	return string(out)
+}
