@@ -89,6 +89,7 @@ type Server struct {
 	remembered  recently      // jobs whose answers were
 	twins       twins
 	redriveTime time.Duration // maxRedriveTime, but in tests
+	beat, life  time.Duration // heartbeat and streamLife, but in tests
 
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once
@@ -118,6 +119,8 @@ func New(c Config) *Server {
 		remembering: make(chan struct{}, maxRemembering),
 		draining:    make(chan struct{}),
 		redriveTime: maxRedriveTime,
+		beat:        heartbeat,
+		life:        streamLife,
 	}
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]

@@ -32,14 +32,20 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	return line, look, nil
 }
 
-// status answers GET /v1/jobs/{id}. Held back, it waits for the job's end; where the client says what it knows of the job, for its next move.
+// status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
+	if wantsStream(c.r.Header["Accept"]) {
+		return s.stream(c)
+	}
+	return s.oneStatus(c)
+}
+
+// oneStatus answers with where the job stands. Held back, it waits for the job's end; where the client says what it knows of the job, for its
+// next move.
+func (s *Server) oneStatus(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {
 		return err
-	}
-	if wantsStream(c.r.Header["Accept"]) {
-		return s.stream(c, line, look)
 	}
 	known := c.r.Header["If-None-Match"]
 	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !stands(known, l) }); err != nil {
@@ -51,7 +57,7 @@ func (s *Server) status(c *call) error {
 	h["Vary"] = varyByCaller
 	etag := tag(look)
 	h["ETag"] = []string{etag}
-	if !look.Standing.State.Final() {
+	if !done(look) {
 		h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, now))}
 	}
 	if matches(known, etag) {

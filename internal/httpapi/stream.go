@@ -39,77 +39,130 @@ const (
 	eventDone   = "done" // the job's final state; nothing follows
 )
 
-// stream answers a status with a stream of states, which ends with the job.
-func (s *Server) stream(c *call, line Line, look leaky.Look) error {
+// stream answers a status with a stream of states, which ends with the job. Thousands wait here: what is on the stack while they do should
+// fit into its smallest sizes, so whatever has whole states in hand has returned by then.
+func (s *Server) stream(c *call) error {
+	t, err := s.beginStream(c)
+	if t == nil || err != nil {
+		return err
+	}
+	defer t.end()
+	for {
+		more, err := t.tell()
+		if err != nil {
+			return nil // the client has left
+		}
+		if more == toTell {
+			more, err = t.quiet()
+		}
+		switch {
+		case err != nil || more == nothing:
+			return nil
+		case more == later:
+			_ = t.retry(comeBackFrom + rand.N(comeBackTo-comeBackFrom))
+			return nil
+		}
+	}
+}
+
+// telling is an open stream.
+type telling struct {
+	eventWriter
+	vigil *vigil
+	beat  *time.Ticker
+	leave func()
+	began time.Time
+
+	seen   int64 // the version that the client was told of last
+	knows  bool  // it was told of one
+	looked bool  // since the stream began
+}
+
+// further is what a stream has to tell after what it has told.
+type further int
+
+const (
+	toTell  further = iota
+	nothing         // that was the job's end, or nobody listens
+	later           // for now: the client should come back
+)
+
+// beginStream writes what comes before the first state; nil where that was all.
+func (s *Server) beginStream(c *call) (*telling, error) {
+	line, look, err := s.ownJob(c)
+	if err != nil {
+		return nil, err
+	}
 	seen, resumed := lastEventID(c.r.Header)
 	h := c.w.Header()
-	h["Cache-Control"] = noStore
 	h["Vary"] = varyByCaller
 	if resumed && done(look) && seen >= look.Standing.Version {
 		c.head(http.StatusNoContent) // which tells the client not to come back
-		return nil
+		return nil, nil
 	}
 	leave, ok := s.waits.enter(heldStream, c.client.ID)
 	if !ok {
-		return tooManyStreams()
+		return nil, tooManyStreams()
 	}
-	defer leave()
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // or nginx would keep events to itself
 	c.head(http.StatusOK)
-	if c.r.Method == http.MethodHead {
-		return nil
+	t := &telling{eventWriter: eventWriter{w: c.w, control: http.NewResponseController(c.w)}, leave: leave, began: time.Now(),
+		vigil: s.keepVigil(c, line, look, s.life), beat: time.NewTicker(s.beat), seen: seen, knows: resumed}
+	_ = t.control.SetReadDeadline(time.Time{}) // it would end the stream
+	if c.r.Method == http.MethodHead || t.retry(comeBack) != nil {
+		t.end()
+		return nil, nil
 	}
-	defer func(began time.Time) { c.held = time.Since(began) }(time.Now())
-	out := &eventWriter{w: c.w, control: http.NewResponseController(c.w)}
-	_ = out.control.SetReadDeadline(time.Time{}) // it would end the stream
-	if out.retry(comeBack) != nil {
-		return nil
-	}
-	v := s.keepVigil(c, line, look, streamLife)
-	defer v.end()
-	if s.tell(v, out, seen, resumed) {
-		_ = out.retry(comeBackFrom + rand.N(comeBackTo-comeBackFrom))
-	}
-	return nil
+	return t, nil
 }
 
-// tell writes the job's states to a stream until the last, and reports whether there is more that the client should come back for.
-func (s *Server) tell(v *vigil, out *eventWriter, seen int64, resumed bool) (more bool) {
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
-	for first := true; ; first = false {
-		look, err := v.look()
-		if err != nil {
-			if !errors.Is(err, leaky.ErrUnknownJob) {
-				_ = v.c.storeFailed(err) // it is logged
-			}
-			return true
+func (t *telling) end() {
+	t.beat.Stop()
+	t.vigil.end()
+	t.leave()
+	t.vigil.c.held = time.Since(t.began)
+}
+
+// tell looks where the job stands and writes it, if the client hasn't been told. An error is the client's going away.
+func (t *telling) tell() (further, error) {
+	look, err := t.vigil.look()
+	if err != nil {
+		if !errors.Is(err, leaky.ErrUnknownJob) {
+			_ = t.vigil.c.storeFailed(err) // it is logged
 		}
-		version := look.Standing.Version
-		if news := !resumed || version > seen || !first && version != seen; news {
-			if out.event(look) != nil {
-				return false
-			}
-			seen, resumed = version, true
-			beat.Reset(heartbeat)
+		return later, nil
+	}
+	// Versions only grow; but a Redis that lost its last writes has older ones, and who was told of those should hear it.
+	version := look.Standing.Version
+	if !t.knows || version > t.seen || t.looked && version != t.seen {
+		if err := t.event(look); err != nil {
+			return nothing, err
 		}
-		if done(look) {
-			return false
-		}
-		for waiting := true; waiting; {
-			switch v.next(beat.C) {
-			case jobMoved:
-				waiting = false
-			case beatDue:
-				if out.comment() != nil {
-					return false
-				}
-			case callerGone:
-				return false
-			default:
-				return true
+		t.seen, t.knows = version, true
+		t.beat.Reset(t.vigil.s.beat)
+	}
+	t.looked = true
+	if done(look) {
+		return nothing, nil
+	}
+	return toTell, nil
+}
+
+// quiet waits for the job's next move. An error is the client's going away.
+func (t *telling) quiet() (further, error) {
+	for {
+		switch t.vigil.next(t.beat.C) {
+		case jobMoved:
+			return toTell, nil
+		case beatDue:
+			if err := t.comment(); err != nil {
+				return nothing, err
 			}
+		case callerGone:
+			return nothing, nil
+		default:
+			return later, nil
 		}
 	}
 }
