@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -102,63 +101,44 @@ func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
 // The owner of a share in a job hears what becomes of the job, and of its share.
 func TestAShareIsToldOfItsJob(t *testing.T) {
 	t.Parallel()
-	var line *sharedLine
-	w := newWorld(t, func(s *setup) {
-		s.wrap = func(l Line) Line { line = &sharedLine{Line: l}; return line }
-	})
-	job := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	share, canceled := jobs.NewID(w.backend), jobs.NewID(w.backend)
-	line.share(share, job)
-	line.share(canceled, job)
-	path := "/v1/jobs/" + share
-
-	s, other := w.stream(share, key(keyA)), w.stream(canceled, key(keyA))
-	if told, _ := s.wants("status", api.Queued); told.ID != share || told.StatusURL != path {
+	w := newWorld(t, nil)
+	share := func() string {
+		t.Helper()
+		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: w.clientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1")},
+			Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "0123456789abcdef0123456789abcdef"}
+		if place, err := w.line.Offer(context.Background(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
+			t.Fatalf("%+v, %v", place, err)
+		}
+		return o.Job.ID
+	}
+	stays, leaves := share(), share()
+	look, err := w.line.Look(context.Background(), stays)
+	if err != nil || look.Job.Of == "" {
+		t.Fatalf("no share: %+v, %v", look, err)
+	}
+	path := "/v1/jobs/" + stays
+	s, other := w.stream(stays, key(keyA)), w.stream(leaves, key(keyA))
+	if told, _ := s.wants("status", api.Queued); told.ID != stays || told.StatusURL != path {
 		t.Errorf("%+v", told)
 	}
-	other.wants("status", api.Queued)
+	_, before := other.wants("status", api.Queued)
 	answers := w.later(func() answer { return w.get(path, key(keyA), field("Prefer", "wait=30")) })
 	w.held(heldWait, 1)
-	ticket := w.start(job)
+	ticket := w.start(look.Job.Of)
 	s.wantsSoon("status", api.Running)
-	other.wantsSoon("status", api.Running)
-
-	line.cancel(canceled)
-	if err := w.rdb.Publish(context.Background(), jobs.KeyPrefix(w.backend)+"final", canceled).Err(); err != nil {
-		t.Fatal(err)
+	if _, running := other.wantsSoon("status", api.Running); running <= before {
+		t.Errorf("version %d after %d", running, before)
 	}
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+leaves, "", key(keyA)), 200)
 	other.wants("done", api.Canceled)
 	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200, ContentType: "text/plain", Size: 1}, Body: []byte("x")})
 	s.wants("done", api.Succeeded)
-	if a := w.want(w.soon(answers), 200); w.job(a).ID != share || w.job(a).Status != api.Succeeded {
+	if a := w.want(w.soon(answers), 200); w.job(a).ID != stays || w.job(a).Status != api.Succeeded {
 		t.Errorf("%s", a.body)
 	}
 	if a := w.want(w.get(path+"/result", key(keyA)), 200); string(a.body) != "x" {
 		t.Errorf("result: %q", a.body)
 	}
-}
-
-// sharedLine is a line where some ids are shares in jobs.
-type sharedLine struct {
-	Line
-	shares   sync.Map // id → id of the job
-	canceled sync.Map // ids
-}
-
-func (l *sharedLine) share(id, of string) { l.shares.Store(id, of) }
-func (l *sharedLine) cancel(id string)    { l.canceled.Store(id, true) }
-
-func (l *sharedLine) Look(ctx context.Context, id string) (leaky.Look, error) {
-	of, ok := l.shares.Load(id)
-	if !ok {
-		return l.Line.Look(ctx, id)
-	}
-	look, err := l.Line.Look(ctx, of.(string))
-	look.Job.ID, look.Job.Of = id, of.(string)
-	if _, ok := l.canceled.Load(id); ok {
-		look.Standing = jobs.Standing{State: jobs.Canceled, FinishedAt: look.Now, ExpiresAt: look.Now.Add(time.Hour), Version: 1}
-	}
-	return look, err
 }
 
 // Messages are lost while the listener's connection is. Nobody waits for them in vain.
