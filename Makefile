@@ -3,7 +3,7 @@ GO ?= go
 TEST_FLAGS ?= -race
 BENCH_FLAGS ?=
 
-.PHONY: all build test lint vuln redis nginx chaos bench fuzz clean
+.PHONY: all build test lint vuln redis nginx curl chaos bench fuzz clean
 
 all: build
 
@@ -12,7 +12,7 @@ build:
 
 # Everything: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race detector. One package after the
 # other (-p 1), and the stories at the end: many are about time, and on two cores another package's tests would take it from them.
-test: redis nginx lint vuln
+test: redis nginx curl lint vuln
 	$(GO) build -race ./... # side by side, which -p 1 would not
 	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v -e /e2e -e /chaos)
 	$(GO) test $(TEST_FLAGS) -p 1 -count=1 ./e2e ./chaos # go test's cache doesn't know the binaries that they build
@@ -37,6 +37,8 @@ redis:
 	@$(call program,redis-server,redis-server,redis-server (6.2 or later),redis)
 nginx:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; $(call program,nginx,nginx-light,nginx,nginx)
+curl:
+	@$(call program,curl,curl,curl,curl)
 
 # $(call program,PROGRAM,DEBIAN PACKAGE,PROGRAM IN WORDS,HOMEBREW PACKAGE)
 define program

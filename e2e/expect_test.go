@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -68,6 +69,23 @@ func (s *story) expect(got reply, want string) error {
 		}
 	}
 	return nil
+}
+
+// holds FILE REGEXP
+// wants a match in a file that another program may still be writing to.
+func holdsCommand(s *story, args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: holds FILE REGEXP")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(s.ts.MkAbs(args[0]))
+	if err == nil && !re.Match(text) {
+		err = fmt.Errorf("%s has no match of %s:\n%s", args[0], re, tail(text))
+	}
+	return err
 }
 
 func (s *story) expectBody(got []byte, source string) error {

@@ -183,6 +183,7 @@ var words = map[string]command{
 	"retune":      retuneCommand,
 	"nginx":       nginxCommand,
 	"edit":        editCommand,
+	"holds":       holdsCommand,
 }
 
 func commands() map[string]func(*testscript.TestScript, bool, []string) {

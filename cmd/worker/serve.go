@@ -17,6 +17,7 @@ import (
 	"forebay/cmd/internal/wire"
 	"forebay/internal/cache"
 	"forebay/internal/config"
+	"forebay/internal/leaky"
 	"forebay/internal/store"
 )
 
@@ -30,7 +31,7 @@ func serve(ctx context.Context, c *config.Config, clients *wire.Clients, listen 
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	listener := wire.Listen(c, s.Client())
+	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // nobody waits here
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())

@@ -197,7 +197,7 @@ func TestAShareIsWaitedFor(t *testing.T) {
 		}()
 	}
 	var jobs []leaky.Look
-	w.eventually("both wait", func() bool { jobs = w.waiting(); return len(jobs) == 1 && len(w.server.waiters) == 2 })
+	w.eventually("both wait", func() bool { jobs = w.waiting(); return len(jobs) == 1 && w.server.waits.held(heldWait) == 2 })
 	w.succeed(jobs[0].Job.ID, 200, "text/plain", []byte("for both"))
 	for range 2 {
 		if a := w.want(<-got, 200); string(a.body) != "for both" {

@@ -211,8 +211,8 @@ func (d *document) body(response string, answer *http.Response, body []byte) err
 
 func (c contract) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
+	if err != nil || answer.Header.Get("Content-Type") == "text/event-stream" { // which may last: world.stream checks its fields
+		return answer, err
 	}
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()

@@ -88,3 +88,17 @@ func FuzzPrefer(f *testing.F) {
 		}
 	})
 }
+
+func FuzzAccept(f *testing.F) {
+	for _, seed := range []string{`text/event-stream`, `text/event-stream;q=0.5, */*;q=0.1`, `a;b="text/event-stream, x";q=1`, `text/event-stream;q=1e-3`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if wantsStream([]string{line}) && !strings.Contains(strings.ToLower(line), "text/event-stream") {
+			t.Fatalf("%q: a stream that nobody named", line)
+		}
+		if q := quality([]string{line}, "text/event-stream", "*/*"); q < 0 || q > 1000 {
+			t.Fatalf("%q: %d", line, q)
+		}
+	})
+}

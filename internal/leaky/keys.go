@@ -61,6 +61,7 @@ func keys(backend string) []string {
 
 func wakeChannel(backend string) string  { return jobs.KeyPrefix(backend) + "wake" }
 func abortChannel(backend string) string { return jobs.KeyPrefix(backend) + "abort" }
+func movedChannel(backend string) string { return jobs.KeyPrefix(backend) + "moved" }
 func finalChannel(backend string) string { return jobs.KeyPrefix(backend) + "final" }
 
 // clientTag is a client's name in the line's keys: short, of one length, and nothing a client chose.

@@ -48,6 +48,39 @@ func TestAKilledRedisIsNoticedAndSoIsItsReturn(t *testing.T) {
 	}
 }
 
+// Whoever waits for Redis's word learns at once when it can't come any more, each time.
+func TestThoseWhoWaitAreToldOfALoss(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s, _ := connected(t, server.URL())
+	gone := func(lost <-chan struct{}) func() bool {
+		return func() bool {
+			select {
+			case <-lost:
+				return true
+			default:
+				return false
+			}
+		}
+	}
+	for range 2 {
+		lost := s.Lost()
+		if gone(lost)() {
+			t.Fatal("lost while it is healthy")
+		}
+		server.Kill()
+		within(t, promised, "told of a loss", gone(lost))
+		if s.Healthy() || !gone(s.Lost())() {
+			t.Error("who comes while it is lost isn't told")
+		}
+		server.Restart()
+		within(t, promised, "healthy after a restart", s.Healthy)
+		if !gone(lost)() {
+			t.Error("a loss was taken back")
+		}
+	}
+}
+
 // C124: a Redis that hangs holds nobody up for long, also where no context bounds the call.
 func TestAHungRedisIsAnErrorWithinHalfASecond(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,354 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// stream is an open stream of a job's states, as a client reads it.
+type stream struct {
+	*http.Response
+	w      *world
+	blocks chan block // closed at the stream's end
+}
+
+// block is what stands between two empty lines: an event, a retry or a comment.
+type block struct {
+	id, event, data, retry string
+	comment                bool
+}
+
+// stream opens one, which the server must grant.
+func (w *world) stream(id string, fields ...[2]string) *stream {
+	w.Helper()
+	r, err := http.NewRequestWithContext(w.Context(), "GET", w.url+"/v1/jobs/"+id, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	for _, f := range fields {
+		r.Header.Set(f[0], f[1])
+	}
+	a, err := w.client.Do(r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "text/event-stream" || a.Header.Get("Cache-Control") != "no-store" ||
+		a.Header.Get("X-Accel-Buffering") != "no" || a.ContentLength >= 0 {
+		w.Fatalf("no stream: %s %v", a.Status, a.Header)
+	}
+	w.client.Transport.(contract).check(r, a, nil) // of its body there is no schema
+	s := &stream{Response: a, w: w, blocks: make(chan block, 100)}
+	go s.read()
+	w.Cleanup(func() { a.Body.Close() })
+	if b := s.next(); b.retry != "3000" {
+		w.Fatalf("a stream begins with %+v", b)
+	}
+	return s
+}
+
+func (s *stream) read() {
+	defer close(s.blocks)
+	var b block
+	for lines := bufio.NewScanner(s.Body); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case lines.Text() == "":
+			s.blocks <- b
+			b = block{}
+		case name == "id":
+			b.id = value
+		case name == "event":
+			b.event = value
+		case name == "data":
+			b.data += value
+		case name == "retry":
+			b.retry = value
+		case name == "":
+			b.comment = true
+		}
+	}
+}
+
+func (s *stream) next() block {
+	s.w.Helper()
+	select {
+	case b, ok := <-s.blocks:
+		if !ok {
+			s.w.Fatal("the stream has ended")
+		}
+		return b
+	case <-time.After(patience):
+		s.w.Fatal("the stream says nothing")
+	}
+	return block{}
+}
+
+// wants takes the next event, which must tell of that status.
+func (s *stream) wants(event, status string) (job api.Job, version int64) {
+	s.w.Helper()
+	b := s.next()
+	err := json.Unmarshal([]byte(b.data), &job)
+	if err != nil || b.event != event || job.Status != status || job.Done != (event == "done") {
+		s.w.Fatalf("%+v, want %s with %s", b, event, status)
+	}
+	if version, err = strconv.ParseInt(b.id, 10, 64); err != nil {
+		s.w.Fatalf("id: %v", err)
+	}
+	return job, version
+}
+
+// over wants the stream's end, after nothing but a hint on when to come back where hint says so.
+func (s *stream) over(hint bool) {
+	s.w.Helper()
+	if hint {
+		ms, err := strconv.Atoi(s.next().retry)
+		if err != nil || ms < 1000 || ms > 5000 {
+			s.w.Errorf("retry: %d, %v", ms, err)
+		}
+	}
+	select {
+	case b, ok := <-s.blocks:
+		if ok {
+			s.w.Errorf("after what should be the end: %+v", b)
+		}
+	case <-time.After(patience):
+		s.w.Error("the stream doesn't end")
+	}
+}
+
+func TestAStreamTellsEachStateUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	s := w.stream(id, key(keyA))
+	job, version := s.wants("status", api.Queued)
+	if job.ID != id || job.Queue == nil || job.Queue.Position != 1 || job.Links.Cancel == "" || version != 0 {
+		t.Errorf("version %d: %+v", version, job)
+	}
+	steps := []struct {
+		event, status string
+		do            func()
+	}{
+		{"status", api.Running, func() {}}, // by start, which each step begins with
+		{"status", api.Queued, func() {}},
+		{"status", api.Running, func() {}},
+		{"done", api.Succeeded, func() {}},
+	}
+	ticket := w.start(id)
+	steps[1].do = func() {
+		w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Delayed, Failure: jobs.Failure{Code: jobs.CodeBackendTimeout, Detail: "No answer."}})
+	}
+	steps[2].do = func() { ticket = w.start(id) }
+	steps[3].do = func() {
+		w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200, Size: 1}, Body: []byte("x")})
+	}
+	for _, step := range steps {
+		step.do()
+		job, now := s.wantsSoon(step.event, step.status)
+		if now <= version {
+			t.Errorf("%s: version %d after %d", step.status, now, version)
+		}
+		if version = now; job.Done && job.Links.Result == "" {
+			t.Errorf("%+v", job)
+		}
+	}
+	s.over(false)
+	w.eventually("nobody waits", func() bool { return w.server.waits.held(heldStream) == 0 })
+}
+
+// wantsSoon is wants, after further events of the status before: a job that is queued may be told of several times.
+func (s *stream) wantsSoon(event, status string) (api.Job, int64) {
+	s.w.Helper()
+	for {
+		b := s.next()
+		var job api.Job
+		if err := json.Unmarshal([]byte(b.data), &job); err != nil {
+			s.w.Fatalf("%+v: %v", b, err)
+		}
+		if job.Status != status && job.Status == api.Queued {
+			continue
+		}
+		version, err := strconv.ParseInt(b.id, 10, 64)
+		if err != nil || b.event != event || job.Status != status {
+			s.w.Fatalf("%+v, want %s with %s", b, event, status)
+		}
+		return job, version
+	}
+}
+
+func TestAStreamOfADoneJobIsItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+	s := w.stream(id, key(keyA))
+	s.wants("done", api.Canceled)
+	s.over(false)
+}
+
+// Whoever comes back hears what it hasn't, and nothing twice; when it has heard all it is told to stay away.
+func TestAStreamGoesOnWhereItBrokeOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	first := w.stream(id, key(keyA))
+	_, waiting := first.wants("status", api.Queued)
+	first.Body.Close()
+	last := func(version int64) [2]string { return field("Last-Event-ID", strconv.FormatInt(version, 10)) }
+
+	second := w.stream(id, key(keyA), last(waiting))
+	ticket := w.start(id)
+	_, running := second.wantsSoon("status", api.Running)
+	second.Body.Close()
+
+	third := w.stream(id, key(keyA), last(waiting)) // the answer to running got lost
+	third.wants("status", api.Running)
+	third.Body.Close()
+
+	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: nil})
+	fourth := w.stream(id, key(keyA), last(running))
+	_, ended := fourth.wants("done", api.Succeeded)
+	fourth.over(false)
+
+	for _, seen := range []int64{ended, ended + 7} {
+		a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Accept", "text/event-stream"), last(seen)), http.StatusNoContent)
+		if len(a.body) != 0 || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("204: %v", a.Header)
+		}
+	}
+	for _, strange := range []string{"", "x", "-1", "99999999999999999999"} {
+		s := w.stream(id, key(keyA), field("Last-Event-ID", strange))
+		s.wants("done", api.Succeeded)
+		s.over(false)
+	}
+}
+
+func TestOnlyThoseWhoAskForAStreamGetOne(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]bool{
+		"text/event-stream": true, "TEXT/Event-Stream": true, "text/event-stream;q=0.5": true, "text/event-stream; charset=utf-8": true,
+		"text/event-stream, application/json;q=0.9": true, "application/json;q=0.9, text/event-stream": true, "text/event-stream, */*": true,
+		"application/json, text/event-stream": true, "text/html, text/event-stream;q=0.2": true,
+		"application/json;q=0.1, */*, text/event-stream;q=0.5": true, "text/event-stream;q=1.0": true, "text/event-stream;q=0.001": true,
+		"": false, "*/*": false, "text/*": false, "application/json": false, "text/event-stream;q=0": false, "text/event-stream;q=0.000": false,
+		"application/json, text/event-stream;q=0.9": false, "*/*, text/event-stream;q=0.9": false, "application/*;q=0.6, text/event-stream;q=0.5": false,
+		"text/event-stream;q=x": false, "text/event-stream;q=": false, "text/event-stream;q=2": false, "text/event-stream;q=-1": false, "text/event-stream;q=NaN": false,
+		`x="text/event-stream"`: false, "text/event-streams": false, ",,;": false,
+	} {
+		if got := wantsStream([]string{accept}); got != want {
+			t.Errorf("Accept: %s: %v, want %v", accept, got, want)
+		}
+	}
+	if !wantsStream([]string{"application/json;q=0.5", "text/event-stream"}) {
+		t.Error("the second line counts for nothing")
+	}
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	for _, accept := range []string{"*/*", "application/json", "text/html"} {
+		if a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Accept", accept)), 200); w.job(a).ID != id || !strings.Contains(a.Header.Get("Vary"), "Accept") {
+			t.Errorf("%s: %v", accept, a.Header)
+		}
+	}
+	wish := field("Accept", "text/event-stream")
+	w.problem(w.get("/v1/jobs/"+id, key(keyB), wish), http.StatusNotFound, api.CodeUnknownJob)
+	w.problem(w.get("/v1/jobs/"+id, key("wrong"), wish), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	a := w.want(w.call("HEAD", w.url+"/v1/jobs/"+id, "", key(keyA), wish), 200)
+	if a.Header.Get("Content-Type") != "text/event-stream" || len(a.body) != 0 {
+		t.Errorf("HEAD: %v", a.Header)
+	}
+}
+
+// A silent stream is kept alive, and ends after its time with a word on when to come back.
+func TestASilentStreamShowsThatItIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.pause()
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	w.server.beat, w.server.life = 20*time.Millisecond, time.Hour
+	s := w.stream(id, key(keyA))
+	s.wants("status", api.Queued)
+	for range 3 {
+		if b := s.next(); b != (block{comment: true}) {
+			t.Fatalf("%+v, want a comment", b)
+		}
+	}
+	s.Body.Close()
+	w.eventually("nobody waits", func() bool { return w.server.waits.held(heldStream) == 0 })
+	w.server.beat, w.server.life = time.Hour, 20*time.Millisecond
+	s = w.stream(id, key(keyA))
+	s.wants("status", api.Queued)
+	s.over(true)
+}
+
+// The listener's timeouts are for requests and answers, not for what is held back.
+func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	server := NewHTTPServer(w.server.Public(), w.server.Log)
+	server.ReadTimeout, server.WriteTimeout = time.Second, 1500*time.Millisecond
+	w.url = listen(t, server)
+	w.server.beat = 100 * time.Millisecond
+	s := w.stream(id, key(keyA))
+	s.wants("status", api.Queued)
+	for range 25 { // 2.5 s
+		s.next()
+	}
+	w.start(id)
+	for b := s.next(); b.event == "" || !strings.Contains(b.data, api.Running); b = s.next() {
+	}
+	s.Body.Close()
+
+	server = NewHTTPServer(w.server.Public(), w.server.Log)
+	server.ReadTimeout = time.Second
+	w.url = listen(t, server)
+	began := time.Now()
+	a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=3")), 200)
+	if took := time.Since(began); took < 3*time.Second || w.job(a).Status != api.Running {
+		t.Errorf("after %v: %s", took, a.body)
+	}
+}
+
+func TestShuttingDownEndsStreamsWithAHint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	server := NewHTTPServer(w.server.Public(), w.server.Log)
+	w.url = listen(t, server)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	var streams []*stream
+	for range 5 {
+		s := w.stream(id, key(keyA))
+		s.wants("status", api.Queued)
+		streams = append(streams, s)
+	}
+	w.server.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Errorf("the shutdown waits for streams: %v", err)
+	}
+	hints := map[string]bool{}
+	for _, s := range streams {
+		b := s.next()
+		hints[b.retry] = true
+		s.over(false)
+	}
+	if len(hints) < 2 || hints[""] {
+		t.Errorf("all come back together: %v", hints)
+	}
+}

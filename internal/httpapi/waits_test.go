@@ -1,0 +1,295 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+	"forebay/internal/store"
+)
+
+// later makes a call and hands on its answer.
+func (w *world) later(call func() answer) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() { answers <- call() }()
+	return answers
+}
+
+// held waits until so many answers of a kind are held back.
+func (w *world) held(kind string, n int) {
+	w.Helper()
+	w.eventually(fmt.Sprintf("%d of kind %s are held back", n, kind), func() bool { return w.server.waits.held(kind) == n })
+}
+
+func (w *world) soon(answers <-chan answer) answer {
+	w.Helper()
+	select {
+	case a := <-answers:
+		return a
+	case <-time.After(patience):
+		w.Fatal("no answer")
+	}
+	return answer{}
+}
+
+// Whoever says what it knows is told of the next move, not only of the end.
+func TestALongPollEndsWithTheNextMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	poll := func(etag string, wait int) answer {
+		return w.get("/v1/jobs/"+id, key(keyA), field("If-None-Match", etag), field("Prefer", fmt.Sprint("wait=", wait)))
+	}
+	etag := w.want(w.get("/v1/jobs/"+id, key(keyA)), 200).Header.Get("ETag")
+	answers := w.later(func() answer { return poll(etag, 30) })
+	w.held(heldWait, 1)
+	ticket := w.start(id)
+	a := w.want(w.soon(answers), 200)
+	if w.job(a).Status != api.Running || a.Header.Get("Preference-Applied") != "wait=30" {
+		t.Errorf("%s", a.body)
+	}
+	running := a.Header.Get("ETag")
+
+	began := time.Now()
+	same := w.want(poll(running, 1), http.StatusNotModified)
+	if took := time.Since(began); took < time.Second || same.Header.Get("ETag") != running || same.Header.Get("Preference-Applied") != "wait=1" {
+		t.Errorf("304 after %v: %v", took, same.Header)
+	}
+	began = time.Now()
+	w.want(poll(etag, 30), 200) // what it knows is old
+	w.want(poll(`"x", W/"y"`, 30), 200)
+
+	answers = w.later(func() answer { return poll(`"x", `+running, 30) })
+	w.held(heldWait, 1)
+	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Failed, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "The backend answered 400."}})
+	ended := w.want(w.soon(answers), 200)
+	if w.job(ended).Status != api.Failed {
+		t.Errorf("%s", ended.body)
+	}
+	w.want(poll(ended.Header.Get("ETag"), 30), http.StatusNotModified) // there is nothing to wait for
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("answers that were known took %v", took)
+	}
+}
+
+// A job's way up the line is no move; it's told at the end of the wait.
+func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.pause()
+	first := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	second := w.job(w.submit(w.plain, `2`, key(keyA))).ID
+	etag := w.want(w.get("/v1/jobs/"+second, key(keyA)), 200).Header.Get("ETag")
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+first, "", key(keyA)), 200)
+	began := time.Now()
+	a := w.want(w.get("/v1/jobs/"+second, key(keyA), field("If-None-Match", etag), field("Prefer", "wait=1")), 200)
+	if took := time.Since(began); took < time.Second || w.job(a).Queue.Position != 1 {
+		t.Errorf("after %v: %s", took, a.body)
+	}
+}
+
+// The owner of a share in a job hears what becomes of the job, and of its share.
+func TestAShareIsToldOfItsJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	share := func() string {
+		t.Helper()
+		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: w.clientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1")},
+			Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "0123456789abcdef0123456789abcdef"}
+		if place, err := w.line.Offer(context.Background(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
+			t.Fatalf("%+v, %v", place, err)
+		}
+		return o.Job.ID
+	}
+	stays, leaves := share(), share()
+	look, err := w.line.Look(context.Background(), stays)
+	if err != nil || look.Job.Of == "" {
+		t.Fatalf("no share: %+v, %v", look, err)
+	}
+	path := "/v1/jobs/" + stays
+	s, other := w.stream(stays, key(keyA)), w.stream(leaves, key(keyA))
+	if told, _ := s.wants("status", api.Queued); told.ID != stays || told.StatusURL != path {
+		t.Errorf("%+v", told)
+	}
+	_, before := other.wants("status", api.Queued)
+	answers := w.later(func() answer { return w.get(path, key(keyA), field("Prefer", "wait=30")) })
+	w.held(heldWait, 1)
+	ticket := w.start(look.Job.Of)
+	s.wantsSoon("status", api.Running)
+	if _, running := other.wantsSoon("status", api.Running); running <= before {
+		t.Errorf("version %d after %d", running, before)
+	}
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+leaves, "", key(keyA)), 200)
+	other.wants("done", api.Canceled)
+	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200, ContentType: "text/plain", Size: 1}, Body: []byte("x")})
+	s.wants("done", api.Succeeded)
+	if a := w.want(w.soon(answers), 200); w.job(a).ID != stays || w.job(a).Status != api.Succeeded {
+		t.Errorf("%s", a.body)
+	}
+	if a := w.want(w.get(path+"/result", key(keyA)), 200); string(a.body) != "x" {
+		t.Errorf("result: %q", a.body)
+	}
+}
+
+// Messages are lost while the listener's connection is. Nobody waits for them in vain.
+func TestAnEndThatNobodyHeardIsToldAllTheSame(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	through := redis.NewClient(&redis.Options{Addr: proxy.Addr, MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { through.Close() })
+	w := newWorld(t, func(s *setup) {
+		s.rdb = server.Client(t)
+		s.adjust = func(w *world, c *Config) {
+			w.finals.Close()
+			w.finals = leaky.Listen(through, []string{w.backend})
+			c.Finals = w.finals
+		}
+	})
+	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	s := w.stream(id, key(keyA))
+	s.wants("status", api.Queued)
+	answers := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=30")) })
+	w.held(heldWait, 1)
+	proxy.Refuse()
+	channel := jobs.KeyPrefix(w.backend) + "final"
+	w.eventually("nobody hears", func() bool {
+		n, err := w.rdb.PubSubNumSub(context.Background(), channel).Result()
+		return err == nil && n[channel] == 0
+	})
+	w.succeed(id, 200, "text/plain", []byte("x"))
+	proxy.Resume()
+	s.wantsSoon("done", api.Succeeded)
+	w.want(w.soon(answers), 200)
+}
+
+// Redis lost in mid-wait: everybody gets what was known last, or is told to come back, and nobody hangs.
+func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
+	t.Parallel()
+	for name, breaks := range map[string]func(*redistest.Proxy){"hangs": (*redistest.Proxy).Hang, "is gone": (*redistest.Proxy).Refuse} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+			st, err := store.Open(t.Context(), proxy.URL(), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { st.Close() })
+			w := newWorld(t, func(s *setup) {
+				s.rdb = st.Client()
+				s.adjust = func(_ *world, c *Config) { c.Store = st }
+			})
+			w.pause()
+			wait := field("Prefer", "wait=30")
+			id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+			s := w.stream(id, key(keyA))
+			s.wants("status", api.Queued)
+			polled := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), wait) })
+			posted := w.later(func() answer { return w.submit(w.plain, `2`, key(keyA), wait) })
+			w.held(heldWait, 2)
+			breaks(proxy)
+			began := time.Now()
+			if a := w.want(w.soon(polled), 200); w.job(a).Status != api.Queued || a.Header.Get("Retry-After") == "" {
+				t.Errorf("long poll: %s", a.body)
+			}
+			if a := w.want(w.soon(posted), http.StatusAccepted); w.job(a).Status != api.Queued || a.Header.Get("Forebay-Decision") != "accepted" {
+				t.Errorf("POST: %s", a.body)
+			}
+			s.over(true)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the waits ended %v after Redis", took)
+			}
+			w.problem(w.get("/v1/jobs/"+id, key(keyA), wait), http.StatusServiceUnavailable, api.CodeStore)
+
+			proxy.Resume()
+			w.eventually("healthy again", st.Healthy)
+			answers := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), wait) })
+			w.held(heldWait, 1)
+			w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+			if a := w.want(w.soon(answers), 200); w.job(a).Status != api.Canceled {
+				t.Errorf("after the return: %s", a.body)
+			}
+		})
+	}
+}
+
+// No client takes all the room there is: what is beyond its part is answered at once, or refused.
+func TestWhatIsHeldBackIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.pause()
+	w.server.waits = newWaits(4, 3)
+	idA, idB := w.job(w.submit(w.plain, `1`, key(keyA))).ID, w.job(w.submit(w.plain, `1`, key(keyB))).ID
+	refused := func(id, of string) {
+		t.Helper()
+		a := w.get("/v1/jobs/"+id, key(of), field("Accept", "text/event-stream"))
+		p := w.problem(a, http.StatusTooManyRequests, api.CodeTooManyStreams)
+		if p.RetryAfter < fewerFrom || p.RetryAfter > fewerTo || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s", a.body)
+		}
+	}
+	atOnce := func(id, of string) {
+		t.Helper()
+		if a := w.want(w.get("/v1/jobs/"+id, key(of), field("Prefer", "wait=30")), 200); a.Header.Get("Preference-Applied") != "" {
+			t.Errorf("it was held back: %v", a.Header)
+		}
+	}
+	var streams []*stream
+	for range 3 {
+		streams = append(streams, w.stream(idA, key(keyA)))
+	}
+	refused(idA, keyA) // its own bound
+	atOnce(idA, keyA)
+	a := w.want(w.submit(w.plain, `2`, key(keyA), field("Prefer", "wait=30")), http.StatusAccepted)
+	if a.Header.Get("Preference-Applied") != "" {
+		t.Errorf("it was held back: %v", a.Header)
+	}
+	answers := w.later(func() answer { return w.get("/v1/jobs/"+idB, key(keyB), field("Prefer", "wait=30")) })
+	w.held(heldWait, 1)
+	refused(idB, keyB) // everybody's
+	metrics := w.want(w.call("GET", w.admin+"/metrics", ""), 200).body
+	for _, want := range []string{`forebay_held_answers{kind="stream"} 3`, `forebay_held_answers{kind="wait"} 1`} {
+		if !strings.Contains(string(metrics), "\n"+want+"\n") {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	streams[0].Body.Close()
+	w.held(heldStream, 2)
+	w.stream(idB, key(keyB))
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+idB, "", key(keyB)), 200)
+	w.want(w.soon(answers), 200)
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+idA, "", key(keyA)), 200)
+	w.held(heldStream, 0)
+	if n := len(w.server.waits.clients); n != 0 {
+		t.Errorf("%d clients are remembered that hold nothing", n)
+	}
+}
+
+// The bounds in force are those that are documented.
+func TestOneClientMayHoldAQuarter(t *testing.T) {
+	t.Parallel()
+	w := newWaits(maxWaiters, maxWaitersEach)
+	for _, client := range []string{"a", "b", "c", "d"} {
+		for n := 0; ; n++ {
+			if _, ok := w.enter(heldStream, client); !ok {
+				if n != 2500 {
+					t.Errorf("%s holds %d", client, n)
+				}
+				break
+			}
+		}
+	}
+	if _, ok := w.enter(heldWait, "e"); ok || w.held(heldStream) != 10_000 {
+		t.Errorf("%d are held back", w.held(heldStream))
+	}
+}
