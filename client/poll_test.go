@@ -143,4 +143,3 @@ func TestALongPollFitsTheHTTPClient(t *testing.T) {
 		t.Errorf("Prefer %q, %v", s.seen[0].Header.Get("Prefer"), err)
 	}
 }
-
