@@ -42,6 +42,8 @@ func (healthy) Writable() bool     { return true }
 func (healthy) Embedded() bool     { return false }
 func (healthy) Warnings() []string { return nil }
 
+func (healthy) Lost() <-chan struct{} { return nil }
+
 func newFront(t *testing.T, limits ...admission.Limit) front {
 	t.Helper()
 	rdb, backend := redistest.Client(t), redistest.Name(t, "b")

@@ -16,6 +16,7 @@ import (
 	"forebay/cmd/internal/wire"
 	"forebay/internal/cache"
 	"forebay/internal/config"
+	"forebay/internal/leaky"
 	"forebay/internal/store"
 )
 
@@ -29,7 +30,7 @@ func serve(ctx context.Context, c *config.Config, listen string, log *slog.Logge
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	listener := wire.Listen(c, s.Client())
+	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // nobody waits here
 	metrics := wire.Metrics()
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {

@@ -214,6 +214,10 @@ func (c contract) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if answer.Header.Get("Content-Type") == "text/event-stream" { // of no schema, and it may last
+		c.check(r, answer, nil)
+		return answer, nil
+	}
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
 	if err != nil {

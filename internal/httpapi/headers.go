@@ -43,12 +43,17 @@ func traceparent(h http.Header) string {
 // matches reports whether an If-None-Match field names the tag (RFC 9110, section 13.1.2: weak comparison).
 func matches(lines []string, tag string) bool {
 	want := strings.TrimPrefix(tag, "W/")
+	return anyTag(lines, func(tag string) bool { return tag == want })
+}
+
+// anyTag reports whether one of an If-None-Match field's tags, as they are without W/, is a certain one. * is all of them.
+func anyTag(lines []string, is func(tag string) bool) bool {
 	for _, line := range lines {
 		for line != "" {
 			var item string
 			item, line = cutListItem(line)
 			item = strings.Trim(item, " \t")
-			if item == "*" || strings.TrimPrefix(item, "W/") == want {
+			if item == "*" || is(strings.TrimPrefix(item, "W/")) {
 				return true
 			}
 		}

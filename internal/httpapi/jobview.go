@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"forebay/api"
@@ -88,5 +89,16 @@ func pollAfter(look leaky.Look, now time.Time) int {
 // tag is a job's ETag. It names all that makes two answers different but the clock: the standing's version, which every move
 // changes, and the place in the line. It is weak, as eta_seconds goes down by itself.
 func tag(look leaky.Look) string {
-	return fmt.Sprintf(`W/"%d-%s-%d-%s"`, look.Standing.Version, look.Standing.State, look.Position, look.WaitingOn)
+	return fmt.Sprintf(`W/"%s%d-%s"`, standingTag(look), look.Position, look.WaitingOn)
+}
+
+// standingTag is how a tag begins while the job makes no move.
+func standingTag(look leaky.Look) string {
+	return fmt.Sprintf("%d-%s-", look.Standing.Version, look.Standing.State)
+}
+
+// stands reports whether an If-None-Match field names the job before its next move, wherever its place in the line was.
+func stands(lines []string, look leaky.Look) bool {
+	begin := `"` + standingTag(look)
+	return anyTag(lines, func(tag string) bool { return strings.HasPrefix(tag, begin) })
 }

@@ -41,12 +41,14 @@ func newMetrics(s *Server) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_http_requests_total",
 			Help: "Answers by route, method and status."}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_http_request_duration_seconds",
-			Help: "From a request to its answer.", Buckets: fastBuckets}, []string{"route"}),
+			Help: "From a request to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"route"}),
 	}
 	m.lostRefunds = prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_refunds_lost_total",
 		Help: "Refunds of refused jobs that the store may not have got: their limits stay charged until their windows end."})
-	held := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers",
-		Help: "Answers that are held back for clients that prefer to wait."}, func() float64 { return float64(len(s.waiters)) })
+	held := func(kind string) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers", ConstLabels: prometheus.Labels{"kind": kind},
+			Help: "Answers that are held back for clients that prefer to wait, and streams of a job's states."}, func() float64 { return float64(s.waits.held(kind)) })
+	}
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_store_up",
 		Help: "1 while the store answers."}, func() float64 {
 		if s.Store.Healthy() {
@@ -54,7 +56,7 @@ func newMetrics(s *Server) *metrics {
 		}
 		return 0
 	})
-	s.Metrics.MustRegister(m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held, up, &lineCollector{s.Lines})
+	s.Metrics.MustRegister(m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines})
 	return m
 }
 
@@ -123,7 +125,7 @@ func (c checkCounters) shadow(violated bool) bool {
 func (m *metrics) answered(c *call) {
 	took := time.Since(c.began)
 	m.requests.WithLabelValues(c.route, methodLabel(c.r.Method), strconv.Itoa(c.status)).Inc()
-	m.duration.WithLabelValues(c.route).Observe(took.Seconds())
+	m.duration.WithLabelValues(c.route).Observe((took - c.held).Seconds())
 	if c.decision == "" {
 		return
 	}

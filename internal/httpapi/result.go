@@ -22,7 +22,7 @@ func (s *Server) result(c *call) error {
 	st := look.Standing
 	switch st.State {
 	case jobs.Succeeded:
-		body, err := line.Result(c.ctx, look.Job.ID)
+		body, err := line.Result(c.ctx, look.Job.Source())
 		if errors.Is(err, leaky.ErrNoResult) {
 			return resultGone()
 		}
@@ -61,7 +61,7 @@ func (s *Server) remember(line Line, look leaky.Look, body []byte) {
 		defer cancel()
 		job := look.Job
 		var err error
-		if job.Payload, err = line.Payload(ctx, job.ID); err == nil {
+		if job.Payload, err = line.Payload(ctx, job.Source()); err == nil {
 			s.Degrader.Remember(o.Overload, job, look.Standing.Result, body, max(look.Now.Sub(look.Standing.FinishedAt), 0))
 		}
 	}()
@@ -102,7 +102,7 @@ func failedResult(ctx context.Context, line Line, look leaky.Look) error {
 		return p
 	}
 	p.BackendAnswer = &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType}
-	body, err := line.Result(ctx, look.Job.ID)
+	body, err := line.Result(ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:

@@ -50,9 +50,10 @@ type Line interface {
 	CheckBooks(context.Context) (leaky.Report, error)
 }
 
-// Finals tells when jobs end. Its word may get lost: whoever waits asks now and then.
+// Finals tells when jobs move on their way to their ends. Watch's channel has a value when one of the jobs has moved, or may have: look
+// after Watch and after each value, and nothing is missed. forget must be called once nobody waits any more.
 type Finals interface {
-	Done(id string) (done <-chan struct{}, forget func())
+	Watch(ids ...string) (moved <-chan struct{}, forget func())
 }
 
 // Degrader finds the last good answer to the same request, where one may be served. Remember tells it of one that this process
@@ -70,6 +71,8 @@ type Store interface {
 	Writable() bool     // false: it can be read, and takes no job
 	Embedded() bool     // in memory: nothing is kept
 	Warnings() []string // what the operator should mend
+	// Lost's channel is closed while the store isn't healthy; another one is given once it is again.
+	Lost() <-chan struct{}
 }
 
 // Server answers both listeners. Safe for concurrent use.
@@ -81,7 +84,7 @@ type Server struct {
 	metrics     *metrics
 	storeLog    sometimes
 	decisionLog atMost
-	waiters     chan struct{} // a place for each answer that is held back
+	waits       *waits        // the answers that are held back
 	remembering chan struct{} // a place for each answer that is being remembered
 	remembered  recently      // jobs whose answers were
 	twins       twins
@@ -98,9 +101,6 @@ const (
 	staleTime = 150 * time.Millisecond
 )
 
-// maxWaiters bounds the answers that are held back at one time. Each takes about 20 KiB and, every pollFinal, a look at its job.
-const maxWaiters = 10_000
-
 // maxRemembering bounds the answers that are being remembered at one time, each of which reads its job's payload. Beyond that they
 // are let go: the next one like them will do.
 const maxRemembering = 16
@@ -114,7 +114,7 @@ func New(c Config) *Server {
 		Config:      c,
 		operations:  make(map[string]*Operation, len(c.Operations)),
 		cached:      make(map[string]*cacheCounts, len(c.Operations)),
-		waiters:     make(chan struct{}, maxWaiters),
+		waits:       newWaits(maxWaiters, maxWaitersEach),
 		remembering: make(chan struct{}, maxRemembering),
 		draining:    make(chan struct{}),
 		redriveTime: maxRedriveTime,
@@ -129,8 +129,8 @@ func New(c Config) *Server {
 	return s
 }
 
-// Drain makes the server shut down in good order: from now on it admits no job, /readyz says so, and answers that are held
-// back are given. What is asked about jobs and limits is still answered, gateways' checks too. It may be called more than once.
+// Drain makes the server shut down in good order: from now on it admits no job, /readyz says so, answers that are held
+// back are given, and streams end. What is asked about jobs and limits is still answered, gateways' checks too. It may be called more than once.
 func (s *Server) Drain() { s.drainOnce.Do(func() { close(s.draining) }) }
 
 func (s *Server) isDraining() bool {

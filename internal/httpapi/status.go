@@ -13,9 +13,6 @@ import (
 	"forebay/internal/leaky"
 )
 
-// pollFinal is how often a held-back answer looks at its job although nobody said that it ended: such word may get lost.
-const pollFinal = 2 * time.Second
-
 // ownJob is the job that the path names, for its owner. Whatever keeps it from somebody has one answer, after the
 // same work, as far as the id is one of ours.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
@@ -35,13 +32,17 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	return line, look, nil
 }
 
-// status answers GET /v1/jobs/{id}.
+// status answers GET /v1/jobs/{id}. Held back, it waits for the job's end; where the client says what it knows of the job, for its next move.
 func (s *Server) status(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {
 		return err
 	}
-	if look, err = s.await(c, line, look); err != nil {
+	if wantsStream(c.r.Header["Accept"]) {
+		return s.stream(c, line, look)
+	}
+	known := c.r.Header["If-None-Match"]
+	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !stands(known, l) }); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -53,7 +54,7 @@ func (s *Server) status(c *call) error {
 	if !look.Standing.State.Final() {
 		h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, now))}
 	}
-	if matches(c.r.Header["If-None-Match"], etag) {
+	if matches(known, etag) {
 		c.head(http.StatusNotModified)
 		return nil
 	}
@@ -62,61 +63,9 @@ func (s *Server) status(c *call) error {
 
 var (
 	privateNoCache = []string{"private, no-cache"}
-	varyByCaller   = []string{"Authorization, X-API-Key, Prefer"}
+	varyByCaller   = []string{"Authorization, X-API-Key, Accept, Prefer"}
 	noSniff        = []string{"nosniff"}
 )
-
-// await holds the answer back until the job is done, as long as the client prefers, and returns where the job stands then. It is cut
-// short when the client is gone and when the server drains.
-func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) {
-	wait := preferredWait(c.r.Header[api.HeaderPrefer])
-	if wait == 0 {
-		return look, nil
-	}
-	select {
-	case s.waiters <- struct{}{}:
-		defer func() { <-s.waiters }()
-	default:
-		return look, nil // too many wait already; the preference isn't applied
-	}
-	c.w.Header()[api.HeaderPreferenceApplied] = []string{"wait=" + strconv.Itoa(int(wait/time.Second))}
-
-	began := time.Now()
-	defer func() {
-		c.held = time.Since(began)
-		c.verdict, c.peeked = nil, nil // what the limits held before is old news
-	}()
-	done, forget := s.Finals.Done(look.Job.ID)
-	defer forget()
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	poll := time.NewTicker(pollFinal)
-	defer poll.Stop()
-	for last := false; !look.Standing.State.Final(); {
-		// Looked at after Done, so that no end is missed.
-		c.renew()
-		fresh, err := line.Look(c.ctx, look.Job.ID)
-		if err != nil {
-			return look, lookError(err)
-		}
-		look = fresh
-		if last || look.Standing.State.Final() {
-			return look, nil
-		}
-		select {
-		case <-done:
-			done = nil
-		case <-poll.C:
-		case <-over.C:
-			last = true
-		case <-s.draining:
-			return look, nil
-		case <-c.r.Context().Done():
-			return look, nil
-		}
-	}
-	return look, nil
-}
 
 // cancel answers DELETE /v1/jobs/{id}.
 func (s *Server) cancel(c *call) error {

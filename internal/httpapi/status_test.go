@@ -214,7 +214,7 @@ func TestAStatusIsHeldBackUntilTheJobIsDone(t *testing.T) {
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	answers := make(chan answer)
 	go func() { answers <- w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "respond-async, wait=99")) }()
-	w.eventually("the answer is held back", func() bool { return len(w.server.waiters) == 1 })
+	w.eventually("the answer is held back", func() bool { return w.server.waits.held(heldWait) == 1 })
 	w.succeed(id, 200, "text/plain", []byte("x"))
 	select {
 	case a := <-answers:
@@ -224,7 +224,7 @@ func TestAStatusIsHeldBackUntilTheJobIsDone(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("no answer after the job's end")
 	}
-	w.eventually("nobody waits", func() bool { return len(w.server.waiters) == 0 })
+	w.eventually("nobody waits", func() bool { return w.server.waits.held(heldWait) == 0 })
 }
 
 func TestAPostIsHeldBackUntilItsJobIsDone(t *testing.T) {
@@ -232,7 +232,7 @@ func TestAPostIsHeldBackUntilItsJobIsDone(t *testing.T) {
 	w := newWorld(t, nil)
 	answers := make(chan answer)
 	go func() { answers <- w.submit(w.plain, `1`, key(keyA), idempotent("k"), field("Prefer", "wait=20")) }()
-	w.eventually("the answer is held back", func() bool { return len(w.server.waiters) == 1 })
+	w.eventually("the answer is held back", func() bool { return w.server.waits.held(heldWait) == 1 })
 	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
 	w.succeed(id, 201, "text/plain", []byte("\xffx"))
 	a := w.want(<-answers, 200)
@@ -276,7 +276,7 @@ func TestShuttingDownEndsWaitsAndAdmitsNothing(t *testing.T) {
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	answers := make(chan answer)
 	go func() { answers <- w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=30")) }()
-	w.eventually("the answer is held back", func() bool { return len(w.server.waiters) == 1 })
+	w.eventually("the answer is held back", func() bool { return w.server.waits.held(heldWait) == 1 })
 	w.want(w.get("/readyz"), 200)
 	w.server.Drain()
 	w.server.Drain()

@@ -383,6 +383,7 @@ func listen(t *testing.T, s *http.Server) (url string) {
 type storeState struct {
 	down     atomic.Bool
 	full     atomic.Bool
+	lost     chan struct{} // nil: it never is
 	embedded bool
 	warnings []string
 }
@@ -391,6 +392,8 @@ func (s *storeState) Healthy() bool      { return !s.down.Load() }
 func (s *storeState) Writable() bool     { return !s.full.Load() }
 func (s *storeState) Embedded() bool     { return s.embedded }
 func (s *storeState) Warnings() []string { return s.warnings }
+
+func (s *storeState) Lost() <-chan struct{} { return s.lost }
 
 // lockedBuffer takes logs.
 type lockedBuffer struct {

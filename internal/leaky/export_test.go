@@ -26,6 +26,16 @@ func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 	return l.offer(ctx, batch)
 }
 
+// WithSilence is a Listener's patience with a connection that is quiet.
+func WithSilence(d time.Duration) ListenOption { return func(o *listening) { o.silence = d } }
+
+// Watched counts the jobs that somebody watches.
+func (l *Listener) Watched() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.watching)
+}
+
 // ClientTag is the client's name in the line's keys.
 func ClientTag(client string) string { return clientTag(client) }
 

@@ -24,8 +24,8 @@ import (
 //	fb:{b}:minute:<n> hash   calls that ended in that minute, by their length; a TTL of 3 minutes
 //	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
 //
-// Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted) and
-// fb:{b}:final (a job id that has reached its final state).
+// Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted), fb:{b}:moved (a job id that
+// runs, waits or is delayed since) and fb:{b}:final (a job id that has reached its final state).
 const (
 	keyLine = iota
 	keyDelayed
@@ -57,6 +57,7 @@ func keys(backend string) []string {
 
 func wakeChannel(backend string) string  { return jobs.KeyPrefix(backend) + "wake" }
 func abortChannel(backend string) string { return jobs.KeyPrefix(backend) + "abort" }
+func movedChannel(backend string) string { return jobs.KeyPrefix(backend) + "moved" }
 func finalChannel(backend string) string { return jobs.KeyPrefix(backend) + "final" }
 
 // clientTag is a client's name in the line's keys: short, of one length, and nothing a client chose.

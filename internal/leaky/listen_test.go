@@ -2,9 +2,12 @@ package leaky_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"forebay/internal/jobs"
@@ -16,18 +19,27 @@ import (
 const patience = 10 * time.Second
 
 // listen returns a listener of b's backend whose subscription stands.
-func listen(t *testing.T, b *bench) *leaky.Listener {
+func listen(t *testing.T, b *bench, options ...leaky.ListenOption) *leaky.Listener {
 	t.Helper()
-	l := leaky.Listen(b.rdb, []string{b.Settings().Backend})
+	return listenOn(t, b, b.rdb, options...)
+}
+
+// listenOn is listen through another client. It also listens to a backend that nobody has, for settled.
+func listenOn(t *testing.T, b *bench, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
+	t.Helper()
+	l := leaky.Listen(rdb, []string{b.Settings().Backend, b.nobody()}, options...)
 	t.Cleanup(func() { l.Close() })
 	b.awaitSubscription()
+	b.settled(l)
 	return l
 }
 
-// awaitSubscription waits until the last channel that Listen subscribes to has its subscriber.
+func (b *bench) nobody() string { return b.Settings().Backend + "-nobody" }
+
+// awaitSubscription waits until the channels have their subscriber. They get it in one step.
 func (b *bench) awaitSubscription() {
 	b.t.Helper()
-	channel := jobs.KeyPrefix(b.Settings().Backend) + "final"
+	channel := jobs.KeyPrefix(b.Settings().Backend) + "abort" // every listener hears it
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		n, err := b.rdb.PubSubNumSub(context.Background(), channel).Result()
 		if err == nil && n[channel] > 0 {
@@ -52,14 +64,10 @@ func receive[T any](t *testing.T, from <-chan T) (got T) {
 // settled waits until all that was published so far has been heard: messages of one connection keep their order.
 func (b *bench) settled(l *leaky.Listener) {
 	b.t.Helper()
-	other := b.job("sentinel")
-	done, forget := l.Done(other.Job.ID)
-	defer forget()
-	channel := jobs.KeyPrefix(b.Settings().Backend) + "final"
-	if err := b.rdb.Publish(context.Background(), channel, other.Job.ID).Err(); err != nil {
+	if err := b.rdb.Publish(context.Background(), jobs.KeyPrefix(b.nobody())+"wake", "").Err(); err != nil {
 		b.t.Fatal(err)
 	}
-	receive(b.t, done)
+	receive(b.t, l.Wake(b.nobody()))
 }
 
 // woken reports whether the drain was woken by what was done so far.
@@ -134,7 +142,7 @@ func TestTheDrainIsWokenByAJobThatComesBack(t *testing.T) {
 	}
 }
 
-func TestDoneTellsEachEnd(t *testing.T) {
+func TestWatchTellsEachEnd(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
 	l := listen(t, b)
@@ -144,40 +152,203 @@ func TestDoneTellsEachEnd(t *testing.T) {
 	b.pause(true)
 	b.offer(hasty)
 	ids = append(ids, hasty.Job.ID)
-	var ends []<-chan struct{}
+	var moves []<-chan struct{}
 	for _, id := range ids {
 		for range 2 { // any number may wait for one job
-			done, forget := l.Done(id)
+			moved, forget := l.Watch(id)
 			defer forget()
-			ends = append(ends, done)
+			moves = append(moves, moved)
 		}
 	}
+	everybody := func(heard bool, after string) {
+		t.Helper()
+		b.settled(l)
+		for i, moved := range moves {
+			select {
+			case <-moved:
+				if !heard {
+					t.Errorf("watcher %d was told after %s", i, after)
+				}
+			default:
+				if heard {
+					t.Errorf("watcher %d wasn't told after %s", i, after)
+				}
+			}
+		}
+	}
+	everybody(false, "nothing")
 	b.pass(time.Second)
 	b.release() // ends the hasty one
 	b.pause(false)
 	b.cancel(ids[0])
-	for i, ticket := range b.release().Tickets {
+	tickets := b.release().Tickets
+	for _, ticket := range tickets {
 		b.begin(ticket, "me")
+	}
+	everybody(true, "ends and starts")
+	moves = moves[2:8] // of those that run
+	for i, ticket := range tickets {
 		b.end(ticket, "me", []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled}[i])
 	}
-	for _, done := range ends {
-		receive(t, done)
-	}
+	everybody(true, "the ends of calls")
 }
 
-// Whoever no longer waits is forgotten; the others still hear.
-func TestForgettingIsForOneWaiterAlone(t *testing.T) {
+// Clients see a job move before it ends, too.
+func TestWatchTellsEachMoveThatAClientSees(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	l := listen(t, b)
 	id := b.accept("acme")
-	_, forget := l.Done(id)
-	stays, forgetOther := l.Done(id)
-	defer forgetOther()
+	moved, forget := l.Watch(id)
+	defer forget()
+	told := func(want bool, after string) {
+		t.Helper()
+		b.settled(l)
+		select {
+		case <-moved:
+			if !want {
+				t.Errorf("told after %s", after)
+			}
+		default:
+			if want {
+				t.Errorf("not told after %s", after)
+			}
+		}
+	}
+	ticket := b.release().Tickets[0]
+	told(false, "its slot, which is a moment ahead of its start")
+	b.begin(ticket, "me")
+	told(true, "its start")
+	b.end(ticket, "me", jobs.Delayed)
+	told(true, "a try that is to be repeated")
+	b.pass(time.Hour)
+	ticket = b.release().Tickets[0]
+	told(true, "the end of its backoff")
+	b.begin(ticket, "me")
+	b.end(ticket, "me", jobs.Waiting)
+	told(true, "a call that was given back")
+	b.accept("acme")
+	told(false, "what another job does")
+}
+
+// Whoever watches a share in a job hears of both.
+func TestOneWatcherHearsOfSeveralJobs(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	l := listen(t, b)
+	ids := b.fill("acme", 2)
+	moved, forget := l.Watch(ids[0], ids[1], ids[1])
+	for _, id := range ids {
+		b.cancel(id)
+		receive(t, moved)
+	}
+	forget()
+	if n := l.Watched(); n != 0 {
+		t.Errorf("%d jobs are watched by nobody", n)
+	}
+}
+
+// Whoever no longer waits is forgotten; the others still hear.
+func TestForgettingIsForOneWatcherAlone(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	l := listen(t, b)
+	id := b.accept("acme")
+	_, forget := l.Watch(id)
+	stays, forgetOther := l.Watch(id)
 	forget()
 	forget() // twice is no different
 	b.cancel(id)
 	receive(t, stays)
+	forgetOther()
+	if n := l.Watched(); n != 0 {
+		t.Errorf("%d jobs are watched by nobody", n)
+	}
+}
+
+// While the connection is lost a message may be: so everybody looks again once it is back.
+func TestWatchersAreToldWhenMessagesMayHaveBeenLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newLineOn(t, server.Client(t), nil)
+	l := listen(t, b)
+	moved, forget := l.Watch(b.accept("acme"))
+	defer forget()
+	other, forgetOther := l.Watch(b.accept("acme"))
+	defer forgetOther()
+	if err := b.rdb.ClientKillByFilter(context.Background(), "TYPE", "pubsub").Err(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, moved)
+	receive(t, other)
+}
+
+// Where the other end is gone without a word nothing says so but its silence.
+func TestAListenerGivesUpASilentConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, DisableIdentity: true})
+	t.Cleanup(func() { rdb.Close() })
+	b := newLineOn(t, server.Client(t), nil)
+	l := listenOn(t, b, rdb, leaky.WithSilence(300*time.Millisecond))
+	moved, forget := l.Watch(b.accept("acme"))
+	defer forget()
+	proxy.Lame()
+	receive(t, moved) // through a new connection
+}
+
+// A quiet connection that answers pings is a good one.
+func TestAListenerKeepsAQuietConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	b := newLineOn(t, server.Client(t), nil)
+	listen(t, b, leaky.WithSilence(time.Second))
+	ears := func() string {
+		t.Helper()
+		list, err := b.rdb.Do(context.Background(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _, _ := strings.Cut(list, " ")
+		return id
+	}
+	before := ears()
+	pings := func() int64 {
+		t.Helper()
+		info, err := b.rdb.InfoMap(context.Background(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls int64
+		fmt.Sscanf(info["Commandstats"]["cmdstat_ping"], "calls=%d", &calls)
+		return calls
+	}
+	for from, end := pings(), time.Now().Add(patience); pings() < from+6; time.Sleep(10 * time.Millisecond) { // two silences
+		if time.Now().After(end) {
+			t.Fatal("it doesn't ping")
+		}
+	}
+	if after := ears(); after != before {
+		t.Errorf("connection %s became %s", before, after)
+	}
+}
+
+// A process where nobody waits isn't sent the moves of all jobs.
+func TestAWorkersListenerHearsWakeUpsAlone(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	backend := b.Settings().Backend
+	l := listen(t, b, leaky.WithoutMoves())
+	for _, topic := range []string{"moved", "final"} {
+		channel := jobs.KeyPrefix(backend) + topic
+		n, err := b.rdb.PubSubNumSub(context.Background(), channel).Result()
+		if err != nil || n[channel] != 0 {
+			t.Errorf("%d hear %s, %v", n[channel], topic, err)
+		}
+	}
+	b.accept("acme")
+	receive(t, l.Wake(backend))
 }
 
 func TestAListenerHearsAgainAfterItsConnectionWasLost(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -27,6 +28,7 @@ type pair struct {
 	front, back net.Conn
 	once        sync.Once
 	cut         chan struct{} // closed when the pair is
+	lame        atomic.Bool   // it passes nothing on any more
 }
 
 func (p *pair) close() {
@@ -129,11 +131,14 @@ func (p *Proxy) copy(c *pair, to, from net.Conn) {
 	}
 }
 
-// flows waits while the proxy hangs; false when the pair was cut meanwhile.
+// flows waits while the proxy hangs or the pair is lame; false when the pair was cut meanwhile.
 func (p *Proxy) flows(c *pair) bool {
 	p.mu.Lock()
 	open := p.open
 	p.mu.Unlock()
+	if c.lame.Load() {
+		open = nil
+	}
 	select {
 	case <-open:
 		return true
@@ -148,6 +153,15 @@ func (p *Proxy) Cut() {
 	defer p.mu.Unlock()
 	for c := range p.pairs {
 		c.close()
+	}
+}
+
+// Lame keeps the open connections open for good and passes nothing on, as when the host at the other end is gone. New ones work.
+func (p *Proxy) Lame() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		c.lame.Store(true)
 	}
 }
 

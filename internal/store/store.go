@@ -45,10 +45,11 @@ type Store struct {
 	written   time.Time // the watcher's own: when a write was tried last
 
 	mu       sync.RWMutex
-	reason   string    // guarded by mu: why unhealthy; "" when healthy
-	since    time.Time // guarded by mu: when reason became or ceased to be ""
-	warnings []string  // guarded by mu
-	refusal  string    // guarded by mu: why Redis takes no writes; "" when it does
+	reason   string        // guarded by mu: why unhealthy; "" when healthy
+	since    time.Time     // guarded by mu: when reason became or ceased to be ""
+	lost     chan struct{} // guarded by mu: closed while reason isn't ""
+	warnings []string      // guarded by mu
+	refusal  string        // guarded by mu: why Redis takes no writes; "" when it does
 }
 
 // options are what tests change.
@@ -77,7 +78,8 @@ func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
 
 func open(ctx context.Context, url string, log *slog.Logger, o options) (*Store, error) {
 	redis.SetLogger(libraryLog{log})
-	s := &Store{log: log, maxKeys: o.maxKeys, reason: unprobed, since: time.Now()}
+	s := &Store{log: log, maxKeys: o.maxKeys, reason: unprobed, since: time.Now(), lost: make(chan struct{})}
+	close(s.lost)
 	var err error
 	if url == "" {
 		s.embedded, s.target, err = embed()
@@ -129,6 +131,14 @@ func (s *Store) Reason() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.reason
+}
+
+// Lost returns a channel that is closed once the store isn't healthy any more; it is closed already while the store isn't. Once it is
+// healthy again Lost returns another one. So whoever waits for Redis's word needn't ask whether it can come.
+func (s *Store) Lost() <-chan struct{} {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lost
 }
 
 // Writable reports whether Redis took the last write that was tried, within the last second or so. Where it didn't (it is full, or has become a
@@ -249,6 +259,11 @@ func (s *Store) record(err error, version string) {
 	s.reason = reason
 	if (was == "") != (reason == "") {
 		s.since = time.Now()
+		if reason == "" {
+			s.lost = make(chan struct{})
+		} else {
+			close(s.lost)
+		}
 	}
 	s.mu.Unlock()
 	var verdict unfit

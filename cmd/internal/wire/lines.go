@@ -75,6 +75,6 @@ func overrides(st leaky.Status) (differing []slog.Attr) {
 }
 
 // Listen returns the process's ear for all lines of c.
-func Listen(c *config.Config, rdb redis.UniversalClient) *leaky.Listener {
-	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)))
+func Listen(c *config.Config, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
+	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)), options...)
 }

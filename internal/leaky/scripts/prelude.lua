@@ -90,11 +90,13 @@ local function hold(client, by)
   if call('HINCRBY', SHARE, client, by) <= 0 then call('HDEL', SHARE, client) end
 end
 
--- move writes a job's new state and further fields of its standing.
+-- move writes a job's new state and further fields of its standing. Whoever waits for it is told, but of its slot: that is
+-- a moment ahead of its start.
 local function move(id, state, ...)
   local key = prefix .. 'state:' .. id
   call('HSET', key, 'st', state, ...)
   call('HINCRBY', key, 'ver', 1)
+  if state == 'running' or state == 'delayed' or state == 'waiting' then call('PUBLISH', prefix .. 'moved', id) end
 end
 
 -- standing reads what is told of where a job stands (look.go); born is when a redriven job was first accepted.
