@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if sub.Degraded {
+	if sub.Result != nil { // a former answer, fresh or stale: there is no job
 		fmt.Printf("%s, as of %s ago\n", sub.Result.Body, sub.Age)
 		return
 	}
@@ -60,7 +60,7 @@ func ExampleClient_Submit() {
 	switch {
 	case err != nil:
 		log.Fatal(err)
-	case sub.Degraded:
+	case sub.Result != nil && sub.Degraded:
 		fmt.Printf("%s, %s old (%s)\n", sub.Result.Body, sub.Age, sub.Reason)
 	case sub.Result != nil:
 		fmt.Printf("%s\n", sub.Result.Body)
