@@ -41,6 +41,16 @@ func TestAStreamThatIsHeldUpIsGivenUp(t *testing.T) {
 		"but for the head": func(r *http.Request) (*http.Response, error) {
 			return live(r, func(io.Writer) { <-r.Context().Done() }), nil
 		},
+		"but for comments, or compressed": func(r *http.Request) (*http.Response, error) {
+			return live(r, func(w io.Writer) {
+				for {
+					if _, err := io.WriteString(w, "\x1f\x8b\b\n: ping\n\n"); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			}), nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// firstWord is how soon a stream says something. A server does at once; where nothing has come by then, something on the way holds the
-	// answer up until it is whole.
+	// firstWord is how soon a stream has an event, or, taken up again, anything. A server tells the state at once; where nothing has come by then,
+	// something on the way holds the answer up until it is whole, or makes something else of it.
 	firstWord = 5 * time.Second
 
 	// longestSilence in a stream is two missed heartbeats, which come each 15 s, and some time on the way.
@@ -54,9 +54,10 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 	}
 
 	heard, ending := false, false
+	told := w.event != "" // what is taken up again may have nothing new to tell
 	events := newEvents(readerFunc(func(p []byte) (int, error) {
 		n, err := res.Body.Read(p)
-		if n > 0 && !ending {
+		if n > 0 && told && !ending {
 			heard = true
 			silence.Reset(longestSilence)
 		}
@@ -66,6 +67,10 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 		data, more := events.next()
 		if !more {
 			break
+		}
+		if !told {
+			told, heard = true, true
+			silence.Reset(longestSilence)
 		}
 		w.event = events.id
 		var job api.Job

@@ -46,6 +46,7 @@ func TestAStreamOutlivesTheHTTPClientsTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
+				io.WriteString(w, event("status", 1, queued("reports-1")))
 				for range 20 {
 					io.WriteString(w, ": ping\n\n")
 					time.Sleep(3 * time.Second)
@@ -98,7 +99,10 @@ func TestStreamsThatLastAWhileAreKeptUp(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
-				io.WriteString(w, ": ok\n\n")
+				if n == 1 {
+					io.WriteString(w, event("status", 1, queued("reports-1")))
+				}
+				io.WriteString(w, ": ok\n\n") // which is all that the next ones have to say
 				time.Sleep(35 * time.Second)
 				if n == 20 {
 					io.WriteString(w, event("done", 2, done("reports-1")))
