@@ -41,8 +41,8 @@ type front struct {
 // way is the transport to the real server. It tells how a job's status was asked for.
 type way struct {
 	http.RoundTripper
-	streaming chan struct{} // closed once there is a stream
-	gaveUp    chan struct{} // closed once a request was given up; there may be one
+	streaming chan struct{} // one for each stream that there is
+	gaveUp    chan struct{} // one for each request that was given up
 
 	mu    sync.Mutex
 	looks []string // guarded by mu
@@ -51,7 +51,7 @@ type way struct {
 func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := w.RoundTripper.RoundTrip(r)
 	if err != nil {
-		close(w.gaveUp)
+		w.gaveUp <- struct{}{}
 		return nil, err
 	}
 	if r.Method != "GET" {
@@ -61,17 +61,21 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer w.mu.Unlock()
 	switch {
 	case res.Header.Get("Content-Type") == "text/event-stream":
-		if w.looks = append(w.looks, "stream"); len(w.looks) == 1 {
-			close(w.streaming)
-		}
+		w.looks = append(w.looks, "stream")
+		w.streaming <- struct{}{}
 	case r.Header.Get("Prefer") != "":
 		w.looks = append(w.looks, r.Header.Get("Prefer"))
 	}
 	return res, nil
 }
 
-// proxy stands before the real server; nil: nothing does.
-type proxy func(http.Handler) http.Handler
+// setup is how a front differs from the usual one.
+type setup struct {
+	limits   []admission.Limit
+	capacity int                             // of its line; 0: 1
+	change   func(*httpapi.Config)           // may be nil
+	proxy    func(http.Handler) http.Handler // stands before it; nil: nothing does
+}
 
 // buffering holds each answer up until it is whole, as nginx does unless told otherwise.
 func buffering(h http.Handler) http.Handler {
@@ -97,10 +101,10 @@ func (healthy) Lost() <-chan struct{} { return nil }
 
 func newFront(t *testing.T, limits ...admission.Limit) front {
 	t.Helper()
-	return newFrontBehind(t, nil, limits...)
+	return setup{limits: limits}.start(t)
 }
 
-func newFrontBehind(t *testing.T, proxy proxy, limits ...admission.Limit) front {
+func (s setup) start(t *testing.T) front {
 	t.Helper()
 	rdb, backend := redistest.Client(t), redistest.Name(t, "b")
 	rate, err := leaky.ParseRate("10/s")
@@ -108,7 +112,7 @@ func newFrontBehind(t *testing.T, proxy proxy, limits ...admission.Limit) front 
 		t.Fatal(err)
 	}
 	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
-		Capacity: 1, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})
 	t.Cleanup(func() {
@@ -116,7 +120,7 @@ func newFrontBehind(t *testing.T, proxy proxy, limits ...admission.Limit) front 
 		redistest.CheckBooks(t, rdb, backend)
 	})
 	var rules []httpapi.Limit
-	for _, l := range limits {
+	for _, l := range s.limits {
 		l.Owner = backend
 		rule, err := admission.Compile(l)
 		if err != nil {
@@ -124,7 +128,7 @@ func newFrontBehind(t *testing.T, proxy proxy, limits ...admission.Limit) front 
 		}
 		rules = append(rules, httpapi.Limit{Rule: rule})
 	}
-	handler := http.StripPrefix("/forebay", httpapi.New(httpapi.Config{
+	config := httpapi.Config{
 		Identity: identity.New(identity.Config{Clients: []identity.Registered{
 			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
 		Limiter: admission.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
@@ -132,13 +136,17 @@ func newFrontBehind(t *testing.T, proxy proxy, limits ...admission.Limit) front 
 		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
 			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
 		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	}).Public())
-	if proxy != nil {
-		handler = proxy(handler)
+	}
+	if s.change != nil {
+		s.change(&config)
+	}
+	handler := http.StripPrefix("/forebay", httpapi.New(config).Public())
+	if s.proxy != nil {
+		handler = s.proxy(handler)
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	f.way = &way{RoundTripper: server.Client().Transport, streaming: make(chan struct{}), gaveUp: make(chan struct{})}
+	f.way = &way{RoundTripper: server.Client().Transport, streaming: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
 	if f.Client, err = New(server.URL+"/forebay", Config{Key: testKey, HTTPClient: &http.Client{Transport: f.way}}); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +307,7 @@ func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
 // Behind a proxy that holds streams up, the end is told by a long poll.
 func TestAWaitBehindABufferingProxyIsALongPoll(t *testing.T) {
 	t.Parallel()
-	f := newFrontBehind(t, buffering)
+	f := setup{proxy: buffering}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sub, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`1`)})
