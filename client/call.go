@@ -49,28 +49,38 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 		if !worthAnother(ctx, failed) {
 			return answer{}, failed
 		}
-		if n == 1 && c.maxElapsed > 0 {
-			last = time.Now().Add(c.maxElapsed)
+		if n == 1 {
+			last = c.lastTry()
 		}
 		if c.maxAttempts > 0 && n >= c.maxAttempts {
 			failed.GaveUp = ErrTooOften
 			return answer{}, failed
 		}
-		delay := c.backoff.Delay(n, failed.RetryAfter, c.rand())
-		if !last.IsZero() && delay > time.Until(last) || tooLate(ctx, delay) {
-			failed.GaveUp = ErrTooLate
-			return answer{}, failed
-		}
-		if failed.Err = sleep(ctx, delay); failed.Err != nil {
+		if !c.pause(ctx, n, failed, last) {
 			return answer{}, failed
 		}
 	}
 }
 
-// tooLate reports whether the context will have ended after the delay.
-func tooLate(ctx context.Context, delay time.Duration) bool {
+// lastTry is when the last try may begin of what has failed now for the first time; zero: no such bound.
+func (c *Client) lastTry() time.Time {
+	if c.maxElapsed <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(c.maxElapsed)
+}
+
+// pause waits after the n-th try failed so, and reports whether the next one may begin. It may not, and failed says why, where the context ends, and, at
+// once, where the wait would take longer than until the context's deadline or last (zero: no such bound).
+func (c *Client) pause(ctx context.Context, n int, failed *Error, last time.Time) bool {
+	delay := c.backoff.Delay(n, failed.RetryAfter, c.rand())
 	deadline, bound := ctx.Deadline()
-	return bound && delay >= time.Until(deadline)
+	if !last.IsZero() && delay > time.Until(last) || bound && delay >= time.Until(deadline) {
+		failed.GaveUp = ErrTooLate
+		return false
+	}
+	failed.Err = sleep(ctx, delay)
+	return failed.Err == nil
 }
 
 // sleep waits; its error is why the context ended before.
@@ -87,6 +97,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // worthAnother reports whether the same call may go better in a while.
 func worthAnother(ctx context.Context, failed *Error) bool {
+	if failed.Code == api.CodeNotCached {
+		return false // a 504 that asks nothing of anybody: Request.OnlyIfCached
+	}
 	switch failed.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -101,17 +114,23 @@ func worthAnother(ctx context.Context, failed *Error) bool {
 // try makes the call once.
 func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 	began := time.Now()
-	fail := func(err error) (answer, *Error) {
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-			err = fmt.Errorf("%w: %w", cause, err)
-		}
-		return answer{}, &Error{Call: call.String(), Err: err}
-	}
 	within, cancel := context.WithTimeout(ctx, c.timeout+call.wait)
 	defer cancel()
-	r, err := http.NewRequestWithContext(within, call.method, c.base+call.path, bytes.NewReader(call.body))
+	res, err := c.send(within, c.http, call)
 	if err != nil {
-		return fail(err)
+		return answer{}, cutOff(ctx, call, err)
+	}
+	defer res.Body.Close()
+	a, failed := c.read(ctx, call, res)
+	a.took = time.Since(began)
+	return a, failed
+}
+
+// send makes the call's request.
+func (c *Client) send(ctx context.Context, by *http.Client, call call) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, call.method, c.base+call.path, bytes.NewReader(call.body))
+	if err != nil {
+		return nil, err
 	}
 	r.Header.Set("User-Agent", "forebay-go")
 	for _, f := range call.fields {
@@ -121,11 +140,11 @@ func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 		r.Header.Set(api.HeaderPrefer, "wait="+strconv.FormatInt(int64(call.wait/time.Second), 10))
 	}
 	c.authorize(r.Header)
-	res, err := c.http.Do(r)
-	if err != nil {
-		return fail(err)
-	}
-	defer res.Body.Close()
+	return by.Do(r)
+}
+
+// read reads the whole of an answer.
+func (c *Client) read(ctx context.Context, call call, res *http.Response) (answer, *Error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, res.Body, c.maxBody))
 	if res.StatusCode/100 != 2 {
 		return answer{}, refusal(call, res, body)
@@ -134,9 +153,17 @@ func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 		return answer{}, &Error{Call: call.String(), Status: res.StatusCode, Err: errTooLarge}
 	}
 	if err != nil { // it broke off in the middle
-		return fail(err)
+		return answer{}, cutOff(ctx, call, err)
 	}
-	return answer{status: res.StatusCode, header: res.Header, body: body, took: time.Since(began)}, nil
+	return answer{status: res.StatusCode, header: res.Header, body: body}, nil
+}
+
+// cutOff is a try that got no whole answer: because its context ended, or for reasons of the way.
+func cutOff(ctx context.Context, call call, err error) *Error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w: %w", cause, err)
+	}
+	return &Error{Call: call.String(), Err: err}
 }
 
 var (

@@ -17,37 +17,78 @@ func one(status int, body string, fields ...string) *stub {
 	return &stub{answer: func(int, *http.Request) (*http.Response, error) { return reply(status, body, fields...), nil }}
 }
 
-func TestASubmissionIsAJobAResultOrAStaleAnswer(t *testing.T) {
+func TestASubmissionIsAJobAResultOrAnAnswerThatWasThere(t *testing.T) {
 	t.Parallel()
-	submit := func(s *stub) *Submission {
-		t.Helper()
-		sub, err := over(t, s, Config{}).Submit(t.Context(), anyJob)
+	const accepted, replayed = "Forebay-Decision: accepted", "Idempotent-Replayed: true"
+	const status, result = "Content-Location: /v1/jobs/reports-1", "Content-Location: /v1/jobs/reports-1/result"
+	other := strings.Replace(queued("sums-1"), `"operation":"report"`, `"operation":"summary","degraded":true`, 1)
+	for name, c := range map[string]struct {
+		answer *stub
+		want   Submission
+		body   string // of the Result
+		job    string // status of the Job
+	}{
+		"a job": {answer: one(202, queued("reports-1"), accepted, "Retry-After: 3", status),
+			want: Submission{JobID: "reports-1", RetryAfter: 3 * time.Second}, job: api.Queued},
+		"a job that others asked for too": {answer: one(202, queued("reports-1"), accepted, "Cache-Status: forebay; fwd=miss; collapsed", status),
+			want: Submission{JobID: "reports-1"}, job: api.Queued},
+		"a job that was there": {answer: one(200, done("reports-1"), accepted, replayed, status),
+			want: Submission{JobID: "reports-1", Replayed: true}, job: api.Succeeded},
+		"a result": {answer: one(200, "\xff\x00", accepted, "Location: /forebay/v1/jobs/reports-1", result),
+			want: Submission{JobID: "reports-1"}, body: "\xff\x00"},
+		// The bodies look like jobs, and are told as what they are all the same.
+		"a fresh answer": {answer: one(200, done("reports-1"), accepted, "Age: 12", "Cache-Status: forebay; hit; ttl=48"),
+			want: Submission{Fresh: true, Age: 12 * time.Second}, body: done("reports-1")},
+		"a fresh answer, with a cache on the way": {answer: one(200, "x", accepted, "Age: 0", `Cache-Status: "forebay";ttl=60;hit=?1`, "Cache-Status: cdn; fwd=bypass"),
+			want: Submission{Fresh: true}, body: "x"},
+		"a stale answer": {answer: one(200, done("reports-1"), `Forebay-Decision: degraded;reason="line_full"`, "Age: 1012", "Cache-Status: forebay; hit; ttl=-412; detail=degraded"),
+			want: Submission{Degraded: true, Reason: "line_full", Age: 1012 * time.Second}, body: done("reports-1")},
+		"a stale answer, spelled otherwise": {answer: one(200, "x", `Forebay-Decision: degraded; stale-for=7; reason=per-minute`, "Age: -3"),
+			want: Submission{Degraded: true, Reason: "per-minute"}, body: "x"},
+		"a fixed answer": {answer: one(200, `{"later":true}`, `Forebay-Decision: degraded;reason="per-minute"`),
+			want: Submission{Degraded: true, Reason: "per-minute"}, body: `{"later":true}`},
+		"another operation's job": {answer: one(202, other, `Forebay-Decision: degraded;reason="line_full"`, "Retry-After: 2", "Content-Location: /v1/jobs/sums-1"),
+			want: Submission{JobID: "sums-1", Degraded: true, Reason: "line_full", RetryAfter: 2 * time.Second}, job: api.Queued},
+		"another operation's job that was there": {answer: one(200, strings.Replace(other, `"queued","done":false`, `"succeeded","done":true`, 1),
+			`Forebay-Decision: degraded;reason="line_full"`, replayed, "Content-Location: /v1/jobs/sums-1"),
+			want: Submission{JobID: "sums-1", Degraded: true, Reason: "line_full", Replayed: true}, job: api.Succeeded},
+		"another operation's result": {answer: one(200, "sum", `Forebay-Decision: degraded;reason="line_full"`, "Location: /v1/jobs/sums-1", "Content-Location: /v1/jobs/sums-1/result"),
+			want: Submission{JobID: "sums-1", Degraded: true, Reason: "line_full"}, body: "sum"},
+	} {
+		got, err := over(t, c.answer, Config{}).Submit(t.Context(), anyJob)
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", name, err)
+			continue
 		}
-		return sub
+		if c.job != "" && (got.Job == nil || got.Job.Status != c.job || got.Job.ID != c.want.JobID || got.Job.Degraded != c.want.Degraded) || c.job == "" && got.Job != nil {
+			t.Errorf("%s: job %+v", name, got.Job)
+		}
+		if c.body != "" && (got.Result == nil || string(got.Result.Body) != c.body || got.Result.Status != 200) || c.body == "" && got.Result != nil {
+			t.Errorf("%s: result %+v", name, got.Result)
+		}
+		if got.Job, got.Result = nil, nil; *got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, *got, c.want)
+		}
 	}
+}
 
-	sub := submit(one(202, queued("reports-1"), "Forebay-Decision: accepted", "Retry-After: 3", "Content-Location: /v1/jobs/reports-1"))
-	if sub.JobID != "reports-1" || sub.Job.Status != api.Queued || sub.Degraded || sub.Result != nil || sub.RetryAfter != 3*time.Second || sub.Replayed {
-		t.Errorf("a job: %+v", sub)
+// A 200 that tells of no job and no former answer isn't taken for one.
+func TestAnAnswerWithoutAnOriginIsForeign(t *testing.T) {
+	t.Parallel()
+	for _, field := range []string{"X: y", "Cache-Status: cdn; hit; ttl=3", "Cache-Status: forebay; fwd=stale", "Cache-Status: forebayx; hit"} {
+		if sub, err := over(t, one(200, "x", "Forebay-Decision: accepted", field), Config{}).Submit(t.Context(), anyJob); !errors.Is(err, errForeign) {
+			t.Errorf("%s: %+v, %v", field, sub, err)
+		}
 	}
-	sub = submit(one(200, done("reports-1"), "Forebay-Decision: accepted", "Idempotent-Replayed: true", "Content-Location: /v1/jobs/reports-1"))
-	if !sub.Job.Done || !sub.Replayed || sub.Result != nil {
-		t.Errorf("a job that was there: %+v", sub)
-	}
-	sub = submit(one(200, "\xff\x00", "Forebay-Decision: accepted", "Location: /v1/jobs/reports-1", "Content-Location: /v1/jobs/reports-1/result", "Content-Type: image/png"))
-	if sub.JobID != "reports-1" || sub.Job != nil || sub.Degraded || string(sub.Result.Body) != "\xff\x00" || sub.Result.ContentType != "image/png" {
-		t.Errorf("a result: %+v", sub)
-	}
-	// The body looks like a job, and is told as what it is all the same.
-	sub = submit(one(200, done("reports-1"), `Forebay-Decision: degraded;reason="line_full"`, "Age: 1012", "Cache-Status: forebay; hit; ttl=-412; detail=degraded"))
-	if !sub.Degraded || sub.Reason != "line_full" || sub.Age != 1012*time.Second || string(sub.Result.Body) != done("reports-1") || sub.JobID != "" || sub.Job != nil {
-		t.Errorf("a stale answer: %+v", sub)
-	}
-	sub = submit(one(200, "x", `Forebay-Decision: degraded; stale-for=7; reason=per-minute`, "Age: -3"))
-	if !sub.Degraded || sub.Reason != "per-minute" || sub.Age != 0 {
-		t.Errorf("a stale answer, spelled otherwise: %+v", sub)
+}
+
+// Only what is there: a miss is told at once, and nobody's time.
+func TestAMissIsNotAskedForAgain(t *testing.T) {
+	t.Parallel()
+	s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(504, api.CodeNotCached, ""), nil }}
+	var e *Error
+	if _, err := over(t, s, Config{}).Submit(t.Context(), Request{Operation: "report", OnlyIfCached: true}); !errors.As(err, &e) || e.Code != api.CodeNotCached || len(s.seen) != 1 {
+		t.Errorf("%d requests: %v", len(s.seen), err)
 	}
 }
 
@@ -58,7 +99,8 @@ func TestARequestSaysWhatWasMeant(t *testing.T) {
 	for _, r := range []Request{
 		{Operation: `re"port`},
 		{Operation: "report", Payload: []byte(" [1 , 2.50e1]\n"), Priority: api.High, StartWithin: 90 * time.Second, IdempotencyKey: `a "b\c`, Wait: 7900 * time.Millisecond, NoStale: true},
-		{Operation: "report", Wait: time.Hour, MaxStale: 90 * time.Second},
+		{Operation: "report", Wait: time.Hour, MaxStale: 90 * time.Second, CallbackURL: "https://example.com/hook?a=1&b=<2>"},
+		{Operation: "report", MaxStale: time.Minute, OnlyIfCached: true},
 	} {
 		if _, err := c.Submit(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -67,7 +109,8 @@ func TestARequestSaysWhatWasMeant(t *testing.T) {
 	for i, want := range []struct{ body, key, prefer, cache string }{
 		{`{"operation":"re\"port","payload":null}`, "", "", ""},
 		{`{"operation":"report","payload": [1 , 2.50e1]` + "\n" + `,"priority":"high","start_within":"1m30s"}`, `"a \"b\\c"`, "wait=7", "no-cache"},
-		{`{"operation":"report","payload":null}`, "", "wait=30", "max-stale=90"},
+		{`{"operation":"report","payload":null,"callback_url":"https://example.com/hook?a=1\u0026b=\u003c2\u003e"}`, "", "wait=30", "max-stale=90"},
+		{`{"operation":"report","payload":null}`, "", "", "max-stale=60, only-if-cached"},
 	} {
 		r := s.seen[i]
 		if r.body != want.body || want.key != "" && r.Header.Get("Idempotency-Key") != want.key || r.Header.Get("Prefer") != want.prefer || r.Header.Get("Cache-Control") != want.cache {
@@ -85,6 +128,7 @@ func TestARequestThatCantBeSentIsRefusedHere(t *testing.T) {
 	for _, r := range []Request{
 		{Payload: []byte("")}, {Payload: []byte(`1,"priority":"high"`)}, {Payload: []byte(`{"a":`)}, {StartWithin: -1}, {StartWithin: time.Microsecond},
 		{IdempotencyKey: strings.Repeat("k", 256)}, {IdempotencyKey: "ä"}, {IdempotencyKey: "a\nb"},
+		{NoStale: true, OnlyIfCached: true},
 	} {
 		if _, err := over(t, s, Config{}).Submit(t.Context(), r); err == nil {
 			t.Errorf("%+v: no error", r)
@@ -92,131 +136,6 @@ func TestARequestThatCantBeSentIsRefusedHere(t *testing.T) {
 	}
 	if len(s.seen) != 0 {
 		t.Errorf("%d requests", len(s.seen))
-	}
-}
-
-// holding answers each status after the wait that the request prefers, and with a finished job after the n-th.
-func holding(after int) *stub {
-	return &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
-		if n >= after {
-			return reply(200, done("reports-1")), nil
-		}
-		if wait, err := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s"); err == nil {
-			time.Sleep(wait)
-		}
-		return reply(200, queued("reports-1"), "Retry-After: 9"), nil
-	}}
-}
-
-func TestAWaitIsHeldBackByTheServer(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := holding(4)
-		began := time.Now()
-		job, err := over(t, s, Config{MaxElapsed: time.Second}).Wait(ctx, "reports-1") // which is no bound of a wait
-		if err != nil || !job.Done || len(s.seen) != 4 || time.Since(began) != 90*time.Second {
-			t.Errorf("%d requests within %v: %v", len(s.seen), time.Since(began), err)
-		}
-		for _, r := range s.seen {
-			if r.Header.Get("Prefer") != "wait=30" {
-				t.Errorf("Prefer: %s", r.Header.Get("Prefer"))
-			}
-		}
-	})
-}
-
-// Where a proxy or a full server doesn't hold answers back, the pace is the server's.
-func TestAWaitWithoutHoldingPollsAtTheServersPace(t *testing.T) {
-	t.Parallel()
-	for after, most := range map[string]time.Duration{"9": 9900 * time.Millisecond, "": DefaultCap} {
-		t.Run("Retry-After "+after, func(t *testing.T) {
-			bubble(t, func(t *testing.T, ctx context.Context) {
-				s := &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
-					if n == 40 {
-						return reply(200, done("reports-1")), nil
-					}
-					r := reply(200, queued("reports-1"))
-					if after != "" {
-						r.Header.Set("Retry-After", after)
-					}
-					return r, nil
-				}}
-				job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
-				if err != nil || !job.Done {
-					t.Fatal(err)
-				}
-				asked, _ := time.ParseDuration(after + "s")
-				for _, gap := range s.gaps() {
-					if gap <= asked || gap > most {
-						t.Errorf("a gap of %v", gap)
-					}
-				}
-			})
-		})
-	}
-}
-
-func TestAWaitSurvivesTroubleOnItsWay(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
-			switch n {
-			case 1:
-				time.Sleep(30 * time.Second)
-				return reply(200, queued("reports-1")), nil
-			case 2:
-				time.Sleep(20 * time.Second) // cut off while it was held
-				return nil, io.ErrUnexpectedEOF
-			case 3:
-				return refuse(503, api.CodeStore, "2"), nil
-			}
-			return reply(200, done("reports-1")), nil
-		}}
-		if job, err := over(t, s, Config{}).Wait(ctx, "reports-1"); err != nil || !job.Done || len(s.seen) != 4 {
-			t.Errorf("%d requests: %v", len(s.seen), err)
-		}
-	})
-}
-
-// A wait ends with the context, early where asking again would be too late, and tells how the job stood.
-func TestAWaitEndsWithItsContext(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 40500*time.Millisecond)
-		defer cancel()
-		s := holding(100)
-		began := time.Now()
-		job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
-		var e *Error
-		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != 9*time.Second || job.Status != api.Queued {
-			t.Errorf("%+v, %v", job, err)
-		}
-		// 30 s and 10 s held back, one more look, and half a second is too short for what it asks for.
-		if time.Since(began) != 40*time.Second || len(s.seen) != 3 || s.seen[1].Header.Get("Prefer") != "wait=10" || s.seen[2].Header.Get("Prefer") != "" {
-			t.Errorf("%d requests within %v", len(s.seen), time.Since(began))
-		}
-	})
-}
-
-func TestAWaitThatIsCanceledEndsAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		time.AfterFunc(3*time.Second, cancel)
-		began := time.Now()
-		job, err := over(t, one(200, queued("reports-1"), "Retry-After: 9"), Config{}).Wait(ctx, "reports-1")
-		if !errors.Is(err, context.Canceled) || job == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
-		}
-	})
-}
-
-// An HTTP client's own timeout isn't met by a long poll.
-func TestALongPollFitsTheHTTPClient(t *testing.T) {
-	t.Parallel()
-	s := one(200, done("reports-1"))
-	c, err := New("http://forebay.test", Config{HTTPClient: &http.Client{Transport: s, Timeout: 10 * time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Wait(t.Context(), "reports-1"); err != nil || s.seen[0].Header.Get("Prefer") != "wait=5" {
-		t.Errorf("Prefer %q, %v", s.seen[0].Header.Get("Prefer"), err)
 	}
 }
 
@@ -253,6 +172,32 @@ func TestACancelIsTriedAgainAndSaysHowItWent(t *testing.T) {
 		s = &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(409, api.CodeFinished, ""), nil }}
 		if _, err := over(t, s, Config{}).Cancel(ctx, "reports-1"); !errors.As(err, &e) || e.Code != api.CodeFinished {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestAPurgeMeansTheJobAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := one(204, "")
+		if err := over(t, s, Config{}).Purge(ctx, "reports-1"); err != nil || s.seen[0].Method != "DELETE" || s.seen[0].URL.String() != "http://forebay.test/v1/jobs/reports-1?purge=1" {
+			t.Errorf("%s %s, %v", s.seen[0].Method, s.seen[0].URL, err)
+		}
+		var e *Error
+		for code, status := range map[string]int{api.CodeNotFinished: 409, api.CodeJobGone: 410, api.CodeUnknownJob: 404} {
+			s = &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(status, code, ""), nil }}
+			if err := over(t, s, Config{}).Purge(ctx, "reports-1"); !errors.As(err, &e) || e.Code != code || len(s.seen) != 1 {
+				t.Errorf("%s: %v", code, err)
+			}
+		}
+		// The first try's answer was lost, and the job is gone: that is what was asked for.
+		s = &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
+			if n == 1 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return refuse(410, api.CodeJobGone, ""), nil
+		}}
+		if err := over(t, s, Config{}).Purge(ctx, "reports-1"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,11 +17,11 @@ type Config struct {
 	Key string
 
 	// HTTPClient makes the requests; nil stands for http.DefaultClient. Its CheckRedirect isn't used: redirects are followed within the base URL's
-	// scheme and host alone, and where method and body stay the same. Where it has a Timeout, a long poll takes at most half of it.
+	// scheme and host alone, and where method and body stay the same. Where it has a Timeout, a long poll takes at most half of it, and a stream has none.
 	HTTPClient *http.Client
 
 	// Timeout is how long one try may take, with its answer's body; a try that waits for a job (Prefer: wait) has that time on top.
-	// Default 30 s. A try that runs into it is repeated.
+	// Default 30 s. A try that runs into it is repeated. A stream lasts as long as it is heard of.
 	Timeout time.Duration
 
 	// MaxElapsed is how long after a call's first failure its last try may begin. Default 2 minutes; negative: no such bound.
@@ -52,6 +53,8 @@ type Client struct {
 	base        string // without a slash at its end
 	authorize   func(http.Header)
 	http        *http.Client
+	streams     *http.Client  // http without its Timeout
+	streamsFrom *atomic.Int64 // Unix nanoseconds: until then streams are known not to get through
 	timeout     time.Duration
 	maxElapsed  time.Duration
 	maxAttempts int
@@ -82,7 +85,7 @@ func New(baseURL string, config Config) (*Client, error) {
 	if config.Timeout < 0 || config.MaxBody < 0 {
 		return nil, errors.New("forebay: Config.Timeout and Config.MaxBody can't be negative")
 	}
-	c := &Client{base: base, authorize: authorize, backoff: backoff, rand: config.Rand,
+	c := &Client{base: base, authorize: authorize, backoff: backoff, rand: config.Rand, streamsFrom: new(atomic.Int64),
 		timeout: or(config.Timeout, DefaultTimeout), maxElapsed: or(config.MaxElapsed, DefaultMaxElapsed),
 		maxAttempts: or(config.MaxAttempts, DefaultMaxAttempts), maxBody: or(config.MaxBody, DefaultMaxBody)}
 	if c.rand == nil {
@@ -94,6 +97,9 @@ func New(baseURL string, config Config) (*Client, error) {
 	}
 	own.CheckRedirect = checkRedirect
 	c.http = &own
+	unbound := own
+	unbound.Timeout = 0
+	c.streams = &unbound
 	return c, nil
 }
 

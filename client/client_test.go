@@ -71,7 +71,7 @@ func TestAnIdThatIsNoneAsksNobody(t *testing.T) {
 	s := script(200)
 	c := over(t, s, Config{})
 	for _, id := range []string{"", ".", "..", "a/../b", "a?b", "a#b", "a b", "a\nb", "%2e"} {
-		for _, err := range []error{second(c.Status(t.Context(), id)), second(c.Wait(t.Context(), id)), second(c.Result(t.Context(), id)), second(c.Cancel(t.Context(), id))} {
+		for _, err := range []error{second(c.Status(t.Context(), id)), second(c.Wait(t.Context(), id)), second(c.Result(t.Context(), id)), second(c.Cancel(t.Context(), id)), c.Purge(t.Context(), id)} {
 			if err == nil {
 				t.Errorf("%q: no error", id)
 			}

@@ -7,7 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"time"
 
 	"forebay/api"
@@ -29,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if sub.Degraded {
+	if sub.Result != nil { // a former answer, fresh or stale: there is no job
 		fmt.Printf("%s, as of %s ago\n", sub.Result.Body, sub.Age)
 		return
 	}
@@ -61,7 +60,7 @@ func ExampleClient_Submit() {
 	switch {
 	case err != nil:
 		log.Fatal(err)
-	case sub.Degraded:
+	case sub.Result != nil && sub.Degraded:
 		fmt.Printf("%s, %s old (%s)\n", sub.Result.Body, sub.Age, sub.Reason)
 	case sub.Result != nil:
 		fmt.Printf("%s\n", sub.Result.Body)
@@ -103,10 +102,82 @@ func ExampleBackoff_Delay() {
 	// asked for 20s: 21s
 }
 
-// forebay stands for the server, which has one job that ends at the second look.
+// A job's end is told as it comes; what became of the job is in its status.
+func ExampleClient_Wait() {
+	server := forebay()
+	defer server.Close()
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk..."})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	job, err := c.Wait(ctx, "reports-1")
+	var failed *client.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrTooLate):
+		fmt.Println("not within 5 minutes; it goes on, and its id is enough to come back")
+	case errors.As(err, &failed) && failed.Code == api.CodeUnknownJob:
+		fmt.Println("no job of ours")
+	case err != nil:
+		log.Fatal(err)
+	case job.Status == api.Succeeded:
+		fmt.Println("done, after", job.Attempts, "attempt")
+	case job.Error != nil:
+		fmt.Println(job.Status, "because of", job.Error.Code)
+	default:
+		fmt.Println(job.Status)
+	}
+	// Output: done, after 1 attempt
+}
+
+// All of the caller's failed jobs, however many pages that takes.
+func ExampleClient_Jobs() {
+	server := forebay()
+	defer server.Close()
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk..."})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for job, err := range c.Jobs(context.Background(), client.List{Status: api.Failed}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(job.ID, job.Error.Code)
+	}
+	// Output:
+	// reports-9 backend_status
+	// reports-7 worker_lost
+	// reports-3 backend_status
+}
+
+// A page at a time, where the reader turns them.
+func ExampleClient_List() {
+	server := forebay()
+	defer server.Close()
+	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk..."})
+	if err != nil {
+		log.Fatal(err)
+	}
+	page, err := c.List(context.Background(), client.List{Status: api.Failed, Limit: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(page.Jobs), "jobs, next page at", page.NextCursor)
+	page, err = c.List(context.Background(), client.List{Status: api.Failed, Limit: 2, Cursor: page.NextCursor})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(page.Jobs), "job, last page:", page.NextCursor == "")
+	// Output:
+	// 2 jobs, next page at MTc5NjAyNDA4OQ
+	// 1 job, last page: true
+}
+
+// forebay stands for the server. It has a job that runs and ends, and some that failed.
 func forebay() *httptest.Server {
-	const job = `{"job_id":"reports-1","status":%q,"done":%t,"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
-	var looks atomic.Int64
+	const job = `{"job_id":"reports-1","status":%q,"done":%t,"attempts":1,"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
+	const failed = `{"job_id":%q,"status":"failed","done":true,"error":{"code":%q},"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, 22)
@@ -127,11 +198,17 @@ func forebay() *httptest.Server {
 		}
 	})
 	mux.HandleFunc("GET /v1/jobs/reports-1", func(w http.ResponseWriter, r *http.Request) {
-		if looks.Add(1) == 1 {
-			fmt.Fprintf(w, job, api.Running, false)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "retry: 3000\n\nid: 2\nevent: status\ndata: "+job+"\n\n", api.Running, false)
+		http.NewResponseController(w).Flush()
+		fmt.Fprintf(w, "id: 3\nevent: done\ndata: "+job+"\n\n", api.Succeeded, true)
+	})
+	mux.HandleFunc("GET /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("cursor") == "" {
+			fmt.Fprintf(w, `{"jobs":[`+failed+`,`+failed+`],"next_cursor":"MTc5NjAyNDA4OQ"}`, "reports-9", "backend_status", "reports-7", "worker_lost")
 			return
 		}
-		fmt.Fprintf(w, job, api.Succeeded, true)
+		fmt.Fprintf(w, `{"jobs":[`+failed+`]}`, "reports-3", "backend_status")
 	})
 	mux.HandleFunc("GET /v1/jobs/reports-1/result", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +35,59 @@ type front struct {
 	line      *leaky.Line
 	cache     *cache.Cache
 	operation string
+	way       *way
+}
+
+// way is the transport to the real server. It tells how a job's status was asked for.
+type way struct {
+	http.RoundTripper
+	streaming chan struct{} // one for each stream that there is
+	gaveUp    chan struct{} // one for each request that was given up
+
+	mu    sync.Mutex
+	looks []string // guarded by mu
+}
+
+func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := w.RoundTripper.RoundTrip(r)
+	if err != nil {
+		w.gaveUp <- struct{}{}
+		return nil, err
+	}
+	if r.Method != "GET" {
+		return res, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case res.Header.Get("Content-Type") == "text/event-stream":
+		w.looks = append(w.looks, "stream")
+		w.streaming <- struct{}{}
+	case r.Header.Get("Prefer") != "":
+		w.looks = append(w.looks, r.Header.Get("Prefer"))
+	}
+	return res, nil
+}
+
+// setup is how a front differs from the usual one.
+type setup struct {
+	limits   []admission.Limit
+	capacity int                             // of its line; 0: 1
+	change   func(*httpapi.Config)           // may be nil
+	proxy    func(http.Handler) http.Handler // stands before it; nil: nothing does
+}
+
+// buffering holds each answer up until it is whole, as nginx does unless told otherwise.
+func buffering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		whole := httptest.NewRecorder()
+		h.ServeHTTP(whole, r)
+		for name, values := range whole.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(whole.Code)
+		w.Write(whole.Body.Bytes())
+	})
 }
 
 type healthy struct{}
@@ -46,13 +101,18 @@ func (healthy) Lost() <-chan struct{} { return nil }
 
 func newFront(t *testing.T, limits ...admission.Limit) front {
 	t.Helper()
+	return setup{limits: limits}.start(t)
+}
+
+func (s setup) start(t *testing.T) front {
+	t.Helper()
 	rdb, backend := redistest.Client(t), redistest.Name(t, "b")
 	rate, err := leaky.ParseRate("10/s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
-		Capacity: 1, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})
 	t.Cleanup(func() {
@@ -60,7 +120,7 @@ func newFront(t *testing.T, limits ...admission.Limit) front {
 		redistest.CheckBooks(t, rdb, backend)
 	})
 	var rules []httpapi.Limit
-	for _, l := range limits {
+	for _, l := range s.limits {
 		l.Owner = backend
 		rule, err := admission.Compile(l)
 		if err != nil {
@@ -68,7 +128,7 @@ func newFront(t *testing.T, limits ...admission.Limit) front {
 		}
 		rules = append(rules, httpapi.Limit{Rule: rule})
 	}
-	server := httptest.NewServer(http.StripPrefix("/forebay", httpapi.New(httpapi.Config{
+	config := httpapi.Config{
 		Identity: identity.New(identity.Config{Clients: []identity.Registered{
 			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
 		Limiter: admission.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
@@ -76,9 +136,18 @@ func newFront(t *testing.T, limits ...admission.Limit) front {
 		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
 			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
 		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
-	}).Public()))
+	}
+	if s.change != nil {
+		s.change(&config)
+	}
+	handler := http.StripPrefix("/forebay", httpapi.New(config).Public())
+	if s.proxy != nil {
+		handler = s.proxy(handler)
+	}
+	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	if f.Client, err = New(server.URL+"/forebay", Config{Key: testKey, HTTPClient: server.Client()}); err != nil {
+	f.way = &way{RoundTripper: server.Client().Transport, streaming: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
+	if f.Client, err = New(server.URL+"/forebay", Config{Key: testKey, HTTPClient: &http.Client{Transport: f.way}}); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -205,5 +274,52 @@ func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
 		if took := time.Since(began); i == 1 && took < 900*time.Millisecond {
 			t.Errorf("the second job was taken after %v: its limit didn't hold it back", took)
 		}
+	}
+}
+
+// A job that is waited for is told of by one stream, from the line to its end.
+func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
+	t.Parallel()
+	f := newFront(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	sub, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`1`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-f.way.streaming
+		f.work("text/plain", "one")
+	}()
+	job, err := f.Wait(ctx, sub.JobID)
+	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"stream"}) {
+		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
+	}
+	// One that is done already says so at once.
+	if job, err := f.Wait(ctx, sub.JobID); err != nil || !job.Done || job.FinishedAt == nil {
+		t.Errorf("%+v, %v", job, err)
+	}
+	if _, err := f.Wait(ctx, "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55"); err == nil {
+		t.Error("a job that isn't there was waited for")
+	}
+}
+
+// Behind a proxy that holds streams up, the end is told by a long poll.
+func TestAWaitBehindABufferingProxyIsALongPoll(t *testing.T) {
+	t.Parallel()
+	f := setup{proxy: buffering}.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	sub, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`1`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-f.way.gaveUp
+		f.work("text/plain", "one")
+	}()
+	job, err := f.Wait(ctx, sub.JobID)
+	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"wait=30"}) {
+		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
 	}
 }

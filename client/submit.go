@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -29,21 +30,29 @@ type Request struct {
 	// Wait has the server hold its answer back for the result, in whole seconds; it allows at most 30. 0: answer at once.
 	Wait time.Duration
 
-	NoStale  bool          // rather be refused than get a stale answer
-	MaxStale time.Duration // no stale answer that is older, in whole seconds; 0: any that the operation allows
+	NoStale      bool          // rather be refused than get an answer that was there before: neither a stale one nor a fresh one
+	MaxStale     time.Duration // no stale answer that has been so for longer, in whole seconds; 0: any that the operation allows
+	OnlyIfCached bool          // an answer that was there before or none: an *Error with api.CodeNotCached. It makes no job and spends no limit
+
+	// CallbackURL is where the job's end is told (a webhook); "": the client's own, where the server's config has one. At most 512 bytes.
+	CallbackURL string
 }
 
-// Submission is what became of a Request that wasn't refused: a job, its result, or a stale answer.
+// Submission is what became of a Request that wasn't refused: a job, its result, or an answer without a job.
 type Submission struct {
-	JobID string   // "": Degraded, there is no job
+	JobID string   // "": there is no job, Result was there before
 	Job   *api.Job // where it stands; nil where there is a Result instead
 
-	// Result is there when the job succeeded within Request.Wait, and when Degraded. Its Status isn't told then: it is 200.
+	// Result is there when the job succeeded within Request.Wait, and where there is no job. Its Status isn't told then: it is 200.
 	Result *Result
 
-	Degraded bool          // Result is the last good answer to the same request, instead of new work
-	Reason   string        // Degraded: why there was no new work, such as "line_full" or a limit's name
-	Age      time.Duration // Degraded: how old Result is
+	// Degraded: something else than new work of what was asked for. Without a job, Result is the last good answer to the same request, or a fixed one. With a
+	// job, that is another operation's (Job.Operation).
+	Degraded bool
+	Reason   string // Degraded: why, such as "line_full" or a limit's name
+
+	Fresh bool          // Result is a former answer to the same request, as good as new
+	Age   time.Duration // of a Result that was there before; 0 for a fixed one
 
 	Replayed   bool          // the IdempotencyKey's job was there before
 	RetryAfter time.Duration // when asking for the job's status is worth it
@@ -62,14 +71,18 @@ func (c *Client) Submit(ctx context.Context, request Request) (*Submission, erro
 	}
 	decision, reason := decision(a.header.Get(api.HeaderDecision))
 	s := &Submission{Replayed: a.header.Get(api.HeaderIdempotentReplay) == "true", RetryAfter: retryAfter(a.header, time.Now())}
+	if decision == api.Degraded {
+		s.Degraded, s.Reason = true, reason
+	}
+	location := a.header.Get("Content-Location")
 	switch {
-	case decision == api.Degraded:
-		s.Degraded, s.Reason, s.Result = true, reason, a.result()
-		s.Age = seconds(digits(a.header.Get("Age")))
+	case strings.HasSuffix(location, "/result"):
+		job := a.header.Get("Location")
+		s.JobID, s.Result = job[strings.LastIndexByte(job, '/')+1:], a.result()
 		return s, nil
-	case decision == api.Accepted && strings.HasSuffix(a.header.Get("Content-Location"), "/result"):
-		location := a.header.Get("Location")
-		s.JobID, s.Result = location[strings.LastIndexByte(location, '/')+1:], a.result()
+	case a.status == http.StatusOK && location == "" && (s.Degraded || hit(a.header.Values(api.HeaderCacheStatus))):
+		s.Fresh, s.Result = !s.Degraded, a.result()
+		s.Age = seconds(digits(a.header.Get("Age")))
 		return s, nil
 	}
 	if s.Job, err = a.job(call); err != nil {
@@ -85,6 +98,9 @@ func (c *Client) submission(r Request) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
+	if r.OnlyIfCached && r.NoStale {
+		return call{}, errors.New("forebay: OnlyIfCached and NoStale leave no answer")
+	}
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = rand.Text()
 	}
@@ -94,11 +110,18 @@ func (c *Client) submission(r Request) (call, error) {
 	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.IdempotencyKey) + `"`
 	out := call{method: "POST", path: jobsPath, body: body, wait: c.hold(r.Wait),
 		fields: [][2]string{{"Content-Type", "application/json"}, {api.HeaderIdempotencyKey, quoted}}}
-	switch {
-	case r.NoStale:
-		out.fields = append(out.fields, [2]string{"Cache-Control", "no-cache"})
-	case r.MaxStale > 0:
-		out.fields = append(out.fields, [2]string{"Cache-Control", "max-stale=" + strconv.FormatInt(int64(r.MaxStale/time.Second), 10)})
+	var directives []string
+	if r.NoStale {
+		directives = append(directives, "no-cache")
+	}
+	if r.MaxStale > 0 && !r.NoStale {
+		directives = append(directives, "max-stale="+strconv.FormatInt(int64(r.MaxStale/time.Second), 10))
+	}
+	if r.OnlyIfCached {
+		directives = append(directives, "only-if-cached")
+	}
+	if directives != nil {
+		out.fields = append(out.fields, [2]string{"Cache-Control", strings.Join(directives, ", ")})
 	}
 	return out, nil
 }
@@ -124,6 +147,9 @@ func (r Request) body() ([]byte, error) {
 	if r.StartWithin > 0 {
 		fmt.Fprintf(&b, `,"start_within":%s`, quote(r.StartWithin.String()))
 	}
+	if r.CallbackURL != "" {
+		fmt.Fprintf(&b, `,"callback_url":%s`, quote(r.CallbackURL))
+	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
 }
@@ -142,6 +168,22 @@ func decision(field string) (word, reason string) {
 		}
 	}
 	return strings.Trim(word, " \t"), reason
+}
+
+// hit reports whether the Cache-Status lines say that Forebay had the answer. Caches on the way add members of their own.
+func hit(lines []string) bool {
+	for member := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		name, parameters, _ := strings.Cut(member, ";")
+		if strings.Trim(name, " \t\"") != "forebay" {
+			continue
+		}
+		for p := range strings.SplitSeq(parameters, ";") {
+			if p = strings.Trim(p, " \t"); p == "hit" || p == "hit=?1" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // digits returns text where it is a whole number, else "".

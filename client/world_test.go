@@ -118,7 +118,10 @@ func over(t testing.TB, s http.RoundTripper, c Config) *Client {
 func bubble(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, t.Context()) })
+	synctest.Test(t, func(t *testing.T) {
+		test(t, t.Context())
+		time.Sleep(time.Hour) // what still writes to a stream that was left notices by then
+	})
 }
 
 // endless is a body of n bytes that is never held.
@@ -129,3 +132,25 @@ func endless(n int64) io.ReadCloser {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("0"), len(p))), nil }
+
+// live is a stream that says what tell writes, when it does, and ends as tell does. As over a real connection, a request's end breaks it off.
+func live(r *http.Request, tell func(w io.Writer)) *http.Response {
+	body, w := io.Pipe()
+	ended := context.AfterFunc(r.Context(), func() { body.CloseWithError(r.Context().Err()) })
+	go func() {
+		tell(w)
+		ended()
+		w.Close()
+	}()
+	res := reply(200, "", "Content-Type: text/event-stream")
+	res.Body, res.ContentLength = body, -1
+	return res
+}
+
+// wantsStream reports whether a request asks for one.
+func wantsStream(r *http.Request) bool { return r.Header.Get("Accept") == "text/event-stream" }
+
+// event is one of a stream, as the server writes it.
+func event(kind string, id int, job string) string {
+	return fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", id, kind, job)
+}

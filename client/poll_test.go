@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+)
+
+// polling has c know that streams don't get through.
+func polling(c *Client) *Client {
+	c.streamsFrom.Store(math.MaxInt64)
+	return c
+}
+
+// holding answers each status after the wait that the request prefers, and with a finished job after the n-th.
+func holding(after int) *stub {
+	return &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
+		if n >= after {
+			return reply(200, done("reports-1")), nil
+		}
+		if wait, err := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s"); err == nil {
+			time.Sleep(wait)
+		}
+		return reply(200, queued("reports-1"), "Retry-After: 9"), nil
+	}}
+}
+
+func TestAWaitIsHeldBackByTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := holding(4)
+		began := time.Now()
+		job, err := polling(over(t, s, Config{MaxElapsed: time.Second})).Wait(ctx, "reports-1") // which is no bound of a wait
+		if err != nil || !job.Done || len(s.seen) != 4 || time.Since(began) != 90*time.Second {
+			t.Errorf("%d requests within %v: %v", len(s.seen), time.Since(began), err)
+		}
+		for _, r := range s.seen {
+			if r.Header.Get("Prefer") != "wait=30" {
+				t.Errorf("Prefer: %s", r.Header.Get("Prefer"))
+			}
+		}
+	})
+}
+
+// Where a proxy or a full server doesn't hold answers back, the pace is the server's.
+func TestAWaitWithoutHoldingPollsAtTheServersPace(t *testing.T) {
+	t.Parallel()
+	for after, most := range map[string]time.Duration{"9": 9900 * time.Millisecond, "": DefaultCap} {
+		t.Run("Retry-After "+after, func(t *testing.T) {
+			bubble(t, func(t *testing.T, ctx context.Context) {
+				s := &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
+					if n == 40 {
+						return reply(200, done("reports-1")), nil
+					}
+					r := reply(200, queued("reports-1"))
+					if after != "" {
+						r.Header.Set("Retry-After", after)
+					}
+					return r, nil
+				}}
+				job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1")
+				if err != nil || !job.Done {
+					t.Fatal(err)
+				}
+				asked, _ := time.ParseDuration(after + "s")
+				for _, gap := range s.gaps() {
+					if gap <= asked || gap > most {
+						t.Errorf("a gap of %v", gap)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAWaitSurvivesTroubleOnItsWay(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
+			switch n {
+			case 1:
+				time.Sleep(30 * time.Second)
+				return reply(200, queued("reports-1")), nil
+			case 2:
+				time.Sleep(20 * time.Second) // cut off while it was held
+				return nil, io.ErrUnexpectedEOF
+			case 3:
+				return refuse(503, api.CodeStore, "2"), nil
+			}
+			return reply(200, done("reports-1")), nil
+		}}
+		if job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1"); err != nil || !job.Done || len(s.seen) != 4 {
+			t.Errorf("%d requests: %v", len(s.seen), err)
+		}
+	})
+}
+
+// A wait ends with the context, early where asking again would be too late, and tells how the job stood.
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 40500*time.Millisecond)
+		defer cancel()
+		s := holding(100)
+		began := time.Now()
+		job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1")
+		var e *Error
+		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != 9*time.Second || job.Status != api.Queued {
+			t.Errorf("%+v, %v", job, err)
+		}
+		// 30 s and 10 s held back, one more look, and half a second is too short for what it asks for.
+		if time.Since(began) != 40*time.Second || len(s.seen) != 3 || s.seen[1].Header.Get("Prefer") != "wait=10" || s.seen[2].Header.Get("Prefer") != "" {
+			t.Errorf("%d requests within %v", len(s.seen), time.Since(began))
+		}
+	})
+}
+
+func TestAWaitThatIsCanceledEndsAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(3*time.Second, cancel)
+		began := time.Now()
+		job, err := polling(over(t, one(200, queued("reports-1"), "Retry-After: 9"), Config{})).Wait(ctx, "reports-1")
+		if !errors.Is(err, context.Canceled) || job == nil || time.Since(began) != 3*time.Second {
+			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
+		}
+	})
+}
+
+// An HTTP client's own timeout isn't met by a long poll.
+func TestALongPollFitsTheHTTPClient(t *testing.T) {
+	t.Parallel()
+	s := one(200, done("reports-1"))
+	c, err := New("http://forebay.test", Config{HTTPClient: &http.Client{Transport: s, Timeout: 10 * time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := polling(c).Wait(t.Context(), "reports-1"); err != nil || s.seen[0].Header.Get("Prefer") != "wait=5" {
+		t.Errorf("Prefer %q, %v", s.seen[0].Header.Get("Prefer"), err)
+	}
+}
