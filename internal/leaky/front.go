@@ -38,7 +38,8 @@ type Offer struct {
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
 	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of). A job with StartWithin is
-	// nobody else's, whatever Join says: one caller's deadline is none of another's.
+	// nobody else's, whatever Join says: one caller's deadline is none of another's. Holds, priority and the client whose turn it takes are
+	// the first caller's, also after that one has left; those of an offer that joins count for nothing.
 	Join string
 	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
 	// no Callback and no place in its client's list.

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
@@ -154,7 +153,8 @@ func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	}
 }
 
-// Each caller cancels its own share alone, in the line and while it runs; the last one cancels the job.
+// Each caller cancels its own share alone, in the line and while it runs; the last one cancels the job. Whoever asks again then gets a new
+// one at once (C74).
 func TestTheLastShareCancelsTheJob(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
@@ -199,6 +199,53 @@ func TestTheLastShareCancelsTheJob(t *testing.T) {
 		b.run(jobs.Succeeded)
 		if got := b.cancel(third); got != leaky.AlreadyFinal {
 			t.Errorf("cancel of what has ended = %s", got)
+		}
+	}
+}
+
+// However many ask at one moment, and leave at one: it is one job, and it is canceled once.
+func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
+	t.Parallel()
+	const callers = 200
+	b := newLine(t, nil)
+	each := func(do func(n int)) {
+		var all sync.WaitGroup
+		for n := range callers {
+			all.Go(func() { do(n) })
+		}
+		all.Wait()
+	}
+	var ids [callers]string
+	var outcomes [callers]leaky.Outcome
+	var errs [2 * callers]error
+	each(func(n int) {
+		o := b.joint(fmt.Sprint("client-", n%7))
+		place, err := b.Offer(context.Background(), o)
+		ids[n], outcomes[n], errs[n] = o.Job.ID, place.Outcome, err
+	})
+	firsts := slices.DeleteFunc(slices.Clone(outcomes[:]), func(o leaky.Outcome) bool { return o == leaky.Joined })
+	if err := errors.Join(errs[:]...); err != nil || !slices.Equal(firsts, []leaky.Outcome{leaky.Accepted}) {
+		t.Fatalf("besides those that joined: %v, %v", firsts, err)
+	}
+	if s := b.status(); s.Waiting != 1 {
+		t.Errorf("%d jobs wait", s.Waiting)
+	}
+	each(func(n int) {
+		var got leaky.CancelOutcome
+		got, errs[callers+n] = b.Cancel(context.Background(), ids[n])
+		if got != leaky.Canceled {
+			errs[callers+n] = errors.Join(errs[callers+n], fmt.Errorf("cancel = %s", got))
+		}
+	})
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Error(err)
+	}
+	if s := b.status(); s.Waiting != 0 || s.Books.Canceled != 1 {
+		t.Errorf("all have left: %+v", s)
+	}
+	for n := range 7 {
+		if all := b.mine(leaky.MineFilter{Client: fmt.Sprint("client-", n), Status: "canceled", Limit: 10}); len(all) < callers/7 {
+			t.Errorf("the list of client %d has %d jobs", n, len(all))
 		}
 	}
 }
@@ -273,99 +320,5 @@ func TestAThousandShareAJob(t *testing.T) {
 	b.run(jobs.Succeeded)
 	if b.state(last.Job.ID) != jobs.Succeeded {
 		t.Error("the last share hasn't ended with the job")
-	}
-}
-
-// A redriven job has its shares back, and its end tells each again. A share stands for the job that an operator means.
-func TestARedrivenJobHasItsSharesBack(t *testing.T) {
-	t.Parallel()
-	b := newLine(t, nil)
-	first, second, left := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined), b.share("third", leaky.Joined)
-	b.cancel(left)
-	b.run(jobs.Failed)
-	b.pass(time.Minute)
-	accepted := b.look(second).Job.CreatedAt
-	if got, err := b.Redrive(t.Context(), second); err != nil || got != leaky.Redriven {
-		t.Fatalf("redrive = %s, %v", got, err)
-	}
-	if b.state(first) != jobs.Waiting || b.state(second) != jobs.Waiting || b.state(left) != jobs.Canceled {
-		t.Errorf("they are %s, %s and %s", b.state(first), b.state(second), b.state(left))
-	}
-	if look := b.look(second); !look.Job.CreatedAt.Equal(accepted) {
-		t.Errorf("it was accepted at %v, and is at %v now", accepted, look.Job.CreatedAt)
-	}
-	if got := b.cancel(first); got != leaky.Canceled {
-		t.Errorf("cancel = %s", got)
-	}
-	b.run(jobs.Succeeded)
-	if b.state(second) != jobs.Succeeded || b.state(first) != jobs.Canceled {
-		t.Errorf("they are %s and %s", b.state(second), b.state(first))
-	}
-	for _, id := range []string{first, second} {
-		if ttl := b.rdb.PTTL(t.Context(), jobs.RecordKey(b.Settings().Backend, id)).Val(); ttl <= 0 {
-			t.Errorf("the record of %s ends in %v", id, ttl)
-		}
-	}
-}
-
-// Where Redis has lost a job that is shared, nothing of it is left, and whoever asks for the same isn't joined to nothing.
-func TestALostJobTakesItsSharesAlong(t *testing.T) {
-	t.Parallel()
-	for name, notice := range map[string]func(*bench){
-		"by release": func(b *bench) { b.release() },
-		"by the reconciler": func(b *bench) {
-			if repairs := b.round(); len(repairs) == 0 {
-				b.t.Error("it found nothing")
-			}
-		},
-		"by nobody": func(*bench) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newLine(t, nil)
-			share := b.share("acme", leaky.Accepted)
-			b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, b.look(share).Job.Of))
-			if _, err := b.Look(t.Context(), share); !errors.Is(err, leaky.ErrUnknownJob) {
-				t.Errorf("look = %v", err)
-			}
-			notice(b)
-			b.share("acme", leaky.Accepted)
-			b.pass(time.Second)
-			for b.release().Reason != leaky.OnIdle { // the lost one is noticed at the latest now
-				b.pass(time.Second)
-			}
-			b.share("acme", leaky.Joined)
-		})
-	}
-}
-
-// watch hears what is published on the line's channels until the test ends.
-func (b *bench) watch(names ...string) func(want ...string) {
-	b.t.Helper()
-	prefix := jobs.KeyPrefix(b.Settings().Backend)
-	var channels []string
-	for _, name := range names {
-		channels = append(channels, prefix+name)
-	}
-	sub := b.rdb.(*redis.Client).Subscribe(b.t.Context(), channels...)
-	b.t.Cleanup(func() { sub.Close() })
-	for range channels {
-		if _, err := sub.Receive(b.t.Context()); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	messages := sub.Channel()
-	return func(want ...string) {
-		b.t.Helper()
-		for _, w := range want {
-			select {
-			case m := <-messages:
-				if got := m.Channel[len(prefix):] + " " + m.Payload; got != w {
-					b.t.Errorf("heard %q, want %q", got, w)
-				}
-			case <-time.After(20 * time.Second):
-				b.t.Fatalf("heard nothing, want %q", w)
-			}
-		}
 	}
 }

@@ -152,3 +152,34 @@ func TestAListCostsAnOfferTwoCalls(t *testing.T) {
 		t.Errorf("a look = %v", calls)
 	}
 }
+
+// watch hears what is published on the line's channels until the test ends.
+func (b *bench) watch(names ...string) func(want ...string) {
+	b.t.Helper()
+	prefix := jobs.KeyPrefix(b.Settings().Backend)
+	var channels []string
+	for _, name := range names {
+		channels = append(channels, prefix+name)
+	}
+	sub := b.rdb.(*redis.Client).Subscribe(b.t.Context(), channels...)
+	b.t.Cleanup(func() { sub.Close() })
+	for range channels {
+		if _, err := sub.Receive(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	messages := sub.Channel()
+	return func(want ...string) {
+		b.t.Helper()
+		for _, w := range want {
+			select {
+			case m := <-messages:
+				if got := m.Channel[len(prefix):] + " " + m.Payload; got != w {
+					b.t.Errorf("heard %q, want %q", got, w)
+				}
+			case <-time.After(20 * time.Second):
+				b.t.Fatalf("heard nothing, want %q", w)
+			}
+		}
+	}
+}

@@ -51,6 +51,8 @@ func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 	lines := linesOf("5/s")
 	if a, b := lines["a"].Settings(), lines["b"].Settings(); !a.Feedback || b.Feedback || a.KeepFailed != 7*24*time.Hour || b.KeepFailed != 2*time.Hour {
 		t.Errorf("settings %+v and %+v", a, b)
+	} else if a.KeepLongest != 48*time.Hour || b.KeepLongest != 24*time.Hour { // max_age, and keep_result where it has an operation
+		t.Errorf("jobs are kept for %v and %v at the longest", a.KeepLongest, b.KeepLongest)
 	}
 	if out := told(lines); out != "" {
 		t.Errorf("nothing is overridden: %s", out)
