@@ -274,3 +274,54 @@ func BenchmarkKey(b *testing.B) {
 		cache.Key("report", "client:acme", payload)
 	}
 }
+
+// With pointers, what stands there counts and nothing else; that nothing does is not the same as null.
+func TestPointersSayWhatTellsAnswersApart(t *testing.T) {
+	t.Parallel()
+	pointers := []string{"/month", "/filter/0"}
+	of := func(payload string) string { return cache.Key("report", "", []byte(payload), pointers...) }
+	for _, same := range [][]string{
+		{`{"month":11,"trace":"a"}`, `{"trace":"b","month":11}`, ` { "month" : 11 } `, `{"month":11,"filter":[]}`, `{"month":11,"filter":{"1":7}}`,
+			`{"month":11,"trace":1,"trace":2}`}, // twice, but beside the way
+		{`{"month":11,"filter":[{"a":1,"b":2},3]}`, `{"filter":[ {"b":2, "a":1} ],"month":11}`},
+		{`{}`, `[]`, `7`, `"month"`, `{"trace":null}`},
+	} {
+		for _, payload := range same[1:] {
+			if of(payload) != of(same[0]) {
+				t.Errorf("%s and %s have different keys", payload, same[0])
+			}
+		}
+	}
+	seen := map[string]string{}
+	for _, payload := range []string{
+		`{}`, `{"month":null}`, `{"month":""}`, `{"month":11}`, `{"month":11.0}`, `{"month":"11"}`, `{"month":{}}`, `{"filter":[11]}`, `{"month":11,"filter":[null]}`,
+		// In two ways: as a whole.
+		`{"month":11,"month":12}`, `{"month":12,"month":11}`, `{"month":11,"month":11}`, `{"month":11,"Month":12}`, `{"Month":11}`, `{"month":11,"Month":12,"trace":1}`,
+		// No JSON: its bytes.
+		``, `{"month":11`, `{"month":11,}`,
+	} {
+		if other, ok := seen[of(payload)]; ok {
+			t.Errorf("%s and %s share a key", payload, other)
+		}
+		seen[of(payload)] = payload
+	}
+	if cache.Key("report", "", []byte(`{"month":11}`)) == of(`{"month":11}`) || cache.Key("report", "", []byte(`{"a":1}`), "/a") == cache.Key("report", "", []byte(`{"b":1}`), "/b") {
+		t.Error("the pointers themselves don't count")
+	}
+	if cache.Key("report", "", []byte(`{"a":[1]}`), "") == cache.Key("report", "", []byte(`{"a":[2]}`), "") {
+		t.Error("a pointer to the whole doesn't count the whole")
+	}
+}
+
+func TestAKeyIsKnownByItsForm(t *testing.T) {
+	t.Parallel()
+	k := key(`1`)
+	if !cache.IsKey(k) {
+		t.Errorf("%s is none", k)
+	}
+	for _, other := range []string{"", "fb:cache:", strings.ToUpper(k), k + "}", k[:len(k)-1], strings.Replace(k, "{", "{0", 1), "fb:cache:{index}:purged", "fb:{reports}:line"} {
+		if cache.IsKey(other) {
+			t.Errorf("%s is one", other)
+		}
+	}
+}

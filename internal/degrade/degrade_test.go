@@ -26,6 +26,8 @@ func TestTheStepsAreTakenInOrder(t *testing.T) {
 		{"stale comes too late", []degrade.Step{{Kind: degrade.Reject}, {Kind: degrade.Stale}}, false},
 		{"none", nil, false},
 		{"a word of a later version", []degrade.Step{{Kind: "other"}, {Kind: degrade.Stale}}, true},
+		{"another operation, then stale", []degrade.Step{{Kind: degrade.Operation, Operation: "summary"}, {Kind: degrade.Stale}}, true},
+		{"a fixed body always is an answer", []degrade.Step{{Kind: degrade.Body, Body: []byte("{}")}, {Kind: degrade.Stale}}, false},
 	} {
 		p := degrade.Policy{Steps: c.steps, StaleFor: time.Hour}
 		if got := p.Allows(degrade.Wish{}); got != c.want {
@@ -42,7 +44,9 @@ func TestAnAnswerIsServedWithinItsBoundsAndNotBeyond(t *testing.T) {
 	t.Parallel()
 	hour := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}
 	never := degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}}}
+	fresh := degrade.Policy{Steps: hour.Steps, StaleFor: time.Hour, FreshFor: 10 * time.Minute}
 	max := func(d time.Duration) degrade.Wish { return degrade.Wish{MaxStale: d, HasMaxStale: true} }
+	young := func(d time.Duration) degrade.Wish { return degrade.Wish{MaxAge: d, HasMaxAge: true} }
 	for _, c := range []struct {
 		name   string
 		policy degrade.Policy
@@ -58,6 +62,15 @@ func TestAnAnswerIsServedWithinItsBoundsAndNotBeyond(t *testing.T) {
 		{"a second beyond max-stale", hour, time.Minute + time.Second, max(time.Minute), false},
 		{"max-stale=0", hour, time.Millisecond, max(0), false},
 		{"max-stale doesn't widen stale_for", hour, time.Hour + time.Second, max(24 * time.Hour), false},
+		{"max-stale counts from when it isn't fresh any more", fresh, 11 * time.Minute, max(time.Minute), true},
+		{"and a second beyond", fresh, 11*time.Minute + time.Second, max(time.Minute), false},
+		{"max-stale=0 of a fresh one", fresh, 10 * time.Minute, max(0), true},
+		{"at max-age", hour, time.Minute, young(time.Minute), true},
+		{"a second beyond max-age", hour, time.Minute + time.Second, young(time.Minute), false},
+		{"max-age doesn't widen stale_for", hour, time.Hour + time.Second, young(24 * time.Hour), false},
+		{"beyond max-age, within max-stale", fresh, 5 * time.Minute, degrade.Wish{MaxAge: time.Minute, HasMaxAge: true, MaxStale: time.Hour, HasMaxStale: true}, false},
+		{"within max-age, beyond max-stale", fresh, 30 * time.Minute, degrade.Wish{MaxAge: time.Hour, HasMaxAge: true, MaxStale: time.Minute, HasMaxStale: true}, false},
+		{"only-if-cached", hour, time.Minute, degrade.Wish{OnlyIfCached: true}, true},
 		{"no-cache", hour, 0, degrade.Wish{NoCache: true}, false},
 		{"no-cache beats max-stale", hour, 0, degrade.Wish{NoCache: true, MaxStale: time.Hour, HasMaxStale: true}, false},
 		{"no stale_for", never, 0, degrade.Wish{}, false},
@@ -66,6 +79,67 @@ func TestAnAnswerIsServedWithinItsBoundsAndNotBeyond(t *testing.T) {
 		if got := c.policy.Serves(c.age, c.wish); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+func TestAnAnswerIsAsGoodAsNewForAsLongAsTheConfigSays(t *testing.T) {
+	t.Parallel()
+	fresh := degrade.Policy{FreshFor: 10 * time.Minute} // whatever becomes of refused requests
+	for _, c := range []struct {
+		name   string
+		policy degrade.Policy
+		age    time.Duration
+		wish   degrade.Wish
+		want   bool
+	}{
+		{"new", fresh, 0, degrade.Wish{}, true},
+		{"at fresh_for", fresh, 10 * time.Minute, degrade.Wish{}, true},
+		{"a millisecond beyond", fresh, 10*time.Minute + time.Millisecond, degrade.Wish{}, false},
+		{"no-cache", fresh, 0, degrade.Wish{NoCache: true}, false},
+		{"at max-age", fresh, time.Minute, degrade.Wish{MaxAge: time.Minute, HasMaxAge: true}, true},
+		{"beyond max-age", fresh, time.Minute + time.Millisecond, degrade.Wish{MaxAge: time.Minute, HasMaxAge: true}, false},
+		{"max-age doesn't widen fresh_for", fresh, 11 * time.Minute, degrade.Wish{MaxAge: time.Hour, HasMaxAge: true}, false},
+		{"max-stale makes nothing fresh", fresh, 11 * time.Minute, degrade.Wish{MaxStale: time.Hour, HasMaxStale: true}, false},
+		{"only-if-cached", fresh, time.Minute, degrade.Wish{OnlyIfCached: true}, true},
+		{"no fresh_for", degrade.Policy{StaleFor: time.Hour}, 0, degrade.Wish{}, false},
+	} {
+		if got := c.policy.Fresh(c.age, c.wish); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAnAnswerIsKeptForAsLongAsSomebodyMayGetIt(t *testing.T) {
+	t.Parallel()
+	stale, reject := []degrade.Step{{Kind: degrade.Stale}}, []degrade.Step{{Kind: degrade.Reject}}
+	for name, c := range map[string]struct {
+		policy degrade.Policy
+		want   time.Duration
+	}{
+		"stale":                     {degrade.Policy{Steps: stale, StaleFor: time.Hour}, time.Hour},
+		"fresh":                     {degrade.Policy{Steps: reject, FreshFor: time.Minute}, time.Minute},
+		"fresh, then stale":         {degrade.Policy{Steps: stale, FreshFor: time.Minute, StaleFor: time.Hour}, time.Hour},
+		"fresh for longer":          {degrade.Policy{Steps: stale, FreshFor: 2 * time.Hour, StaleFor: time.Hour}, 2 * time.Hour},
+		"fresh, and no stale step":  {degrade.Policy{Steps: reject, FreshFor: time.Minute, StaleFor: time.Hour}, time.Minute},
+		"no stale step":             {degrade.Policy{Steps: reject, StaleFor: time.Hour}, 0},
+		"a step, and nothing to it": {degrade.Policy{Steps: stale}, 0},
+		"nothing":                   {degrade.Policy{}, 0},
+	} {
+		if got := c.policy.KeepFor(); got != c.want || c.policy.Keeps() != (c.want > 0) {
+			t.Errorf("%s: kept %v for %v, want %v", name, c.policy.Keeps(), got, c.want)
+		}
+	}
+}
+
+func TestRequestsThatDifferWhereItDoesntMatterShareAnAnswer(t *testing.T) {
+	t.Parallel()
+	p := degrade.Policy{Share: degrade.ShareTier, Key: []string{"/month"}}
+	of := func(client, tier, payload string) string { return p.CacheKey("report", client, tier, []byte(payload)) }
+	if of("acme", "pro", `{"month":11,"trace":1}`) != of("bolt", "pro", `{"month":11}`) {
+		t.Error("they don't")
+	}
+	if of("acme", "pro", `{"month":11}`) == of("acme", "free", `{"month":11}`) || of("acme", "pro", `{"month":11}`) == of("acme", "pro", `{"month":12}`) {
+		t.Error("others do too")
 	}
 }
 

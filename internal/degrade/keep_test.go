@@ -3,6 +3,7 @@ package degrade_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,59 @@ func TestOnlyWhatMayBeServedLaterIsKept(t *testing.T) {
 		if err := keeper.Store(t.Context(), jobs.Job{Operation: operation, Client: "acme"}, jobs.Meta{Status: 200}, nil); err != nil || kept != want {
 			t.Errorf("%s: kept %d times, %v; want %d", operation, kept, err, want)
 		}
+	}
+}
+
+func TestWhatTheBackendForbidsToKeepIsntKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		header string // lines of Cache-Control, separated by |
+		share  string
+		kept   bool
+	}{
+		{``, degrade.ShareAll, true}, {`max-age=60, public`, degrade.ShareAll, true}, {`no-cache`, degrade.ShareAll, true},
+		{`no-store`, degrade.ShareClient, false}, {`No-Store`, degrade.ShareAll, false}, {`max-age=60|no-store`, "", false}, {`private, no-store`, degrade.ShareClient, false},
+		{`private`, degrade.ShareClient, true}, {`private`, "", true}, {`private`, "everyone", true}, // as Scope has it
+		{`private`, degrade.ShareTier, false}, {`PRIVATE, max-age=5`, degrade.ShareAll, false}, {`private="set-cookie, x"`, degrade.ShareAll, false},
+		{`x="private, no-store"`, degrade.ShareAll, true}, {`no-storey, privateer`, degrade.ShareAll, true},
+	} {
+		kept := false
+		keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { kept = true; return nil }),
+			map[string]degrade.Policy{"op": {FreshFor: time.Minute, Share: c.share}})
+		meta := jobs.Meta{Status: 200, Storing: degrade.Storing(strings.Split(c.header, "|"))}
+		if err := keeper.Store(t.Context(), jobs.Job{Operation: "op", Client: "acme"}, meta, nil); err != nil || kept != c.kept {
+			t.Errorf("Cache-Control: %s, share %q: kept %v, %v; want %v", c.header, c.share, kept, err, c.kept)
+		}
+	}
+	if got := degrade.Storing(nil); got != "" {
+		t.Errorf("without the field: %q", got)
+	}
+}
+
+// Case C112 on the way in: neither errors nor redirects.
+func TestOnlyGoodAnswersAreKept(t *testing.T) {
+	t.Parallel()
+	answers, operation := cache.New(redistest.Client(t)), redistest.Name(t, "op")
+	p := degrade.Policy{FreshFor: time.Hour, Key: []string{"/id"}}
+	keeper := degrade.NewKeeper(answers, map[string]degrade.Policy{operation: p})
+	store := func(status int) error {
+		job := jobs.Job{Operation: operation, Client: "acme", Payload: []byte(`{"id":1,"trace":"a"}`)}
+		return keeper.Store(t.Context(), job, jobs.Meta{Status: status}, []byte(http.StatusText(status)))
+	}
+	if err := store(200); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []int{301, 302, 304, 404, 500, 503} {
+		if err := store(status); !errors.Is(err, cache.ErrNotGood) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+	a, ok, err := degrade.New(answers).Known(t.Context(), p.CacheKey(operation, "acme", "pro", []byte(`{"trace":"b","id":1}`)))
+	if !ok || err != nil || string(a.Body) != "OK" {
+		t.Errorf("%q, %v, %v", a.Body, ok, err)
+	}
+	if n, err := answers.Purge(t.Context(), cache.Filter{Operation: operation, Client: "acme"}); n != 1 || err != nil {
+		t.Errorf("its owner isn't known: removed %d, %v", n, err)
 	}
 }
 

@@ -265,6 +265,40 @@ func TestGoodAnswersAreKeptForLaterAndBadOnesNot(t *testing.T) {
 	}
 }
 
+// keeping is a Stale that looks where the job stands while it keeps.
+type keeping struct {
+	line  *leaky.Line
+	mu    sync.Mutex
+	saw   []jobs.State // guarded by mu
+	rules []string     // guarded by mu: what the backend says of storing
+}
+
+func (k *keeping) Store(ctx context.Context, job jobs.Job, meta jobs.Meta, _ []byte) error {
+	look, err := k.line.Look(ctx, job.ID)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.saw, k.rules = append(k.saw, look.Standing.State), append(k.rules, meta.Storing)
+	return err
+}
+
+// Whoever sees that a job is done finds its answer: it is kept before. And the keeper is told what the backend says of that.
+func TestAnAnswerIsKeptBeforeItsJobIsDone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(_ *recorder, w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Cache-Control"] = []string{"max-age=60", "private"}
+	})
+	keeper := &keeping{line: s.line}
+	s.config.Stale = keeper
+	w := s.start(redistest.Client(t))
+	if standing := s.await(s.offer(asking(200))); standing.State != jobs.Succeeded {
+		t.Fatalf("%+v", standing)
+	}
+	w.finish(t)
+	if len(keeper.saw) != 1 || keeper.saw[0] != jobs.Running || keeper.rules[0] != jobs.Private {
+		t.Errorf("kept while %q, as %q; want while running, as private", keeper.saw, keeper.rules)
+	}
+}
+
 func TestEveryEndOfAJobIsOneLineWithoutItsPayload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, asked)
