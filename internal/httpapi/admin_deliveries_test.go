@@ -23,21 +23,15 @@ import (
 	"forebay/internal/webhook"
 )
 
-// calledBack are jobs that all have the same callback.
-type calledBack struct {
-	Line
-	url string
-}
-
-func (l calledBack) Look(ctx context.Context, id string) (leaky.Look, error) {
-	look, err := l.Line.Look(ctx, id)
-	look.Job.Callback = l.url
-	return look, err
+// told are clients that all want to be told at one URL, and their jobs.
+type told struct {
+	line *leaky.Line
+	url  string
 }
 
 // End is webhook.Jobs.
-func (l calledBack) End(ctx context.Context, id string) (webhook.End, error) {
-	look, err := l.Look(ctx, id)
+func (c told) End(ctx context.Context, id string) (webhook.End, error) {
+	look, err := c.line.Look(ctx, id)
 	if errors.Is(err, leaky.ErrUnknownJob) {
 		return webhook.End{}, webhook.ErrGone
 	}
@@ -45,17 +39,17 @@ func (l calledBack) End(ctx context.Context, id string) (webhook.End, error) {
 		return webhook.End{}, err
 	}
 	body, err := json.Marshal(JobView(look))
-	return webhook.End{Client: look.Job.Client, URL: l.url, FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
+	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback, FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
 		Type: api.EventType(look.Standing.State.Public()), Event: body}, err
 }
 
-// Callback is webhook.Clients: every client has a secret.
-func (l calledBack) Callback(string) (string, []webhook.Secret) {
+// Callback is webhook.Clients.
+func (c told) Callback(string) (string, []webhook.Secret) {
 	s, err := webhook.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		panic(err)
 	}
-	return "", []webhook.Secret{s}
+	return c.url, []webhook.Secret{s}
 }
 
 // toldWorld is a world whose jobs' ends are told to a receiver that gives these answers in turn, and 200 from then on.
@@ -73,19 +67,18 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 		_, _ = io.WriteString(rw, "what nobody may see")
 	}))
 	t.Cleanup(receiver.Close)
-	var line calledBack
+	clients := told{url: receiver.URL + "/hook"}
+	policy := webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}}
 	w := newWorld(t, func(s *setup) {
 		fast(s)
-		s.wrap = func(inner Line) Line {
-			line = calledBack{inner, receiver.URL + "/hook"}
-			return line
+		s.adjust = func(w *world, c *Config) {
+			c.Callbacks, c.Deliveries = webhook.Rules{Policy: policy, Clients: clients}, webhook.NewOutbox(w.rdb)
 		}
-		s.adjust = func(w *world, c *Config) { c.Deliveries = webhook.NewOutbox(w.rdb) }
 	})
+	clients.line = w.line
 	log := slog.New(slog.DiscardHandler)
-	sender := webhook.New(webhook.Config{Redis: w.rdb, Transport: jobs.NewDeliveries(w.rdb, log), Backends: []string{w.backend}, Jobs: line, Clients: line,
-		Policy: webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}},
-		Grace:  time.Second, Metrics: prometheus.NewRegistry(), Log: log})
+	sender := webhook.New(webhook.Config{Redis: w.rdb, Transport: jobs.NewDeliveries(w.rdb, log), Backends: []string{w.backend}, Jobs: clients, Clients: clients,
+		Policy: policy, Grace: time.Second, Metrics: prometheus.NewRegistry(), Log: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- sender.Run(ctx) }()
@@ -96,15 +89,6 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 		}
 	})
 	return w
-}
-
-// tell puts a job's end into the outbox, as the line's script does.
-func (w *world) tell(id string) {
-	w.Helper()
-	if err := w.rdb.ZAdd(w.Context(), jobs.KeyPrefix(w.backend)+"callbacks", redis.Z{Score: float64(time.Now().UnixMicro()), Member: id}).Err(); err != nil {
-		w.Fatal(err)
-	}
-	w.rdb.Publish(w.Context(), jobs.KeyPrefix(w.backend)+"callback", "")
 }
 
 func (w *world) deliveries(query string) (page api.Deliveries) {
@@ -135,7 +119,6 @@ func TestAnOperatorSeesWhatBecameOfAWebhookAndSendsItAgain(t *testing.T) {
 	}
 	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNotFinished)
 	w.succeed(id, 200, "text/plain", []byte("done"))
-	w.tell(id)
 	d := w.awaitDelivery(id, api.DeliveryPending, 1)
 	if d.Backend != w.backend || d.Client != w.clientA() || !strings.HasSuffix(d.URL, "/hook") || !strings.HasPrefix(d.WebhookID, "msg_") || d.Type != "job.succeeded" ||
 		d.NextAttemptAt == nil || time.Until(d.NextAttemptAt.Time) < 50*time.Minute || len(d.Log) != 1 || d.Log[0].Status != 500 || d.Log[0].Error != "" {
