@@ -52,7 +52,7 @@ func TestSecretsOfTheClientsFileAreLive(t *testing.T) {
 	if got := signed(); !strings.HasSuffix(got, " "+first) {
 		t.Errorf("a broken file changed it: %s", got)
 	}
-	if said := w.log.take(); !strings.Contains(said, "client acme: callback.secrets[0]: must be whsec_") || strings.Contains(said, "whsec_short") {
+	if said := w.log.take(); !strings.Contains(said, "clients[0].callback.secrets[0]: must be whsec_") || strings.Contains(said, "whsec_short") {
 		t.Errorf("log: %s", said)
 	}
 }
@@ -63,7 +63,7 @@ func TestACallbackThatCannotBeIsToldByCheck(t *testing.T) {
 	for _, test := range []struct{ callbacks, callback, want string }{
 		{"{}", `{url: "https://acme.example/", secrets: [` + firstSecret + `]}`, ""},
 		{"{http: true, allow: [10.0.0.0/8]}", `{url: "http://10.1.2.3/", secrets: [` + firstSecret + `]}`, ""},
-		{"{}", `{url: "http://acme.example/", secrets: [` + firstSecret + `]}`, "callback.url: must begin with https://"},
+		{"{}", `{url: "http://acme.example/", secrets: [` + firstSecret + `]}`, "callback.url: isn't https"},
 		{"{}", `{url: "https://169.254.169.254/", secrets: [` + firstSecret + `]}`, "callback.url: must have a public address"},
 		{"{}", `{url: "https://acme.example/"}`, "callback.secrets"},
 		{"{}", `{secrets: ["whsec_dG9vIHNob3J0"]}`, "callback.secrets[0]: must be whsec_"},
