@@ -37,9 +37,13 @@ type Operations struct {
 
 // Operation is what the caller may request, and the limits that apply then.
 type Operation struct {
-	Name       string   `json:"name"`
-	Cost       Cost     `json:"cost"`
-	OnOverload []string `json:"on_overload"` // what is tried, in this order, for a request that gets no job: "stale", "reject"
+	Name string `json:"name"`
+	Cost Cost   `json:"cost"`
+	// OnOverload is what is tried, in this order, for a request that gets no job: "stale", "operation:<name>", "body", "reject".
+	OnOverload []string `json:"on_overload"`
+	FreshFor   string   `json:"fresh_for,omitempty"` // up to this age a stored answer is served as if it were new; "": none is
+	StaleFor   string   `json:"stale_for,omitempty"` // up to this age one is served as stale; "": none is
+	Coalesce   bool     `json:"coalesce,omitempty"`  // requests for the same, of those who share its answers, share one job
 	Limits     []Policy `json:"limits"`
 }
 

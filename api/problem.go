@@ -65,7 +65,7 @@ const (
 	CodeNoAnswer              = "answer_not_found"        // 404, admin: no such answer is stored
 	CodeUnknownPath           = "not_found"               // 404
 	CodeMethod                = "method_not_allowed"      // 405
-	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet
+	CodeNotFinished           = "job_not_finished"        // 409: there is no result yet; or it can't be purged yet
 	CodeFinished              = "job_finished"            // 409: too late to cancel
 	CodeNotFailed             = "job_not_failed"          // 409, admin: only failed jobs can be redriven
 	CodeCanceled              = "job_canceled"            // 410: there will be no result

@@ -114,7 +114,7 @@ func showAnswer(ctx context.Context, line Line, look leaky.Look, to *api.KeptAns
 	if to == nil || to.Size > maxShown {
 		return nil
 	}
-	body, err := line.Result(ctx, look.Job.ID)
+	body, err := line.Result(ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:

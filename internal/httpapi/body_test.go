@@ -38,7 +38,7 @@ func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
 		"nested 128 deep":      {`{` + op + `,"payload":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + `}`, 400, api.CodeInvalidRequest, "deeper than 128"},
 		"too many fields":      {`{` + op + manyFields(40) + `}`, 400, api.CodeInvalidRequest, "more than 32 fields"},
 		"another case":         {`{"Operation":"` + w.plain + `","payload":1}`, 422, api.CodeInvalidFields, "#/Operation #/operation"},
-		"an unknown field":     {`{` + op + `,"payload":1,"callback_url":"http://x"}`, 422, api.CodeInvalidFields, "#/callback_url"},
+		"an unknown field":     {`{` + op + `,"payload":1,"callback":"http://x"}`, 422, api.CodeInvalidFields, "#/callback"},
 		"a name to be escaped": {`{` + op + `,"payload":1,"a/~ b":1}`, 422, api.CodeInvalidFields, "#/a~1~0%20b"},
 		"no operation":         {`{"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
 		"operation a number":   {`{"operation":1,"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
@@ -49,6 +49,9 @@ func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
 		"negative":             {`{` + op + `,"payload":1,"start_within":"-5s"}`, 422, api.CodeInvalidFields, "#/start_within"},
 		"empty duration":       {`{` + op + `,"payload":1,"start_within":""}`, 422, api.CodeInvalidFields, "#/start_within"},
 		"under a millisecond":  {`{` + op + `,"payload":1,"start_within":"1ns"}`, 422, api.CodeInvalidFields, "#/start_within"},
+		"callback a number":    {`{` + op + `,"payload":1,"callback_url":1}`, 422, api.CodeInvalidFields, "#/callback_url"},
+		"empty callback":       {`{` + op + `,"payload":1,"callback_url":""}`, 422, api.CodeInvalidFields, "#/callback_url"},
+		"long callback":        {`{` + op + `,"payload":1,"callback_url":"https://x/` + strings.Repeat("y", 512) + `"}`, 422, api.CodeInvalidFields, "#/callback_url"},
 		"too large":            {`{` + op + `,"payload":"` + strings.Repeat("x", 64<<10) + `"}`, 413, api.CodeTooLarge, "65536"},
 	} {
 		t.Run(name, func(t *testing.T) {

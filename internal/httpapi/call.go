@@ -116,13 +116,22 @@ func (s *Server) caller(h handler) handler {
 	}
 }
 
-// identified is caller for what needs the store; meanwhile what the caller's limits hold is being read for the answer's fields.
+// undecided has h called for what asks for no job, at a path where others do.
+func undecided(h handler) handler {
+	return func(c *call) error {
+		c.admission = false
+		return h(c)
+	}
+}
+
+// identified is caller for what needs the store; meanwhile what the caller's limits hold is being read for the answer's fields, unless it
+// was heard a moment ago.
 func (s *Server) identified(h handler) handler {
 	return s.caller(func(c *call) error {
 		if !s.Store.Healthy() {
 			return storeError{errUnhealthy}
 		}
-		c.peek()
+		c.peek(recallStatus)
 		return h(c)
 	})
 }
@@ -186,6 +195,9 @@ func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdi
 	if err != nil {
 		return v, err
 	}
+	if c.s.Store.Healthy() { // else it may be word of this process alone
+		c.s.heard.decision(p, r, v)
+	}
 	for i, s := range v.Standings {
 		if s.Rule.Limit().Shadow {
 			// A request that was refused anyway tells nothing of what a trial would change.
@@ -221,20 +233,25 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	return problem(http.StatusUnauthorized, api.CodeInvalidCredentials, sentence(reason))
 }
 
-// peek begins to read what the caller's limits hold.
-func (c *call) peek() {
+// peek begins to read what the caller's limits hold, unless that was heard not longer ago than within.
+func (c *call) peek(within time.Duration) {
 	if c.plan == nil || len(c.plan.rules) == 0 {
 		return
 	}
-	c.peeked = make(chan *admission.Verdict, 1)
 	request := admission.Request{Rules: c.plan.rules, Cost: 1, Subject: subject(c.client, c.operation)}
-	ctx, peeked, limiter := c.ctx, c.peeked, c.s.Limiter
+	if c.verdict = c.s.heard.recall(c.plan, request.Subject, within); c.verdict != nil {
+		return
+	}
+	c.peeked = make(chan *admission.Verdict, 1)
+	ctx, peeked, plan, s := c.ctx, c.peeked, c.plan, c.s
 	go func() {
-		v, err := limiter.Peek(ctx, request)
+		asked := time.Now()
+		v, err := s.Limiter.Peek(ctx, request)
 		if err != nil {
 			peeked <- nil // an answer without the fields is better than none
 			return
 		}
+		s.heard.peek(plan, request.Subject, v, asked)
 		peeked <- &v
 	}()
 }
@@ -243,7 +260,11 @@ func (c *call) peek() {
 func (c *call) standings() *admission.Verdict {
 	if c.verdict == nil && !c.noStore && c.client.ID != "" {
 		if c.peeked == nil && c.s.Store.Healthy() {
-			c.peek()
+			within := recallStatus
+			if c.admission {
+				within = recallDecision
+			}
+			c.peek(within)
 		}
 		if c.peeked != nil {
 			c.verdict = <-c.peeked

@@ -49,7 +49,7 @@ type Config struct {
 
 // Values of Config.OnFailure.
 const (
-	OnFailureDegrade = "degrade" // the stale answer where there is one, else 503
+	OnFailureDegrade = "degrade" // a stored answer that may be served, or the operation's fixed one; else 503
 	OnFailureReject  = "reject"  // 503 at once
 )
 

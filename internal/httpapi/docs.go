@@ -44,7 +44,9 @@ type docsView struct {
 
 type docsOperation struct {
 	Name, Cost string
+	Fresh      string // up to which age a stored answer is as good as a new one; "": none is
 	OnOverload string // "": it is refused
+	Always     bool   // what is in OnOverload ends in something that there always is
 	Limits     []docsLimit
 }
 
@@ -86,9 +88,10 @@ func (c *call) docsView(view docsView) docsView {
 	for _, name := range c.s.allowed(c.client.Tier) {
 		o := c.s.operations[name]
 		operation := docsOperation{Name: name, Cost: costWords(o.Cost)}
-		if o.Overload.Allows(degrade.Wish{}) {
-			operation.OnOverload = "the last good answer, if it is at most " + windowText(o.Overload.StaleFor) + " old"
+		if o.Overload.FreshFor > 0 {
+			operation.Fresh = windowText(o.Overload.FreshFor)
 		}
+		operation.OnOverload, operation.Always = c.overloadWords(o)
 		p := c.planOf(name)
 		for i, r := range p.rules {
 			l := r.Limit()
@@ -98,6 +101,29 @@ func (c *call) docsView(view docsView) docsView {
 		view.Operations = append(view.Operations, operation)
 	}
 	return view
+}
+
+// overloadWords say what is tried for a request that can't be taken on, and whether that always comes to something.
+func (c *call) overloadWords(o *Operation) (words string, always bool) {
+	var tried []string
+steps:
+	for _, step := range c.s.stepsFor(c, o) {
+		switch step.Kind {
+		case degrade.Stale:
+			if o.Overload.StaleFor > 0 {
+				tried = append(tried, "the last good answer, if it is at most "+windowText(o.Overload.StaleFor)+" old")
+			}
+		case degrade.Operation:
+			tried = append(tried, "a job of "+step.Operation+" instead, if that can be taken on")
+			continue
+		case degrade.Body:
+			tried, always = append(tried, "a fixed answer"), true
+			break steps
+		case degrade.Reject:
+			break steps
+		}
+	}
+	return strings.Join(tried, "; else "), always
 }
 
 // perWords say whose requests a limit counts together.

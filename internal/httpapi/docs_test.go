@@ -12,6 +12,7 @@ import (
 
 	"forebay/api"
 	"forebay/internal/admission"
+	"forebay/internal/degrade"
 	"forebay/internal/identity"
 )
 
@@ -110,6 +111,41 @@ func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 	page = string(locked.want(locked.get("/docs"), 200).body)
 	if strings.Contains(page, locked.plain) || !strings.Contains(page, "A key is required") {
 		t.Errorf("who has no key learns %s", page)
+	}
+}
+
+// What is done instead is published, as far as the caller may have it.
+func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) {
+			o := c.operation(w.report)
+			o.Overload.FreshFor, o.Coalesce = time.Minute, true
+			o.Overload.Steps = []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: w.inner}, {Kind: degrade.Body, Body: []byte(`1`)}}
+		}
+	})
+	for tier, want := range map[string]string{"pro": "[stale operation:" + w.inner + " body]", "free": "[stale body]"} {
+		caller := from("192.0.2.1")
+		if tier == "pro" {
+			caller = key(keyA)
+		}
+		var got api.Operations
+		strictly(t, "operations", w.want(w.get("/v1/operations", caller), 200).body, &got)
+		for _, o := range got.Operations {
+			if o.Name == w.report && (fmt.Sprint(o.OnOverload) != want || o.FreshFor != "1m" || o.StaleFor != "1h" || !o.Coalesce) ||
+				o.Name == w.plain && (o.FreshFor != "" || o.StaleFor != "" || o.Coalesce) {
+				t.Errorf("%s: %+v", tier, o)
+			}
+		}
+		page := string(w.want(w.get("/docs", caller), 200).body)
+		for _, text := range []string{"An answer that is at most 1m old counts as new", "the last good answer, if it is at most 1h old; else a", "else a fixed answer."} {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s: the page lacks %q", tier, text)
+			}
+		}
+		if has := strings.Contains(page, "a job of "+w.inner+" instead"); has != (tier == "pro") {
+			t.Errorf("%s: the page tells of the stand-in: %v", tier, has)
+		}
 	}
 }
 

@@ -21,7 +21,8 @@ func jobView(look leaky.Look, now time.Time) *api.Job {
 		ID: look.Job.ID, StatusURL: self, Operation: look.Job.Operation,
 		Status: st.State.Public(), Done: st.State.Final(), Attempts: st.Attempts,
 		CreatedAt: api.Time{Time: look.Job.CreatedAt}, StartedAt: when(st.StartedAt),
-		Links: api.Links{Self: self, Result: self + "/result", Cancel: self},
+		Links:       api.Links{Self: self, Result: self + "/result", Cancel: self},
+		CallbackURL: look.Job.Callback,
 	}
 	if v.Done {
 		v.FinishedAt, v.ExpiresAt, v.Links.Cancel = when(st.FinishedAt), when(st.ExpiresAt), ""

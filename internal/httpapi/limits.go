@@ -6,10 +6,15 @@ import (
 
 	"forebay/api"
 	"forebay/internal/admission"
+	"forebay/internal/degrade"
 )
 
 // rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.
 func (s *Server) rateLimits(c *call) error {
+	if !s.Store.Healthy() {
+		return storeError{errUnhealthy}
+	}
+	c.peek(0) // who asks for it wants to know it now
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {
@@ -68,9 +73,17 @@ func (s *Server) published(c *call) api.Operations {
 	answer := api.Operations{Tier: c.client.Tier, Operations: []api.Operation{}}
 	for _, name := range s.allowed(c.client.Tier) {
 		o := s.operations[name]
-		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{}}
-		for _, step := range o.Overload.Steps {
-			view.OnOverload = append(view.OnOverload, string(step.Kind))
+		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{},
+			FreshFor: windowText(o.Overload.FreshFor), Coalesce: o.Coalesce}
+		if o.Overload.Allows(degrade.Wish{}) {
+			view.StaleFor = windowText(o.Overload.StaleFor)
+		}
+		for _, step := range s.stepsFor(c, o) {
+			word := string(step.Kind)
+			if step.Kind == degrade.Operation {
+				word += ":" + step.Operation
+			}
+			view.OnOverload = append(view.OnOverload, word)
 		}
 		p := c.planOf(name)
 		for i, r := range p.rules {
@@ -79,6 +92,16 @@ func (s *Server) published(c *call) api.Operations {
 		answer.Operations = append(answer.Operations, view)
 	}
 	return answer
+}
+
+// stepsFor are the steps of an operation's on_overload that may come to something for the caller.
+func (s *Server) stepsFor(c *call, o *Operation) (steps []degrade.Step) {
+	for _, step := range o.Overload.Steps {
+		if other := s.operations[step.Operation]; step.Kind != degrade.Operation || other != nil && other.may(c.client.Tier) {
+			steps = append(steps, step)
+		}
+	}
+	return steps
 }
 
 func costView(c Cost) api.Cost {

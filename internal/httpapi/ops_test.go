@@ -266,7 +266,7 @@ func TestNoPathIsRedirectedAndWrongMethodsAreTold(t *testing.T) {
 		"POST /v1/jobs/": 404, "POST //v1/jobs": 404, "POST /v1//jobs": 404, "POST /v1/jobs/../jobs": 404, "POST /v1/./jobs": 404, "POST /": 404,
 		"GET /v1/jobs/" + id + "/": 404, "GET /v1/jobs/" + id + "%2F": 404, "GET /v1/jobs/..%2F..%2Flivez": 404, "GET /v1/jobs%2F" + id: 200,
 		"HEAD /v1/jobs/" + id: 200, "HEAD /livez": 200, "GET /healthz": 404,
-		"GET /v1/jobs": 405, "PUT /v1/jobs": 405, "OPTIONS /v1/jobs": 405, "HEAD /v1/jobs": 405, "FOO /v1/jobs": 405,
+		"GET /v1/jobs": 200, "HEAD /v1/jobs": 200, "PUT /v1/jobs": 405, "OPTIONS /v1/jobs": 405, "FOO /v1/jobs": 405,
 		"POST /v1/jobs/" + id: 405, "PATCH /v1/jobs/" + id: 405, "POST /v1/rate-limits": 405, "DELETE /livez": 405, "POST /v1/jobs/" + id + "/result": 405,
 	} {
 		method, path, _ := strings.Cut(call, " ")
@@ -278,7 +278,7 @@ func TestNoPathIsRedirectedAndWrongMethodsAreTold(t *testing.T) {
 			t.Errorf("%s: Allow: %q", call, allow)
 		}
 	}
-	for path, want := range map[string]string{"/v1/jobs": "POST", "/v1/jobs/" + id: "DELETE, GET, HEAD", "/livez": "GET, HEAD"} {
+	for path, want := range map[string]string{"/v1/jobs": "GET, HEAD, POST", "/v1/jobs/" + id: "DELETE, GET, HEAD", "/livez": "GET, HEAD"} {
 		if got := w.call("PUT", w.url+path, "").Header.Get("Allow"); got != want {
 			t.Errorf("%s: Allow: %s, want %s", path, got, want)
 		}

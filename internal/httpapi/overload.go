@@ -3,10 +3,8 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"time"
 
 	"forebay/api"
@@ -14,42 +12,56 @@ import (
 	"forebay/internal/leaky"
 )
 
-// overloaded is the way of a request that got no job: the last good answer where the operation's config and the request allow one,
-// else the refusal itself.
+// overloaded is the way of a request that got no job: down its operation's on_overload, to the first step that has an answer. Where none has,
+// the answer is the refusal.
 func (a *attempt) overloaded(refusal error) error {
 	var p *api.Problem
 	if !errors.As(refusal, &p) || p.Status != http.StatusTooManyRequests && p.Code != api.CodeStore {
 		return refusal // no overload: this request can't ever be admitted
 	}
-	if p.Code == api.CodeStore && a.s.OnFailure == OnFailureReject {
-		return refusal
+	reason := p.Reason
+	if reason == "" {
+		reason = p.Code
 	}
-	ctx := a.ctx
-	if p.Code == api.CodeStore {
+	ctx, lost := a.ctx, p.Code == api.CodeStore
+	if lost {
+		if a.s.OnFailure == OnFailureReject {
+			return refusal
+		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(a.r.Context()), staleTime)
 		defer cancel()
+		if a.fresh(ctx) {
+			return nil // what is in memory is no older for the loss
+		}
 	}
-	wish := degrade.ParseCacheControl(a.r.Header["Cache-Control"])
-	stale, found, err := a.s.Degrader.Stale(ctx, a.o.Overload, a.o.Name, a.client.ID, a.client.Tier, a.payload, wish)
-	if err != nil {
-		a.s.storeLog.do(func() { a.s.Log.Warn("no stale answer", "request_id", a.requestID, "error", err) })
+	for _, step := range a.o.Overload.Steps {
+		if a.wish.OnlyIfCached && step.Kind != degrade.Stale {
+			return refusal // it got here since the store is lost
+		}
+		switch step.Kind {
+		case degrade.Stale:
+			if a.stale(ctx, reason) {
+				if !lost {
+					a.refresh()
+				}
+				return nil
+			}
+		case degrade.Operation:
+			if lost {
+				continue
+			}
+			if answered, err := a.simplify(step.Operation, reason); answered {
+				return err
+			}
+		case degrade.Body:
+			a.fixed(step.Body, reason)
+			return nil
+		case degrade.Reject:
+			return refusal
+		}
 	}
-	if !found {
-		return refusal
-	}
-	a.decision, a.reason = api.Degraded, p.Reason
-	if a.reason == "" {
-		a.reason = p.Code
-	}
-	age := int64(stale.Age / time.Second)
-	h := a.w.Header()
-	h["Age"] = []string{strconv.FormatInt(age, 10)}
-	h[api.HeaderCacheStatus] = []string{fmt.Sprintf("forebay; hit; ttl=%d; detail=degraded", -age)}
-	h["Cache-Control"] = noStore
-	h["X-Content-Type-Options"] = noSniff
-	a.bytes(http.StatusOK, stale.ContentType, stale.Body)
-	return nil
+	return refusal
 }
 
 // lineRefused is the answer to a job that got no place.

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -206,8 +207,9 @@ func wholeOrNone(d time.Duration) int64 {
 // wholeSeconds rounds up to seconds, at least one: what a Retry-After can say.
 func wholeSeconds(d time.Duration) int { return int(max(wholeOrNone(d), 1)) }
 
-// refunded brings the standings of a verdict to what they are after its refund.
-func refunded(v *admission.Verdict, cost int64) {
+// refunded is a verdict with its standings as they are after its refund.
+func refunded(v admission.Verdict, cost int64) *admission.Verdict {
+	v.Standings = slices.Clone(v.Standings) // others have them too
 	for i := range v.Standings {
 		s := &v.Standings[i]
 		l, back := s.Rule.Limit(), cost
@@ -216,4 +218,5 @@ func refunded(v *admission.Verdict, cost int64) {
 		}
 		s.Remaining = min(s.Remaining+back, l.Capacity())
 	}
+	return &v
 }

@@ -22,7 +22,7 @@ func (s *Server) result(c *call) error {
 	st := look.Standing
 	switch st.State {
 	case jobs.Succeeded:
-		body, err := line.Result(c.ctx, look.Job.ID)
+		body, err := line.Result(c.ctx, look.Job.Source())
 		if errors.Is(err, leaky.ErrNoResult) {
 			return resultGone()
 		}
@@ -104,7 +104,7 @@ func failedResult(ctx context.Context, line Line, look leaky.Look) error {
 		return p
 	}
 	p.BackendAnswer = &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType}
-	body, err := line.Result(ctx, look.Job.ID)
+	body, err := line.Result(ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:

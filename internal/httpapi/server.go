@@ -10,7 +10,6 @@ import (
 
 	"forebay/internal/admission"
 	"forebay/internal/cache"
-	"forebay/internal/degrade"
 	"forebay/internal/identity"
 	"forebay/internal/leaky"
 )
@@ -54,12 +53,11 @@ type Finals interface {
 	Done(id string) (done <-chan struct{}, forget func())
 }
 
-// Degrader finds the last good answer to the same request, whatever its age (Known), or only where one may be served (Stale). Warm has it in this
-// process's memory, so that it is there although the store is lost.
+// Degrader finds the last good answer to the same request, whatever its age (Known). Warm has it in this process's memory, so that it is there
+// although the store is lost.
 type Degrader interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 	Warm(ctx context.Context, key string)
-	Stale(ctx context.Context, p degrade.Policy, operation, client, tier string, payload []byte, w degrade.Wish) (cache.Answer, bool, error)
 }
 
 // Store is what the front path knows of its connection to Redis.
@@ -83,6 +81,10 @@ type Server struct {
 	warming     chan struct{} // a place for each answer that is being taken into memory
 	warmed      recently      // jobs whose answers were
 	twins       twins
+	heard       heard
+	trials      trials
+	refreshed   refreshed
+	refreshing  chan struct{} // a place for each refresh that is being offered
 	redriveTime time.Duration // maxRedriveTime, but in tests
 
 	draining  chan struct{} // closed by Drain
@@ -114,6 +116,7 @@ func New(c Config) *Server {
 		cached:      make(map[string]*cacheCounts, len(c.Operations)),
 		waiters:     make(chan struct{}, maxWaiters),
 		warming:     make(chan struct{}, maxWarming),
+		refreshing:  make(chan struct{}, maxRefreshing),
 		draining:    make(chan struct{}),
 		redriveTime: maxRedriveTime,
 	}
@@ -143,10 +146,10 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit}},
-		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.cancel)}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.identified(s.listOwn))}},
+		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
 		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
-		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.identified(s.rateLimits)}},
+		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},
 		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
 		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
 		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},

@@ -27,7 +27,7 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	}
 	look, err := line.Look(c.ctx, id)
 	if err != nil {
-		return nil, leaky.Look{}, lookError(err)
+		return nil, leaky.Look{}, c.ownLookError(err)
 	}
 	if look.Job.Client != c.client.ID {
 		return nil, leaky.Look{}, unknownJob()
@@ -118,7 +118,7 @@ func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) 
 	return look, nil
 }
 
-// cancel answers DELETE /v1/jobs/{id}.
+// cancel answers DELETE /v1/jobs/{id} without a query.
 func (s *Server) cancel(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {
@@ -128,6 +128,7 @@ func (s *Server) cancel(c *call) error {
 	if err != nil {
 		return lookError(err)
 	}
+	s.heard.forget(c.client.ID) // a place in a limit on jobs at one time may be free
 	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
 		return lookError(err)
 	}

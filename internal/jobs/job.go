@@ -99,6 +99,15 @@ func DeriveID(backend, client, operation, key string) string {
 
 const uuidLength = 36
 
+// IDBytes returns the 16 bytes of the UUID in a job id, by which a list of one backend's jobs knows it: a third of its text. It is
+// ParseID's ok.
+func IDBytes(id string) (bytes [16]byte, ok bool) {
+	if _, ok := ParseID(id); !ok {
+		return bytes, false
+	}
+	return uuid.MustParse(id[len(id)-uuidLength:]), true
+}
+
 // ParseID returns the backend that a job id names. It accepts exactly what NewID and DeriveID make.
 func ParseID(id string) (backend string, ok bool) {
 	cut := len(id) - uuidLength - 1

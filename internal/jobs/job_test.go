@@ -3,11 +3,13 @@ package jobs_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
 	"forebay/internal/jobs"
@@ -43,6 +45,22 @@ func TestWhatIsNoIDIsRefused(t *testing.T) {
 		"b" + good[2:], "-" + good[2:], good[2:], strings.Replace(good, "-", "_", 1), good + "\n", strings.Repeat("x", 1<<20)} {
 		if backend, ok := jobs.ParseID(bad); ok {
 			t.Errorf("ParseID(%.60q) = %q, true", bad, backend)
+		}
+	}
+}
+
+// A list of one backend's jobs knows them by 16 bytes; what is no job's id has none.
+func TestAnIDsBytesAreThoseOfItsUUID(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{jobs.NewID("a-b"), jobs.DeriveID("r", "acme", "report", "key")} {
+		got, ok := jobs.IDBytes(id)
+		if want := uuid.MustParse(id[len(id)-36:]); !ok || got != [16]byte(want) {
+			t.Errorf("%s: %x, %v", id, got, ok)
+		}
+	}
+	for _, id := range []string{"", "b-1", "01a22d94-f8bf-7ec8-b220-c5ff2705f7e0", "b-01A22D94-f8bf-7ec8-b220-c5ff2705f7e0"} {
+		if got, ok := jobs.IDBytes(id); ok {
+			t.Errorf("%q: %x", id, got)
 		}
 	}
 }
@@ -85,12 +103,27 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 			Fingerprint: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(t, "fingerprint"),
 			Weight:      rapid.SampledFrom([]float64{1, 0.25, 12, 1e-9}).Draw(t, "weight"),
 		}
+		if rapid.Bool().Draw(t, "calls back") {
+			j.Callback = "https://example.org/?" + rapid.StringMatching(`[a-z&=<>"\\%/]{0,400}`).Draw(t, "callback")
+		}
 		for range rapid.IntRange(0, jobs.MaxHolds).Draw(t, "places") {
 			j.Holds.Member = j.ID + "~12345678"
 			j.Holds.Keys = append(j.Holds.Keys, rapid.StringMatching(`fb:\{[0-9a-f]{32}\}:limit:[a-z][a-z0-9-]{0,63}:[0-9a-f]{32}`).Draw(t, "key"))
 		}
 		at := jobs.Times{Accepted: now, StartBy: now.Add(time.Second), EndBy: now.Add(time.Hour), Keep: 90 * time.Minute}
 		record := stored(t, j, at)
+		mark := rapid.SampledFrom([]string{"", "& ", "=b-01a22d94-f8bf-7ec8-b220-c5ff2705f7e0 "}).Draw(t, "mark") // as the offer script writes it
+		if before, rest, shared := bytes.Cut(record, []byte("0123456789abcdef ")); shared && mark != "" {
+			record = slices.Concat(before, []byte("0123456789abcdef "+mark), rest)
+		}
+		source := j.ID
+		if of, share := strings.CutPrefix(mark, "="); share {
+			j.Of = strings.TrimSpace(of)
+			source = j.Of
+		}
+		if j.Source() != source {
+			t.Fatalf("what is run for it is %s, want %s", j.Source(), source)
+		}
 		got, times, err := jobs.DecodeRecord(j.ID, record)
 		if err != nil {
 			t.Fatal(err)
@@ -103,11 +136,11 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 		if diff := cmp.Diff(j, got) + cmp.Diff(at, times); diff != "" {
 			t.Fatal(diff)
 		}
-		// The look script reads no more than 2 KiB of it, and what ends it no more than 1 KiB for its places.
-		if words := bytes.IndexByte(record, '\n'); words >= 2048 {
+		// The look script reads no more than 2.5 KiB of it, and what ends it no more than 1 KiB for its marks.
+		if words := bytes.IndexByte(record, '\n'); words >= 2560 {
 			t.Fatalf("the words end at byte %d", words)
 		}
-		if words := bytes.IndexByte(record, '{'); len(j.Holds.Keys) == 0 && words >= 96 || bytes.Index(record, []byte(` {"o"`)) >= 1024 {
+		if bytes.Index(record, []byte(` {"o"`)) >= 1024 {
 			t.Fatalf("the words begin too late: %q", record[:min(len(record), 1500)])
 		}
 	})
@@ -117,6 +150,9 @@ func TestWhatFitsNoRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Client: strings.Repeat("c", 1000)}); err == nil {
 		t.Fatal("a client's name of 1,000 bytes was encoded")
+	}
+	if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Callback: "https://example.org/" + strings.Repeat("c", 500)}); err == nil {
+		t.Fatal("a callback of 520 bytes was encoded")
 	}
 	for _, keys := range [][]string{make([]string, jobs.MaxHolds+1), {"a b"}, {"a@b"}} {
 		if _, err := jobs.EncodeRecord(jobs.Job{ID: jobs.NewID("b"), Holds: jobs.Holds{Member: "m", Keys: keys}}); err == nil {
@@ -128,7 +164,10 @@ func TestWhatFitsNoRecordIsRefused(t *testing.T) {
 func FuzzDecodeRecord(f *testing.F) {
 	now := time.UnixMicro(1796024095000000)
 	f.Add(stored(f, jobs.Job{ID: jobs.NewID("b"), Payload: []byte("{}")}, jobs.Times{Accepted: now, StartBy: now, EndBy: now}))
+	f.Add(stored(f, jobs.Job{ID: jobs.NewID("b"), Callback: "https://example.org/?a&b", Holds: jobs.Holds{Member: "m", Keys: []string{"k"}}}, jobs.Times{}))
 	f.Add([]byte("1 2 3 4 ff {}\n"))
+	f.Add([]byte("1 2 3 4 ff =b-1 ! {}\n"))
+	f.Add([]byte("1 2 3 4 ff & "))
 	f.Add([]byte("1 2 3 4"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, _, err := jobs.DecodeRecord("b-1", data); err == nil && !bytes.Contains(data, []byte("\n")) {

@@ -12,14 +12,20 @@ import (
 
 // A job's record is one string, so that a waiting job costs little memory:
 //
-//	<accepted> <start by> <end by> <keep> <client tag> [@<member>@<key>@<key>... ]{words}\n<payload>
+//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][@<member>@<key>@<key>... ][! ]{words}\n<payload>
 //
 // The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's clock and read by the other
-// scripts; member and keys are its Holds, which the script that ends the job gives back; the words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
+// scripts. So are the marks that follow, each with a blank behind it: =job makes it a share in that job (Of), and & marks a job that
+// others have shares in; member and keys are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
+// The words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
 
-// maxWords bounds the JSON of a record: the look script reads no further than 2 KiB, so that a status costs the
-// same whatever the payload. Names and ids are bounded well below it by config and identity.
-const maxWords = 900
+// Bounds of a record's words: the look script reads no further than 2.5 KiB, so that a status costs the same whatever the payload.
+// Names and ids are bounded well below maxWords by config and identity.
+const (
+	maxWords = 900 // bytes of JSON, beside those of the Callback
+	// MaxCallback bounds the bytes of a job's Callback.
+	MaxCallback = 512
+)
 
 // MaxHolds bounds the keys of a job's Holds: with each of at most 142 bytes, and the words, they stay within what look reads.
 const MaxHolds = 4
@@ -32,28 +38,33 @@ type words struct {
 	Traceparent string   `json:"tp,omitempty"`
 	Fingerprint string   `json:"f,omitempty"`
 	Weight      float64  `json:"w,omitempty"`
+	Callback    string   `json:"cb,omitempty"`
 }
 
-// EncodeRecord returns what of a job's record the caller writes: words and payload.
+// EncodeRecord returns what of a job's record the caller writes: Holds, words and payload. Its Of is left to the offer script, which
+// knows of what job it is a share.
 func EncodeRecord(j Job) ([]byte, error) {
-	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight}
+	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight, Callback: j.Callback}
 	if w.Priority == Normal {
 		w.Priority = ""
 	}
 	if w.Weight == 1 {
 		w.Weight = 0 // the usual one takes no bytes
 	}
-	head, err := json.Marshal(w)
+	head, err := marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 	}
-	if len(head) > maxWords {
-		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, len(head), maxWords)
+	if len(j.Callback) > MaxCallback {
+		return nil, fmt.Errorf("encode job %s: its callback takes %d bytes, over %d", j.ID, len(j.Callback), MaxCallback)
+	}
+	if n := len(head) - len(j.Callback); n > maxWords {
+		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, n, maxWords)
 	}
 	if len(j.Holds.Keys) > MaxHolds {
 		return nil, fmt.Errorf("encode job %s: it holds %d places, over %d", j.ID, len(j.Holds.Keys), MaxHolds)
 	}
-	out := make([]byte, 0, len(head)+1+len(j.Payload)+150*len(j.Holds.Keys))
+	out := make([]byte, 0, 2+len(head)+1+len(j.Payload)+150*len(j.Holds.Keys))
 	if len(j.Holds.Keys) > 0 {
 		for _, part := range append([]string{j.Holds.Member}, j.Holds.Keys...) {
 			if strings.ContainsAny(part, "@ ") {
@@ -63,9 +74,21 @@ func EncodeRecord(j Job) ([]byte, error) {
 		}
 		out = append(out, ' ')
 	}
+	if j.Callback != "" {
+		out = append(out, "! "...)
+	}
 	out = append(out, head...)
 	out = append(out, '\n')
 	return append(out, j.Payload...), nil
+}
+
+// marshal writes the words as they are: a callback's & takes one byte.
+func marshal(w words) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(w)
+	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), err
 }
 
 // Times are what the record's numbers say.
@@ -90,12 +113,11 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 		numbers[i], rest = n, after
 	}
 	_, rest, found := bytes.Cut(rest, []byte{' '}) // the client tag is the scripts' own
-	var holds Holds
-	if found && len(rest) > 0 && rest[0] == '@' {
-		var places []byte
-		places, rest, found = bytes.Cut(rest[1:], []byte{' '})
-		parts := strings.Split(string(places), "@")
-		holds = Holds{Member: parts[0], Keys: parts[1:]}
+	j := Job{ID: id}
+	for found && len(rest) > 0 && rest[0] != '{' {
+		var mark []byte
+		mark, rest, found = bytes.Cut(rest, []byte{' '})
+		j.readMark(string(mark))
 	}
 	head, payload, ended := bytes.Cut(rest, []byte{'\n'})
 	if !found || !ended {
@@ -117,6 +139,19 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 		EndBy:    time.UnixMicro(numbers[2]),
 		Keep:     time.Duration(numbers[3]) * time.Millisecond,
 	}
-	return Job{ID: id, Operation: w.Operation, Client: w.Client, Tier: w.Tier, Priority: w.Priority, Payload: payload,
-		CreatedAt: t.Accepted, Traceparent: w.Traceparent, Fingerprint: w.Fingerprint, Weight: w.Weight, Holds: holds}, t, nil
+	j.Operation, j.Client, j.Tier, j.Priority, j.Weight = w.Operation, w.Client, w.Tier, w.Priority, w.Weight
+	j.Traceparent, j.Fingerprint, j.Callback = w.Traceparent, w.Fingerprint, w.Callback
+	j.Payload, j.CreatedAt = payload, t.Accepted
+	return j, t, nil
+}
+
+// readMark reads one of a record's marks. & and ! are the scripts' own.
+func (j *Job) readMark(mark string) {
+	if of, ok := strings.CutPrefix(mark, "="); ok {
+		j.Of = of
+	}
+	if places, ok := strings.CutPrefix(mark, "@"); ok {
+		parts := strings.Split(places, "@")
+		j.Holds = Holds{Member: parts[0], Keys: parts[1:]}
+	}
 }

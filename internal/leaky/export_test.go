@@ -17,7 +17,7 @@ func (l *Line) At(now func() int64) *Line {
 func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 	batch := make([]encoded, len(offers))
 	for i, o := range offers {
-		e, err := encode(o)
+		e, err := l.encode(o)
 		if err != nil {
 			return nil, err
 		}
@@ -58,9 +58,15 @@ func (l *Line) LookAll(ctx context.Context, ids []string) ([]Look, []error) {
 	return looks, errs
 }
 
+// Age makes what was last heard of a backend older by d.
+func (h *Healths) Age(backend string, d time.Duration) {
+	last := h.last[backend].Load()
+	h.last[backend].Store(&heardHealth{last.Health, last.at.Add(-d)})
+}
+
 // sources are the scripts' own parts, by name.
 var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua, "renew": renewLua, "settle": settleLua,
-	"cancel": cancelLua, "look": lookLua, "tune": tuneLua, "status": statusLua,
+	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua, "tune": tuneLua, "status": statusLua, "health": healthLua,
 	"list": walk + listLua, "redrive": redriveLua, "books": booksLua, "reconcile": walk + reconcileLua}
 
 // IsCall reports whether the command calls the script of that name, by its digest or its text.

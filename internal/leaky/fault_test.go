@@ -153,6 +153,7 @@ func TestTheStoryOnMiniredis(t *testing.T) {
 	t.Parallel()
 	b := newLineOn(t, redistest.Miniredis(t), nil)
 	b.story("acme")
+	b.sharedStory("acme")
 	l := listen(t, b)
 	b.accept("acme")
 	receive(t, l.Wake(b.Settings().Backend))
@@ -165,6 +166,7 @@ func TestTheLineWorksOnACluster(t *testing.T) {
 	for i, client := range []string{"acme", "{", "}", "{a}b{c}", "ip:2001:db8::/64", "a b\n"} {
 		b := newLineOn(t, rdb, func(s *leaky.Settings) { s.ClientShare = 0.9 })
 		b.story(client)
+		b.sharedStory(client)
 		if i == 0 {
 			l := listen(t, b)
 			b.accept("acme")

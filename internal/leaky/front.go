@@ -37,17 +37,18 @@ type Offer struct {
 	Keep        time.Duration // how long record and result outlive the final state; > 0
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
-	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of).
+	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of). A job with StartWithin is
+	// nobody else's, whatever Join says: one caller's deadline is none of another's.
 	Join string
-	// Refresh marks a job that no caller waits for: it has no share, and isn't in its client's list. With Join it is placed only where
-	// nothing of that Join is under way.
+	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
+	// no Callback and no place in its client's list.
 	Refresh bool
 }
 
 // Place is the line's answer.
 type Place struct {
 	Outcome    Outcome
-	AcceptedAt time.Time     // accepted: by Redis's clock
+	AcceptedAt time.Time     // accepted, joined: by Redis's clock
 	Position   int64         // accepted: 1 is next
 	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
 	WaitingOn  string        // what the line waits on

@@ -2,6 +2,7 @@ package leaky_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -13,7 +14,13 @@ import (
 
 // redrive is the model's Redrive.
 func (m *model) redrive(id string) leaky.Outcome {
+	if s := m.shares[id]; s != nil {
+		return m.redrive(s.job.Of)
+	}
 	j, v := m.jobs[id], m.view()
+	if j == nil {
+		return "unknown"
+	}
 	if j.st.State != jobs.Failed {
 		return leaky.NotFailed
 	}
@@ -62,6 +69,9 @@ func (h *history) redrive() {
 		id = rapid.SampledFrom(h.model.failed.sorted()).Draw(h.T, "failed job")
 	}
 	got, err := h.line.Redrive(context.Background(), id)
+	if errors.Is(err, leaky.ErrUnknownJob) {
+		got, err = "unknown", nil
+	}
 	h.agree("redrive", got, h.model.redrive(id), err)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -75,6 +74,10 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"status":  func(*rapid.T) { h.status() },
 		"keys":    func(*rapid.T) { h.compareKeys() },
 
+		"join":  func(*rapid.T) { h.join() },
+		"purge": func(*rapid.T) { h.purge() },
+		"mine":  func(*rapid.T) { h.mine() },
+
 		"redrive":   func(*rapid.T) { h.redrive() },
 		"list":      func(*rapid.T) { h.list() },
 		"failed":    func(*rapid.T) { h.failed() },
@@ -133,11 +136,9 @@ func (h *history) offer() {
 		batch = append(batch, h.draw())
 	}
 	got, err := h.line.OfferAll(context.Background(), batch)
-	h.agree(fmt.Sprintf("offer of %+v", batch), got, h.model.offer(batch), err)
+	h.agree(fmt.Sprintf("offer of %+v", batch), got, h.model.offer(batch, h.inner), err)
 	for _, o := range batch {
-		if h.model.jobs[o.Job.ID] != nil && !slices.Contains(h.ids, o.Job.ID) {
-			h.ids = append(h.ids, o.Job.ID)
-		}
+		h.know(o.Job.ID)
 	}
 }
 
@@ -148,14 +149,16 @@ func (h *history) draw() leaky.Offer {
 	if rapid.IntRange(0, 9).Draw(h.T, "known") == 0 {
 		name = strconv.Itoa(rapid.IntRange(1, h.serial).Draw(h.T, "again"))
 	}
-	return leaky.Offer{
-		Job: jobs.Job{ID: h.line.Settings().Backend + "-" + uuid.NewSHA1(uuid.Nil, []byte(name)).String(), Operation: "report",
-			Client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "client"), Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
+	client := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "client")
+	return h.share(leaky.Offer{
+		// No two clients' ids meet, as with jobs.DeriveID.
+		Job: jobs.Job{ID: h.line.Settings().Backend + "-" + uuid.NewSHA1(uuid.Nil, []byte(client+name)).String(), Operation: "report",
+			Client: client, Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
 		Weight:      rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
 		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second, time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),
 		MaxAge:      rapid.SampledFrom([]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}).Draw(h.T, "max_age"),
 		Keep:        time.Hour,
-	}
+	})
 }
 
 func (h *history) release() []leaky.Ticket {
@@ -223,12 +226,22 @@ func (h *history) renew() {
 func (h *history) cancel() {
 	id := h.id()
 	got, err := h.line.Cancel(context.Background(), id)
+	if !h.model.onRecord(id) {
+		if !errors.Is(err, leaky.ErrUnknownJob) {
+			h.Fatalf("cancel of a job that was purged: %s, %v", got, err)
+		}
+		return
+	}
 	h.agree("cancel", got, h.model.cancel(id), err)
 }
 
 func (h *history) look() { h.lookAt(h.id()) }
 
 func (h *history) lookAt(id string) {
+	if !h.model.onRecord(id) {
+		h.lookAtGone(id)
+		return
+	}
 	got, err := h.line.Look(context.Background(), id)
 	h.agree("look", got, h.model.look(id), err)
 	unknown := jobs.NewID(h.line.Settings().Backend)
@@ -297,6 +310,7 @@ func (h *history) compareKeys() {
 		}
 		h.agree(name, got, want, err)
 	}
+	h.compareShared()
 	share, err := h.rdb.HGetAll(ctx, prefix+"share").Result()
 	want := map[string]string{}
 	for client, n := range h.model.share {

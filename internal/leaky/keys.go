@@ -23,9 +23,13 @@ import (
 //	fb:{b}:failed     zset   job id → µs when it failed: for KeepFailed, or until it is redriven
 //	fb:{b}:minute:<n> hash   calls that ended in that minute, by their length; a TTL of 3 minutes
 //	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
+//	fb:{b}:mine:<tag> list   a client's jobs, 23 bytes each: when it was accepted, and its id's UUID; a TTL that its newest renews
+//	fb:{b}:joint:<x>  string id of the job that is under way for all who ask for x; gone with its end, a TTL past its longest life
+//	fb:{b}:callbacks  zset   job id → µs from which on its callback is due; whoever sends it takes it out
 //
-// Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted) and
-// fb:{b}:final (a job id that has reached its final state).
+// Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted), fb:{b}:final (id of a job, or of a
+// share, that has reached its final state), fb:{b}:moved (a job id: it waits again, is delayed or runs, or is to be canceled) and
+// fb:{b}:callback (there is one to send).
 const (
 	keyLine = iota
 	keyDelayed

@@ -22,6 +22,7 @@ type Settings struct {
 	Attempts    int           // attempts of a job before it fails; ≥ 1
 	Feedback    bool          // a sick backend is called less: factor, gate and probe
 	KeepFailed  time.Duration // a failed job stays listed so long, and on record if its Keep isn't longer; 0: it isn't listed
+	KeepLongest time.Duration // the longest MaxAge + Keep of a job: a client's list outlives its newest job by that and KeepFailed; 0: 61 days
 }
 
 // Line is one backend's line and its drain. Every method is one atomic step in Redis (one script call), on

@@ -16,7 +16,8 @@ type looked struct {
 	err error
 }
 
-// Look tells where a job stands. Concurrent looks share a script call. ErrUnknownJob: no such job is on record.
+// Look tells where a job stands. Concurrent looks share a script call. A share in a job (Job.Of) stands where that one does, until it is
+// canceled. ErrUnknownJob: no such job is on record; a *GoneError, where it is known that there was one.
 func (l *Line) Look(ctx context.Context, id string) (Look, error) {
 	found, err := l.looks.Do(ctx, id)
 	if err != nil {
@@ -40,7 +41,7 @@ func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 	for i := range out {
 		out[i].Look, out[i].err = readLook(ids[i], a.list(), waitingOn)
 		out[i].Now, out[i].CallTime = now, callTime
-		if out[i].err != nil && out[i].err != ErrUnknownJob {
+		if out[i].err != nil && !errors.Is(out[i].err, ErrUnknownJob) {
 			out[i].err = fmt.Errorf("job %s: %w", ids[i], out[i].err)
 		}
 	}
@@ -50,7 +51,10 @@ func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 func readLook(id string, a *answer, waitingOn string) (Look, error) {
 	record := a.text()
 	if record == "" {
-		return Look{}, ErrUnknownJob
+		if owner := a.text(); owner != "" {
+			return Look{}, &GoneError{owner: owner}
+		}
+		return Look{}, firstError(a.err, ErrUnknownJob)
 	}
 	job, _, err := jobs.DecodeRecord(id, []byte(record))
 	if err != nil {
@@ -99,7 +103,8 @@ func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
 	return body, nil
 }
 
-// Cancel ends a job that waits at once, and has the call of a running one aborted. ErrUnknownJob: no such job.
+// Cancel ends a job that waits at once, and has the call of a running one aborted. A share in a job ends at once, by itself, unless it
+// is the last: then the job is canceled. ErrUnknownJob: no such job.
 func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 	a, err := l.run(ctx, cancelScript, id)
 	if err != nil {

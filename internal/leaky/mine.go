@@ -2,7 +2,10 @@ package leaky
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"time"
+
+	"forebay/internal/jobs"
 )
 
 // Mark is a place in a client's list of jobs, which begins with the newest: behind the job of that id, accepted at that time. The zero
@@ -31,5 +34,44 @@ type MinePage struct {
 // Mine lists the jobs of one client on this backend that are on record, newest first, whatever became of them. A Mark stands while jobs come
 // and go.
 func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
-	return MinePage{}, errors.New("not yet")
+	if f.Limit < 1 || f.Limit > MaxPage {
+		return MinePage{}, fmt.Errorf("line of %s: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, f.Limit)
+	}
+	score, member := any(""), ""
+	if f.After != (Mark{}) {
+		bytes, ok := jobs.IDBytes(f.After.ID)
+		if !ok {
+			return MinePage{}, fmt.Errorf("line of %s: list behind job %q: %w", l.settings.Backend, f.After.ID, ErrCursor)
+		}
+		score, member = f.After.At, string(bytes[:])
+	}
+	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, f.Limit, maxLookedAt, f.Operation, f.Status)
+	if err != nil {
+		return MinePage{}, err
+	}
+	now, waitingOn, callTime := a.when(), a.text(), a.micros()
+	page := MinePage{Next: Mark{At: a.number(), ID: a.text()}}
+	for len(a.values) > 0 && a.err == nil {
+		row := a.list()
+		id := row.text()
+		look, err := readLook(id, row, waitingOn)
+		if err != nil {
+			return MinePage{}, fmt.Errorf("line of %s: a client's list: job %s: %w", l.settings.Backend, id, err)
+		}
+		look.Now, look.CallTime = now, callTime
+		page.Jobs = append(page.Jobs, look)
+	}
+	return page, a.err
+}
+
+// longest is for how long a client's list outlives its newest job, where Settings don't say what jobs may take: a month to end, and a month
+// on record.
+const longest = 61 * 24 * time.Hour
+
+// listLife is how long a client's list outlives its newest job.
+func (s Settings) listLife() time.Duration {
+	if s.KeepLongest > 0 {
+		return s.KeepLongest + s.KeepFailed
+	}
+	return longest + s.KeepFailed
 }

@@ -149,6 +149,9 @@ func (m *model) ticket(id string, slot, due float64) leaky.Ticket {
 // start is the model's Start; it leaves Job to the caller.
 func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
 	j, v := m.jobs[t.ID], m.view()
+	if j == nil {
+		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
+	}
 	mine := j.st.State == jobs.Running && j.owner == owner && float64(m.inflight[t.ID])-float64(m.now) > float64(usec(leaky.Lease)/2)
 	if j.run != t.Run || !mine && j.st.State != jobs.Released {
 		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
@@ -194,7 +197,7 @@ func (m *model) slotFor(j *modelJob, v *view) bool {
 // renew is the model's Renew for one ticket.
 func (m *model) renew(t leaky.Ticket, owner string) leaky.Renewal {
 	j := m.jobs[t.ID]
-	if j.st.State != jobs.Running || j.run != t.Run || j.owner != owner {
+	if j == nil || j.st.State != jobs.Running || j.run != t.Run || j.owner != owner {
 		return leaky.Lost
 	}
 	m.inflight[t.ID] = m.now + usec(leaky.Lease)
@@ -208,6 +211,9 @@ func (m *model) renew(t leaky.Ticket, owner string) leaky.Renewal {
 func (m *model) settle(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
 	j, v := m.jobs[s.ID], m.view()
 	me := leaky.Ticket{ID: s.Owner, Run: s.Run}
+	if j == nil {
+		return leaky.Forfeited, v.treatment()
+	}
 	if j.settledBy == me {
 		return leaky.Settled, v.treatment()
 	}
@@ -250,6 +256,9 @@ func (m *model) settle(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback)
 
 // cancel is the model's Cancel.
 func (m *model) cancel(id string) leaky.CancelOutcome {
+	if s := m.shares[id]; s != nil {
+		return m.leave(s)
+	}
 	j := m.jobs[id]
 	switch j.st.State {
 	case jobs.Canceled:
@@ -261,6 +270,7 @@ func (m *model) cancel(id string) leaky.CancelOutcome {
 			j.move(jobs.Running)
 			j.st.Canceling = true
 		}
+		m.unjoin(id)
 		return leaky.Aborting
 	case jobs.Released:
 		delete(m.inflight, id)
@@ -276,6 +286,9 @@ func (m *model) cancel(id string) leaky.CancelOutcome {
 
 // look is the model's Look.
 func (m *model) look(id string) leaky.Look {
+	if s := m.shares[id]; s != nil {
+		return m.lookAtShare(s)
+	}
 	j, v := m.jobs[id], m.view()
 	l := leaky.Look{Job: j.job, Standing: j.st, CallTime: span(m.call), Now: when(m.now)}
 	if j.st.State == jobs.Waiting {

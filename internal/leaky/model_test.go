@@ -22,6 +22,7 @@ type model struct {
 	share                                             map[string]int64
 	jobs                                              map[string]*modelJob
 	books                                             map[string]int64
+	shared
 
 	last, at, gate, v, call float64 // as stored
 	streak                  int
@@ -46,7 +47,7 @@ type modelJob struct {
 
 func newModel(s leaky.Settings) *model {
 	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{}, failed: zset{},
-		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}}
+		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}, shared: newShared()}
 }
 
 // zset is a sorted set of Redis: members by score, equal ones by name.
@@ -182,6 +183,7 @@ func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	}
 	j.st.FinishedAt, j.st.ExpiresAt = when(m.now), when(m.now+usec(keep))
 	j.st.Failure, j.st.Canceling = f, false
+	m.finished(j.job)
 	m.books[string(to)]++
 }
 
@@ -197,18 +199,22 @@ func (j *modelJob) tooLate(t float64) bool {
 
 func flowOf(j jobs.Job) string { return leaky.ClientTag(j.Client) + ":" + string(j.Priority) }
 
-// offer is one script call for all the offers.
-func (m *model) offer(offers []leaky.Offer) []leaky.Place {
+// offer is one script call for all the offers; inner tells the id of a job for many.
+func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []leaky.Place {
 	v, places := m.view(), make([]leaky.Place, len(offers))
 	full := v.full()
 	on := v.waitingOn(full)
 	for i, o := range offers {
-		p, tag := v.place(o, full)
-		if m.jobs[o.Job.ID] != nil {
-			p = leaky.Place{Outcome: leaky.Exists}
+		p, tag := leaky.Place{Outcome: m.join(o)}, 0.0
+		if p.Outcome == "" {
+			p, tag = v.place(o, full)
 		}
 		if p.Outcome == leaky.Accepted {
-			m.accept(o, tag)
+			id := o.Job.ID
+			if o.Join != "" && o.StartWithin == 0 {
+				id = inner(o)
+			}
+			m.accept(m.placed(o, id), tag)
 			p.AcceptedAt = when(m.now)
 		}
 		p.WaitingOn = on

@@ -12,9 +12,10 @@ import (
 
 // Offer asks for a place and, when there is one, writes the job's record and takes it, in one step. Concurrent
 // offers share a script call. It is idempotent by job id. An error leaves open whether the job was accepted:
-// the same offer again tells (Accepted or Exists).
+// the same offer again tells (Accepted or Exists). Where Offer.Join is set, the job's id is that of the caller's share: the job that waits
+// has one that only Job.Of tells. Where that one has 1,000 shares, the caller's job is its own.
 func (l *Line) Offer(ctx context.Context, o Offer) (Place, error) {
-	e, err := encode(o)
+	e, err := l.encode(o)
 	if err != nil {
 		return Place{}, fmt.Errorf("line of %s: offer: %w", l.settings.Backend, err)
 	}
@@ -24,30 +25,72 @@ func (l *Line) Offer(ctx context.Context, o Offer) (Place, error) {
 // encoded is an offer that is fit to share a script call: what is wrong with it has been told to its caller alone.
 type encoded struct {
 	Offer
-	record []byte
+	id     string // of the job that gets a place
+	record []byte // of that one
+	member string // what its client's list is given; "": nothing
+	many   string // whether the job is for many: the words of the script
+	share  string // id of its caller's share; "": none
+	words  []byte // of the share's record
 }
 
-func encode(o Offer) (encoded, error) {
+// Words of the offer script.
+const (
+	forOne     = ""
+	forShare   = "share"
+	forRefresh = "refresh"
+	forJoin    = "join"
+)
+
+// maxJoin bounds Offer.Join, which is a key's name: a hash and more.
+const maxJoin = 128
+
+func (l *Line) encode(o Offer) (encoded, error) {
+	uuid, ok := jobs.IDBytes(o.Job.ID)
 	switch {
 	case !(o.Weight > 0) || math.IsInf(1/o.Weight, 0) || math.IsInf(o.Weight, 0):
 		return encoded{}, fmt.Errorf("weight %v of job %s isn't a positive number", o.Weight, o.Job.ID)
 	case o.MaxAge <= 0 || o.Keep < time.Millisecond || o.StartWithin < 0:
 		return encoded{}, fmt.Errorf("job %s: max age %v, keep %v or start within %v is out of range", o.Job.ID, o.MaxAge, o.Keep, o.StartWithin)
+	case !ok:
+		return encoded{}, fmt.Errorf("%q isn't a job's id", o.Job.ID)
+	case o.Refresh && (o.Join == "" || o.StartWithin > 0):
+		return encoded{}, fmt.Errorf("job %s is a refresh, with a deadline or of nothing that may be joined", o.Job.ID)
+	case len(o.Join) > maxJoin:
+		return encoded{}, fmt.Errorf("job %s: what it joins takes %d bytes, over %d", o.Job.ID, len(o.Join), maxJoin)
 	}
 	o.Job.Weight = o.Weight
-	record, err := jobs.EncodeRecord(o.Job)
-	return encoded{Offer: o, record: record}, err
+	e := encoded{Offer: o, id: o.Job.ID, member: string(uuid[:])}
+	job := o.Job
+	switch {
+	case o.Refresh:
+		e.many, e.member, job.Callback = forRefresh, "", ""
+	case o.Join != "" && o.StartWithin == 0:
+		share := job
+		share.Payload, share.Holds = nil, jobs.Holds{}
+		words, err := jobs.EncodeRecord(share)
+		if err != nil {
+			return encoded{}, err
+		}
+		e.many, e.share, e.words = forShare, job.ID, words
+		e.id, job.Callback, job.Fingerprint = jobs.NewID(l.settings.Backend), "", ""
+	}
+	record, err := jobs.EncodeRecord(job)
+	e.record = record
+	return e, err
 }
 
 // offer is one shared call of the offer script.
 func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
-	args := make([]any, 0, 3+8*len(offers))
-	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon))
+	args := make([]any, 0, 4+10*len(offers))
+	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds())
 	for _, o := range offers {
 		client := clientTag(o.Job.Client)
 		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
-		args = append(args, o.Job.ID, o.record, client, client+":"+string(o.Job.Priority),
-			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds())
+		args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
+			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member, o.many)
+		if o.many != forOne {
+			args = append(args, o.Join, o.share, o.words)
+		}
 	}
 	a, err := l.run(ctx, offerScript, args...)
 	if err != nil {
@@ -57,7 +100,7 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 	places := make([]Place, len(offers))
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
-		if places[i].Outcome == Accepted {
+		if places[i].Outcome == Accepted || places[i].Outcome == Joined {
 			places[i].AcceptedAt = now
 		}
 	}

@@ -1,9 +1,6 @@
 package leaky
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // PurgeOutcome is what Purge found.
 type PurgeOutcome string
@@ -16,7 +13,15 @@ const (
 // Purge removes what is kept of a job that has ended. Of a share in a job, that is the share; the job itself goes with the last of
 // them. ErrUnknownJob: no such job.
 func (l *Line) Purge(ctx context.Context, id string) (PurgeOutcome, error) {
-	return "", errors.New("not yet")
+	a, err := l.run(ctx, purgeScript, id)
+	if err != nil {
+		return "", err
+	}
+	outcome := PurgeOutcome(a.text())
+	if outcome == "unknown" {
+		return "", ErrUnknownJob
+	}
+	return outcome, a.err
 }
 
 // GoneError says that a job ended and is on record no more: its time is over, or it was purged. It is an ErrUnknownJob, too.

@@ -36,6 +36,14 @@ var settleLua string
 //go:embed scripts/cancel.lua
 var cancelLua string
 
+//go:embed scripts/purge.lua
+var purgeLua string
+
+// Two scripts tell where jobs stand by their ids: they have this in common.
+//
+//go:embed scripts/where.lua
+var where string
+
 //go:embed scripts/look.lua
 var lookLua string
 
@@ -45,6 +53,9 @@ var tuneLua string
 //go:embed scripts/status.lua
 var statusLua string
 
+//go:embed scripts/health.lua
+var healthLua string
+
 // Two scripts go through a zset part by part: they have this in common.
 //
 //go:embed scripts/walk.lua
@@ -52,6 +63,9 @@ var walk string
 
 //go:embed scripts/list.lua
 var listLua string
+
+//go:embed scripts/mine.lua
+var mineLua string
 
 //go:embed scripts/redrive.lua
 var redriveLua string
@@ -69,11 +83,14 @@ var (
 	renewScript   = redis.NewScript(prelude + renewLua)
 	settleScript  = redis.NewScript(prelude + settleLua)
 	cancelScript  = redis.NewScript(prelude + cancelLua)
-	lookScript    = redis.NewScript(prelude + lookLua)
+	purgeScript   = redis.NewScript(prelude + purgeLua)
+	lookScript    = redis.NewScript(prelude + where + lookLua)
 	tuneScript    = redis.NewScript(prelude + tuneLua)
+	healthScript  = redis.NewScript(prelude + healthLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
 
 	listScript      = redis.NewScript(prelude + walk + listLua)
+	mineScript      = redis.NewScript(prelude + where + mineLua)
 	redriveScript   = redis.NewScript(prelude + redriveLua)
 	booksScript     = redis.NewScript(prelude + booksLua)
 	reconcileScript = redis.NewScript(prelude + walk + reconcileLua)

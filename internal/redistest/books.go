@@ -28,6 +28,9 @@ import (
 //   - share counts each client's waiting and delayed jobs
 //   - each job in failed has a record and has failed; each failed job on record is in failed, unless its operation keeps
 //     it at least as long as failed jobs are listed; its keys end together
+//   - a share's record has no TTL as long as its job has none, which knows of it then; what a job is found by to be joined, and
+//     the shares in it, are those of a job on record
+//   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 	t.Helper()
@@ -56,7 +59,10 @@ type books struct {
 	now    float64 // µs
 	zsets  map[string]map[string]float64
 	hashes map[string]map[string]string
-	heads  map[string]string        // by job id: the beginning of its record
+	lists  map[string][]string
+	joints map[string]string        // job ids by what they are joined by
+	heads  map[string]string        // by job id: the beginning of its record; not of shares
+	shared map[string]string        // by a share's id: the same
 	states map[string]jobs.State    // by job id
 	ttls   map[string]time.Duration // by key without its prefix; only keys that have one
 	names  []string                 // of all keys, without their prefix
@@ -71,7 +77,10 @@ func readBooks(ctx context.Context, rdb redis.UniversalClient, backend string) (
 	b := books{
 		zsets:  map[string]map[string]float64{},
 		hashes: map[string]map[string]string{},
+		lists:  map[string][]string{},
+		joints: map[string]string{},
 		heads:  map[string]string{},
+		shared: map[string]string{},
 		states: map[string]jobs.State{},
 		ttls:   map[string]time.Duration{},
 	}
@@ -95,8 +104,19 @@ func readBooks(ctx context.Context, rdb redis.UniversalClient, backend string) (
 func (b *books) keep(name, kind string, content []any) error {
 	switch kind {
 	case "string":
-		if id, ok := strings.CutPrefix(name, "job:"); ok {
-			b.heads[id] = content[0].(string)
+		head := content[0].(string)
+		if id, ok := strings.CutPrefix(name, "job:"); !ok {
+		} else if jobOf(head) != "" {
+			b.shared[id] = head
+		} else {
+			b.heads[id] = head
+		}
+		if join, ok := strings.CutPrefix(name, "joint:"); ok {
+			b.joints[join] = head
+		}
+	case "list":
+		for _, entry := range content {
+			b.lists[name] = append(b.lists[name], entry.(string))
 		}
 	case "hash":
 		fields := map[string]string{}
@@ -135,7 +155,7 @@ var finals = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expir
 
 // differences says what is wrong, a line each; nothing when the books balance.
 func (b *books) differences() []string {
-	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.owned())
+	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.joined(), b.sharesOf(), b.listed(), b.owned())
 }
 
 // sums holds the counters against each other and against the jobs on record.
@@ -317,11 +337,14 @@ func (b *books) owned() (wrong []string) {
 			continue
 		}
 		switch name {
-		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep":
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks":
 			continue
 		}
 		if strings.HasPrefix(name, "job:") {
-			continue // recorded knows
+			continue // recorded knows, or sharesOf
+		}
+		if strings.HasPrefix(name, "shares:") {
+			continue // sharesOf knows
 		}
 		if id, ok := strings.CutPrefix(name, "state:"); ok {
 			if _, ends := b.ttls["job:"+id]; b.heads[id] != "" && !ends {

@@ -93,8 +93,24 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
 			Limits: limits, Overload: policy(o), Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
 	}
+	if watched := mayBeSick(front.Operations, lines); len(watched) > 0 {
+		healths := leaky.NewHealths(watched)
+		front.Health = healths
+		f.background = append(f.background, healths.Run)
+	}
 	f.Server = httpapi.New(front)
 	return f, nil
+}
+
+// mayBeSick are the lines of those backends whose health some operation asks for.
+func mayBeSick(operations []httpapi.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
+	watched := map[string]*leaky.Line{}
+	for _, o := range operations {
+		if o.Overload.Sick.On {
+			watched[o.Backend] = lines[o.Backend]
+		}
+	}
+	return watched
 }
 
 // Run does the background work until ctx ends, which should be after the last request was answered and before the store is

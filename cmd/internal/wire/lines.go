@@ -34,9 +34,20 @@ func Lines(c *config.Config, rdb redis.UniversalClient) (map[string]*leaky.Line,
 			Attempts:    b.Retry.Attempts,
 			Feedback:    bool(b.Feedback),
 			KeepFailed:  b.KeepFailed,
+			KeepLongest: b.MaxAge + keepLongest(c, name),
 		})
 	}
 	return lines, nil
+}
+
+// keepLongest is for how long an ended job of the backend may be kept.
+func keepLongest(c *config.Config, backend string) (longest time.Duration) {
+	for _, o := range c.Operations {
+		if o.Backend == backend {
+			longest = max(longest, o.KeepResult)
+		}
+	}
+	return longest
 }
 
 // TellOverrides writes one line for each backend whose settings in force, set live, are others than its config's: what the file says is

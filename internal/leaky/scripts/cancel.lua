@@ -1,25 +1,51 @@
--- cancel: the client no longer wants the job.
+-- cancel: the client no longer wants the job, or its share in one: the job is canceled with the last of them.
 -- ARGV[9] job id
 -- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise) or 'unknown'
+local function cancel(id, keep, client, joint)
+  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
+  local state = s[1] or 'waiting'
+  if state == 'running' then
+    if not s[2] then move(id, 'running', 'cancel', '1') end
+    if joint then unjoin(id) end
+    call('PUBLISH', prefix .. 'abort', id)
+    return 'aborting'
+  end
+  if state == 'canceled' then return 'canceled' end
+  if state == 'waiting' or state == 'delayed' then
+    local held = call('ZREM', LINE, id) + call('ZREM', DELAYED, id)
+    call('ZREM', DEADLINES, id)
+    if held > 0 then hold(client, -1) end -- else Redis has lost its place, and the count with it
+  elseif state == 'released' then
+    land(id)
+  else
+    return 'final'
+  end
+  finish(id, 'canceled', keep)
+  return 'canceled'
+end
+
+local function leave(share, id, keep, client, calls_back)
+  local own = prefix .. 'state:' .. share
+  if call('EXISTS', own) == 1 then return 'canceled' end
+  local record = beginning(id)
+  local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'ver', 'fin')
+  local live = prefix .. 'shares:' .. id
+  if s[3] or call('HLEN', live) <= 2 then -- it is the last, beside 'join'
+    local _, _, _, keep_job, of = numbers(record)
+    return keep_job and cancel(id, keep_job, of, true) or 'unknown'
+  end
+  call('HDEL', live, share)
+  call('HSET', own, 'st', 'canceled', 'fin', us(now), 'exp', us(now + keep * 1000), 'ver', (s[2] or 0) + 1)
+  call('PEXPIRE', own, keep)
+  ended(share, client, keep, calls_back)
+  call('PUBLISH', prefix .. 'final', share)
+  return 'canceled'
+end
+
 local id = ARGV[9]
-local _, _, _, keep, client = head(id)
+local record = beginning(id)
+local _, _, _, keep, client = numbers(record)
 if not keep then return { 'unknown' } end
-local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
-local state = s[1] or 'waiting'
-if state == 'running' then
-  if not s[2] then move(id, 'running', 'cancel', '1') end
-  call('PUBLISH', prefix .. 'abort', id)
-  return { 'aborting' }
-end
-if state == 'canceled' then return { 'canceled' } end
-if state == 'waiting' or state == 'delayed' then
-  local held = call('ZREM', LINE, id) + call('ZREM', DELAYED, id)
-  call('ZREM', DEADLINES, id)
-  if held > 0 then hold(client, -1) end -- else Redis has lost its place, and the count with it
-elseif state == 'released' then
-  land(id)
-else
-  return { 'final' }
-end
-finish(id, 'canceled', keep)
-return { 'canceled' }
+local has = marks(record)
+if has['='] then return { leave(id, has['='], keep, client, has['!']) } end
+return { cancel(id, keep, client, has['&']) }

@@ -11,11 +11,10 @@ local by_client, by_operation, by_state, by_code, top = ARGV[15], ARGV[16], ARGV
 local key = KEYS[index]
 if by_client .. by_operation .. by_state .. by_code == '' then most = math.min(most, limit + 1) end
 
--- words reads a record's client and operation. 2 KiB hold all but its payload. Go writes the operation first, and its name needs
--- no escapes.
+-- words reads a record's client and operation. Go writes the operation first, and its name needs no escapes.
 local function words(record)
-  local client, rest = string.match(record, '^%d+ %d+ %d+ %d+ (%x+) (.*)$')
-  if client then return client, string.match(rest, '^{"o":"([^"]*)"') or string.match(rest, '^@%S+ {"o":"([^"]*)"') end
+  local _, client, at = marks(record)
+  if client then return client, string.match(record, '^{"o":"([^"]*)"', at) end
 end
 
 local full = call('ZCARD', INFLIGHT) >= concurrency
@@ -29,7 +28,7 @@ for i = 1, #rows, 2 do
     out[4], out[5] = rows[i - 1], rows[i - 2]
     break
   end
-  local record = call('GETRANGE', prefix .. 'job:' .. id, 0, 2047)
+  local record = call('GETRANGE', prefix .. 'job:' .. id, 0, WORDS)
   local client, operation = words(record)
   if client and (by_client == '' or by_client == client) and (by_operation == '' or by_operation == operation) then
     local s = standing(id)

@@ -2,10 +2,13 @@
 -- ARGV[9]    the longest predicted wait, µs
 -- ARGV[10]   the part of the capacity that one client may hold
 -- ARGV[11]   horizon of a release, µs
--- ARGV[12..] eight values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
---            max_age µs, keep ms
+-- ARGV[12]   how long a client's list outlives the newest job in it, ms
+-- ARGV[13..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+--            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
+--            'share', 'refresh' (for no caller), 'join' (only where it is under way); then three more follow: who may
+--            share it, id of the caller's share ('' for none), rest of that one's record
 -- Returns    now, what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
--- Idempotent by job id: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
+-- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local share_limit = math.max(1, math.floor(capacity * fraction))
 local waiting = call('ZCARD', LINE)
@@ -90,36 +93,99 @@ end
 
 local now_text = us(now)
 local out = { now_text, waiting_on(full) }
-for i = 12, #ARGV, 8 do
+local listed = {} -- what comes into a client's list, by client
+local moment = entry_of(now, '')
+local function list(client, uuid)
+  local entries = listed[client] or {}
+  listed[client], entries[#entries + 1] = entries, moment .. uuid
+end
+
+-- begin is the beginning of a record, when its job may start at the latest, and whether that is sooner than its end.
+local function begin(client, start_within, max_age, keep)
+  local end_by = now + max_age
+  local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
+  local start_text = us(start_by)
+  return now_text .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
+end
+
+-- share gives a caller a share in a job.
+local function share(job, id, first, rest, client)
+  call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. rest)
+  call('HSET', prefix .. 'shares:' .. job, id, string.sub(rest, 1, 1) == '!' and client .. '!' or client)
+end
+
+local MOST_SHARES = 1000 -- their end is one step: 3 ms of Redis's time
+local function under_way(join)
+  local job = call('GET', prefix .. 'joint:' .. join)
+  if job and call('EXISTS', prefix .. 'job:' .. job) == 1 then return job, call('HLEN', prefix .. 'shares:' .. job) - 1 < MOST_SHARES end
+end
+
+local i = 13
+while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
-  if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
-  if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
+  local uuid, many = ARGV[i + 8], ARGV[i + 9]
+  i = i + 10
+  local outcome, position, wait, retry, tag
+  local join, own, words
+  if many ~= '' then
+    join, own, words = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+    i = i + 3
+    local job, open = under_way(join)
+    if own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
+      outcome = 'exists'
+    elseif job and many == 'refresh' then
+      outcome = 'joined'
+    elseif job and open then
+      share(job, own, (begin(client, start_within, max_age, keep)), words, client)
+      list(client, uuid)
+      outcome = 'joined'
+    elseif many == 'join' then
+      outcome = 'alone'
+    elseif job then -- no room for another share: the job is the caller's own
+      id, many = own, ''
+      rest = (string.match(rest, '^@%S+ ') or '') .. string.sub(words, 1, -2) .. string.sub(rest, (string.find(rest, '\n', 1, true)))
+    end
+  end
 
-  local outcome, position, wait, retry, tag = place(client, flow, step, start_within)
-  if outcome == 'accepted' then
-    local end_by = now + max_age
-    local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
-    local end_text = us(end_by)
-    local start_text = start_by < end_by and us(start_by) or end_text
-    local record = now_text .. ' ' .. start_text .. ' ' .. end_text .. ' ' .. keep .. ' ' .. client .. ' ' .. rest
-    if call('SET', prefix .. 'job:' .. id, record, 'NX') then
-      fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
-      if start_by < end_by then call('ZADD', DEADLINES, start_text, id) end
-      tags[flow], top = tag, math.max(top, tag)
-      held[client] = (held[client] or 0) + 1
-      added[client] = (added[client] or 0) + 1
-      waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
-    else
+  if not outcome then
+    if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
+    if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
+    outcome, position, wait, retry, tag = place(client, flow, step, start_within)
+    if outcome == 'accepted' then
+      local first, start_text, dated = begin(client, start_within, max_age, keep)
+      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. rest, 'NX') then
+        fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
+        if dated then call('ZADD', DEADLINES, start_text, id) end
+        tags[flow], top = tag, math.max(top, tag)
+        held[client] = (held[client] or 0) + 1
+        added[client] = (added[client] or 0) + 1
+        waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
+        if uuid ~= '' then list(client, uuid) end
+        if many ~= '' then
+          call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
+          call('HSET', prefix .. 'shares:' .. id, 'join', join)
+          if own ~= '' then
+            share(id, own, first, words, client)
+          else
+            call('HSET', prefix .. 'shares:' .. id, 'refresh', '1')
+          end
+        end
+      else
+        outcome = 'exists'
+      end
+    elseif call('EXISTS', prefix .. 'job:' .. id) == 1 then
       outcome = 'exists'
     end
-  elseif call('EXISTS', prefix .. 'job:' .. id) == 1 then
-    outcome = 'exists'
   end
-  if outcome == 'exists' then position, wait, retry = 0, 0, 0 end
+  if not position or outcome == 'exists' then position, wait, retry = 0, 0, 0 end
   out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = outcome, position, wait, retry
 end
 
+for client, entries in pairs(listed) do
+  call('RPUSH', prefix .. 'mine:' .. client, unpack(entries))
+  call('PEXPIRE', prefix .. 'mine:' .. client, ARGV[12])
+end
 if accepted > 0 then
   enter()
   local last_tags = {}

@@ -79,6 +79,20 @@ end
 local function numbers(record) return string.match(record, '^(%d+) (%d+) (%d+) (%d+) (%x+) ') end
 local function head(id) return numbers(call('GETRANGE', prefix .. 'job:' .. id, 0, 95)) end
 
+-- marks reads what a record says between its numbers and its words, by sign (jobs/record.go); the client; where the words
+-- begin. The first 1 KiB holds all of it. Nothing of it is told of no record.
+local function marks(record)
+  local found, client, at = {}, string.match(record, '^%d+ %d+ %d+ %d+ (%x+) ()')
+  while at do
+    local sign, text, after = string.match(record, '^([=&@!])(%S*) ()', at)
+    if not sign then break end
+    found[sign], at = text, after
+  end
+  return found, client, at
+end
+local function beginning(id) return call('GETRANGE', prefix .. 'job:' .. id, 0, 1023) end
+local WORDS = 2559 -- up to here a record's words have ended: its payload comes after them
+
 -- too_late tells whether a job may no longer start at t. One that has had an attempt minds only its max_age.
 local function too_late(id, start_by, end_by, t)
   if tonumber(end_by) <= t then return true end
@@ -90,11 +104,13 @@ local function hold(client, by)
   if call('HINCRBY', SHARE, client, by) <= 0 then call('HDEL', SHARE, client) end
 end
 
--- move writes a job's new state and further fields of its standing.
+-- move writes a job's new state and further fields of its standing. Who watches the job is told, unless it is only on its way to
+-- a worker, or has ended, of which finish tells.
 local function move(id, state, ...)
   local key = prefix .. 'state:' .. id
   call('HSET', key, 'st', state, ...)
   call('HINCRBY', key, 'ver', 1)
+  if state == 'running' or state == 'delayed' or state == 'waiting' then call('PUBLISH', prefix .. 'moved', id) end
 end
 
 -- standing reads what is told of where a job stands (look.go); born is when a redriven job was first accepted.
@@ -105,12 +121,35 @@ end
 
 -- vacate gives back the places that a job holds in limits of concurrency (jobs/record.go). They are keys of other subjects: on
 -- a cluster jobs hold none, for a script can't reach them there.
-local function vacate(id)
-  local places = string.match(call('GETRANGE', prefix .. 'job:' .. id, 0, 1023), '^%d+ %d+ %d+ %d+ %x+ @(%S+) ')
+local function vacate(places)
   local member
   for part in string.gmatch(places or '', '[^@]+') do
     if member then call('ZREM', part, member) end
     member = member or part
+  end
+end
+
+-- A client's list has 23 bytes a job, the oldest first: when it was accepted, µs in 7 bytes, and the UUID that ends its id.
+-- A zset would take four times as much.
+local function id_of(entry)
+  return string.format('%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x', string.sub(prefix, 5, -3),
+    string.byte(entry, 8, 23))
+end
+
+local function entry_of(at, uuid)
+  local bytes = ''
+  for _ = 1, 7 do
+    bytes, at = string.char(at % 256) .. bytes, math.floor(at / 256)
+  end
+  return bytes .. uuid
+end
+
+-- trim takes up to two of the oldest jobs that are no longer on record from a client's list: more than come to be so.
+local function trim(client)
+  local key = prefix .. 'mine:' .. client
+  for _, entry in ipairs(call('LRANGE', key, 0, 1)) do
+    if call('EXISTS', prefix .. 'job:' .. id_of(entry)) == 1 then break end
+    call('LPOP', key)
   end
 end
 
@@ -122,14 +161,62 @@ local function list_failed(id, at, keep)
   return keep
 end
 
--- finish ends a job for good: its keys get the time that they may outlive it, and one that failed is listed. The caller has
--- taken it out of its zset.
+-- ended does for a caller what the end of its job, or of its share in one, is due: the record gets the time that it may outlive
+-- that, what tells afterwards that it was there stays as long again (a day at most), and its URL is to be called.
+local DAY = 24 * 3600000
+local function ended(id, client, keep, calls_back)
+  call('PEXPIRE', prefix .. 'job:' .. id, keep)
+  call('SET', prefix .. 'gone:' .. id, client, 'PX', keep + math.min(keep, DAY))
+  if calls_back then
+    call('ZADD', prefix .. 'callbacks', us(now), id)
+    call('PUBLISH', prefix .. 'callback', '')
+  end
+  trim(client)
+end
+
+-- A job that callers share has a hash of their shares: each one's id, its client's tag and '!' where it has a callback; 'refresh' where
+-- it was begun for no caller; and 'join', by which others find it.
+
+-- unjoin lets nobody join a job any more.
+local function unjoin(id)
+  local key = prefix .. 'joint:' .. (call('HGET', prefix .. 'shares:' .. id, 'join') or '')
+  if call('GET', key) == id then call('DEL', key) end
+end
+
+-- each_share calls f with id, client's tag and whether it has a callback of every live share in a job, and returns how many those are.
+local function each_share(id, f)
+  local fields, n = call('HGETALL', prefix .. 'shares:' .. id), 0
+  for i = 1, #fields, 2 do
+    if fields[i] ~= 'join' and fields[i] ~= 'refresh' then
+      local client, calls_back = string.match(fields[i + 1], '^(%x+)(!?)$')
+      f(fields[i], client, calls_back == '!')
+      n = n + 1
+    end
+  end
+  return n
+end
+
+-- disband removes what is left of a job whose record is gone: nobody can tell of it, nor of a share in it.
+local function disband(id)
+  unjoin(id)
+  each_share(id, function(share) call('DEL', prefix .. 'job:' .. share) end)
+  call('DEL', prefix .. 'state:' .. id, prefix .. 'shares:' .. id)
+end
+
+-- finish ends a job for good, and with it the shares in it; a job that failed is listed. The caller has taken it out of its zset.
 local function finish(id, state, keep, ...)
-  vacate(id)
+  local has, client = marks(beginning(id))
+  vacate(has['@'])
   if state == 'failed' then keep = list_failed(id, now, keep) end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
-  call('PEXPIRE', prefix .. 'job:' .. id, keep)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
+  ended(id, client, keep, has['!'])
+  if has['&'] then
+    unjoin(id)
+    call('HDEL', prefix .. 'shares:' .. id, 'refresh')
+    each_share(id, function(share, of, calls_back) ended(share, of, keep, calls_back) end)
+    call('PEXPIRE', prefix .. 'shares:' .. id, keep)
+  end
   call('HINCRBY', BOOKS, state, 1)
   call('PUBLISH', prefix .. 'final', id)
 end

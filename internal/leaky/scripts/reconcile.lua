@@ -22,7 +22,8 @@ local function state_of(id) return call('HGET', prefix .. 'state:' .. id, 'st') 
 -- vanished ends a job whose record is gone: nobody can run it or tell of it.
 local function vanished(id)
   for _, key in ipairs({ LINE, DELAYED, INFLIGHT, DEADLINES }) do call('ZREM', key, id) end
-  call('DEL', prefix .. 'job:' .. id, prefix .. 'state:' .. id, prefix .. 'result:' .. id)
+  call('DEL', prefix .. 'job:' .. id, prefix .. 'result:' .. id)
+  disband(id)
   call('HINCRBY', BOOKS, 'lost', 1)
   repaired('no_record', id)
 end

@@ -1,5 +1,6 @@
 -- redrive: failed jobs go back into the line, at their flow's end, as if they had just been offered: with all attempts, their
 -- full max_age and no start_within. Id, payload and words stay. Places that they held in limits were given back when they failed.
+-- Whoever has a share in such a job has it again. A share stands for its job.
 -- ARGV[9..] job ids
 -- Returns a word a job: 'redriven', 'not_failed' (it isn't, or is redriven already), 'unknown' or 'line_full'; fewer words than jobs
 --         where those that were rewritten came to 1 MiB: the rest is to be asked for again
@@ -9,29 +10,34 @@ local rewritten = 0
 
 local function redrive(id)
   local record = call('GET', prefix .. 'job:' .. id) or ''
-  local accepted, _, end_by, keep, client = numbers(record)
+  local has, client, at = marks(record)
+  if has['='] then return redrive(has['=']) end
+  local accepted, _, end_by, keep = numbers(record)
   if not keep then return 'unknown' end
   local key = prefix .. 'state:' .. id
   local s = call('HMGET', key, 'st', 'born')
   if s[1] ~= 'failed' then return 'not_failed' end
   if depth >= capacity then return 'line_full' end
 
-  local _, cut = string.find(record, '^%d+ %d+ %d+ %d+ %x+ ')
-  local rest = string.sub(record, cut + 1)
-  local _, held = string.find(rest, '^@%S+ ')
-  if held then rest = string.sub(rest, held + 1) end
+  local rest = string.sub(record, at)
   local readable, words = pcall(cjson.decode, string.match(rest, '^[^\n]*'))
   if not readable then words = {} end
   local flow = client .. ':' .. (words.p or 'normal')
   local tag = math.max(v, tonumber(call('ZSCORE', FLOWS, flow) or 0)) + 1 / (words.w or 1)
 
   local ends = us(now + end_by - accepted)
+  rest = (has['&'] and '& ' or '') .. (has['!'] and '! ' or '') .. rest
   call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
   -- run stays, or an old ticket would be good again; by stays, or an old settlement, repeated, would be told that it was lost.
   call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size')
   call('PERSIST', key)
   move(id, 'waiting', 'born', s[2] or accepted)
-  call('DEL', prefix .. 'result:' .. id)
+  call('DEL', prefix .. 'result:' .. id, prefix .. 'gone:' .. id)
+  if has['&'] then
+    call('PERSIST', prefix .. 'shares:' .. id)
+    local shares = each_share(id, function(share) call('PERSIST', prefix .. 'job:' .. share) end)
+    rewritten = rewritten + 1024 * shares -- as much work as 1 KiB each
+  end
   call('ZREM', FAILED, id)
   if call('ZCARD', LINE) == 0 then wake() end
   call('ZADD', LINE, exact(tag), id)

@@ -18,7 +18,7 @@ end
 
 -- lost ends a job whose record is gone: it can neither run nor be told of.
 local function lost(id)
-  call('DEL', prefix .. 'state:' .. id)
+  disband(id)
   call('HINCRBY', BOOKS, 'lost', 1)
 end
 

@@ -1,0 +1,296 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// attempt is one try at admitting a job: of the operation that was asked for, or of one that stands in for it.
+type attempt struct {
+	*call
+	submission
+	o           *Operation
+	cost        int64
+	line        Line
+	key         string // the Idempotency-Key; "": there is none
+	id          string // the job's
+	fingerprint string // "" without a key
+	instead     string // why another operation was refused that this one stands in for; "": it stands for itself
+	decided     func() // lets the twins that wait in queue go on; more calls do nothing
+	*stored
+}
+
+// name gives the job its id. With an Idempotency-Key that is derived from it.
+func (a *attempt) name() {
+	if a.key == "" {
+		a.id = jobs.NewID(a.o.Backend)
+		return
+	}
+	a.id, a.fingerprint = jobs.DeriveID(a.o.Backend, a.client.ID, a.o.Name, a.key), fingerprint(a.o.Name, a.body)
+}
+
+// recorded answers a request whose Idempotency-Key made a job before, of its operation or of one that stood in for it.
+func (a *attempt) recorded() (answered bool, err error) {
+	for _, b := range append([]*attempt{a}, a.standIns(reasonReplayed)...) {
+		look, err := b.line.Look(a.ctx, b.id)
+		switch {
+		case err == nil:
+			return true, b.replay(look)
+		case !errors.Is(err, leaky.ErrUnknownJob):
+			return true, a.overloaded(a.storeFailed(err))
+		}
+	}
+	return false, nil
+}
+
+// admit takes the job through the limits and into the line.
+func (a *attempt) admit() error {
+	got, err := a.take()
+	if err != nil {
+		return a.overloaded(err)
+	}
+	return got()
+}
+
+// take gets the request a job, and returns what answers for it: a new one, a share in one that is under way, or the one that its
+// Idempotency-Key made before. An error is why there is none.
+func (a *attempt) take() (answer func() error, err error) {
+	offer := a.offer()
+	if offer.Join != "" {
+		place, err := a.line.Join(a.ctx, offer)
+		switch {
+		case err != nil:
+			return nil, a.storeFailed(err)
+		case place.Outcome == leaky.Joined:
+			return a.joined(offer.Job, place), nil
+		case place.Outcome == leaky.Exists:
+			return a.existing()
+		}
+	}
+	var first <-chan struct{}
+	decided := func() {}
+	if a.fingerprint != "" {
+		first, decided = a.s.twins.join(a.id)
+		defer decided()
+	}
+	v, err := a.spend()
+	if err != nil {
+		if look, accepted := a.twin(first); accepted {
+			return func() error { return a.replay(look) }, nil
+		}
+		return nil, err
+	}
+	offer.Job.Holds = v.Holds()
+	place, err := a.line.Offer(a.ctx, offer)
+	decided()
+	if err != nil {
+		// The job may have been accepted: its limits stay spent.
+		return nil, a.storeFailed(err)
+	}
+	switch place.Outcome {
+	case leaky.Accepted:
+		return func() error { return a.accepted(offer, place) }, nil
+	case leaky.Joined: // one like it came in between
+		a.refund(v)
+		return a.joined(offer.Job, place), nil
+	case leaky.Exists: // a twin of this request was faster
+		a.refund(v)
+		a.verdict = nil // what the twin took came after it
+		return a.existing()
+	}
+	a.refund(v)
+	return nil, lineRefused(a.o.Name, place)
+}
+
+// offer is the job as the line gets it, but for the places that it holds.
+func (a *attempt) offer() leaky.Offer {
+	return leaky.Offer{
+		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
+			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback},
+		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
+	}
+}
+
+// existing answers with the job of this id that is on record.
+func (a *attempt) existing() (answer func() error, err error) {
+	look, err := a.line.Look(a.ctx, a.id)
+	if err != nil {
+		return nil, a.storeFailed(err)
+	}
+	return func() error { return a.replay(look) }, nil
+}
+
+// spend has the request's limits decide. What they took is given back when the job gets no place.
+func (a *attempt) spend() (admission.Verdict, error) {
+	if len(a.plan.rules) == 0 {
+		return admission.Verdict{Allowed: true}, nil
+	}
+	v, err := a.decide(a.s.Limiter, a.plan, admission.Request{Cost: a.cost, Subject: subject(a.client, a.o.Name), Job: a.holder()})
+	if err != nil {
+		return v, a.storeFailed(err)
+	}
+	a.verdict = &v
+	if !v.Allowed {
+		return v, a.plan.overLimit(v, a.cost)
+	}
+	return v, nil
+}
+
+// Refunds that never reached the store are tried again, so often and after so long.
+const (
+	refundTries = 4
+	refundRest  = 500 * time.Millisecond
+)
+
+// refund gives back what v took. It waits for that no longer than the call may wait for the store: the client's answer comes first.
+func (a *attempt) refund(v admission.Verdict) {
+	if a.verdict == nil {
+		return // there was no limit
+	}
+	a.verdict = refunded(v, a.cost)
+	client := a.client.ID
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var err error
+		for try := range refundTries {
+			if try > 0 {
+				time.Sleep(refundRest)
+			}
+			if err = a.s.Limiter.Refund(context.WithoutCancel(a.ctx), v); !errors.Is(err, admission.ErrNotAsked) {
+				break
+			}
+		}
+		a.s.heard.forget(client)
+		if err != nil {
+			a.s.metrics.lostRefunds.Inc()
+			a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", err) })
+		}
+	}()
+	select {
+	case <-done:
+	case <-a.ctx.Done():
+	}
+}
+
+// Reasons of an accepted decision, for logs and metrics; Forebay-Decision needs none. Of a degraded one reasonReplayed is told.
+const (
+	reasonNew      = "new"
+	reasonFresh    = "fresh"    // a stored answer that is as good as a new one
+	reasonJoined   = "joined"   // the same was under way
+	reasonReplayed = "replayed" // the Idempotency-Key's job was there before
+	reasonChecked  = "checked"  // a gateway asked
+)
+
+// accepted answers for a job that has its place.
+func (a *attempt) accepted(offer leaky.Offer, place leaky.Place) error {
+	job := offer.Job
+	job.CreatedAt = place.AcceptedAt
+	look := leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, Position: place.Position, Wait: place.Wait, WaitingOn: place.WaitingOn}
+	if offer.Join != "" && preferredWait(a.r.Header[api.HeaderPrefer]) > 0 {
+		look = a.relook(look) // whoever waits must know whose end it waits for
+	}
+	return a.answer(look, reasonNew)
+}
+
+// replay answers for a job that this Idempotency-Key made before.
+func (a *attempt) replay(look leaky.Look) error {
+	if look.Job.Fingerprint != a.fingerprint || look.Job.Client != a.client.ID {
+		return problem(http.StatusUnprocessableEntity, api.CodeKeyReuse,
+			"This Idempotency-Key came with another request before. Requests are the same when their bodies are, byte for byte.")
+	}
+	a.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
+	return a.answer(look, reasonReplayed)
+}
+
+// answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
+// waited gets what it waited for: the result itself, and Content-Location says so.
+func (a *attempt) answer(look leaky.Look, reason string) error {
+	a.decided()
+	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
+	if a.instead != "" {
+		a.decision, a.reason = api.Degraded, a.instead
+	}
+	look, err := a.s.await(a.call, a.line, look)
+	if err != nil {
+		// It's accepted, whatever became of the wait: answer with what was known before.
+		a.noStore = true
+	}
+	view := jobView(look, time.Now())
+	view.Degraded = a.instead != ""
+	h := a.w.Header()
+	h["Cache-Control"] = noStore
+	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
+	if view.Done {
+		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
+			if body, err := a.line.Result(a.ctx, look.Job.Source()); err == nil {
+				a.s.warm(a.line, look.Job, a.payload)
+				h["Content-Location"] = []string{view.Links.Result}
+				h["X-Content-Type-Options"] = noSniff
+				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)
+				return nil
+			}
+		}
+		return a.json(http.StatusOK, view)
+	}
+	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	return a.json(http.StatusAccepted, view)
+}
+
+// twinTime is how long a twin in another process may take from its charge to its place in the line: two round trips to Redis, with room.
+const twinTime = 50 * time.Millisecond
+
+// refusedByPlaces reports whether a limit on jobs at one time is among those that refused.
+func (a *attempt) refusedByPlaces() bool {
+	return slices.ContainsFunc(a.verdict.Standings, func(s admission.Standing) bool {
+		return s.Violated && s.Rule.Limit().Algorithm == admission.Concurrency && !s.Rule.Limit().Shadow
+	})
+}
+
+// twin finds the job of a request that was refused, where a twin of it with the same Idempotency-Key came first: what refuses this one
+// may be nothing but the other's charge. It waits for one that is being decided here.
+func (a *attempt) twin(first <-chan struct{}) (look leaky.Look, accepted bool) {
+	if a.fingerprint == "" || a.verdict == nil {
+		return look, false // no key, or the limits didn't decide
+	}
+	if first != nil {
+		select {
+		case <-first:
+		case <-a.ctx.Done():
+		}
+	}
+	look, err := a.line.Look(a.ctx, a.id)
+	if errors.Is(err, leaky.ErrUnknownJob) && a.refusedByPlaces() {
+		// In another process it may be between its charge and its place in the line.
+		pause := time.NewTimer(twinTime)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-a.ctx.Done():
+		}
+		look, err = a.line.Look(a.ctx, a.id)
+	}
+	if err == nil {
+		a.verdict = nil // what it refused is over
+	}
+	return look, err == nil
+}
+
+// holder is by what name the job holds its places of limits on jobs at one time. Twins of a request with an Idempotency-Key have one job id:
+// the one that comes to nothing must not give back the places of the other.
+func (a *attempt) holder() string {
+	if a.fingerprint == "" || !a.plan.holds {
+		return a.id
+	}
+	return a.id + "~" + rand.Text()[:8]
+}

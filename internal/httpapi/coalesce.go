@@ -1,0 +1,45 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// joint names what a request asks for, among those who may share its answer: whoever may see the answer may share the job.
+func (a *attempt) joint() string {
+	sum := sha256.Sum256([]byte(a.cacheKey()))
+	return hex.EncodeToString(sum[:16])
+}
+
+// joins is the Join of the request's offer; "": its job is nobody else's. Who asks for a new answer (no-cache) gets no part in a job that
+// was asked for before.
+func (a *attempt) joins() string {
+	if !a.o.Coalesce || a.wish.NoCache {
+		return ""
+	}
+	return a.joint()
+}
+
+// joined answers for a share in a job that is under way. It spent no limit.
+func (a *attempt) joined(job jobs.Job, place leaky.Place) func() error {
+	return func() error {
+		job.CreatedAt = place.AcceptedAt
+		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, WaitingOn: place.WaitingOn})
+		a.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
+		return a.answer(look, reasonJoined)
+	}
+}
+
+// relook is where the job stands, or what is known without the store where that fails: the job is on record, and its client must learn of it.
+func (a *attempt) relook(known leaky.Look) leaky.Look {
+	look, err := a.line.Look(a.ctx, known.Job.ID)
+	if err != nil {
+		_ = a.storeFailed(err) // it is logged
+		return known
+	}
+	return look
+}

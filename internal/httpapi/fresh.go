@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
+)
+
+// Reasons of a degraded answer that no limit and no line gave.
+const (
+	reasonSick       = "backend_sick"   // the operation serves stale answers while its backend is unwell
+	reasonOnlyCached = "only_if_cached" // the request wants no other
+)
+
+// stored is what is known of the stored answer to a request. It is asked for when it is needed, and once.
+type stored struct {
+	wish   degrade.Wish
+	asked  bool
+	at     time.Time // when it was
+	answer cache.Answer
+	found  bool
+	served bool
+}
+
+// cacheKey names the stored answer to the request, among those that its caller may see.
+func (a *attempt) cacheKey() string {
+	return a.o.Overload.CacheKey(a.o.Name, a.client.ID, a.client.Tier, a.payload)
+}
+
+// known is the newest good answer to the request, as old as it is now.
+func (a *attempt) known(ctx context.Context) (cache.Answer, bool) {
+	st := a.stored
+	if !st.asked {
+		var err error
+		st.asked, st.at = true, time.Now()
+		if st.answer, st.found, err = a.s.Degrader.Known(ctx, a.cacheKey()); err != nil {
+			a.s.storeLog.do(func() { a.s.Log.Warn("no stored answer", "request_id", a.requestID, "error", err) })
+		}
+	}
+	found := st.answer
+	found.Age += time.Since(st.at)
+	return found, st.found
+}
+
+// fromStore answers what needs no new work, or must not have any: a fresh answer; a stale one, where the request wants stored answers alone or
+// the backend is sick. It spends no limit.
+func (a *attempt) fromStore() (answered bool, err error) {
+	p := a.o.Overload
+	sick := p.Sick.On && a.s.sick(a.o)
+	if p.FreshFor == 0 && !sick && !a.wish.OnlyIfCached {
+		return false, nil
+	}
+	switch {
+	case a.fresh(a.ctx):
+		return true, nil
+	case a.wish.OnlyIfCached:
+		if a.stale(a.ctx, reasonOnlyCached) {
+			return true, nil
+		}
+		return true, problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this request that may be served, and it asks for no other.")
+	}
+	return sick && a.stale(a.ctx, reasonSick), nil
+}
+
+// fresh answers with a stored answer that is as good as a new one, where there is one.
+func (a *attempt) fresh(ctx context.Context) bool {
+	p := a.o.Overload
+	if p.FreshFor == 0 || a.wish.NoCache {
+		return false
+	}
+	found, ok := a.known(ctx)
+	if !ok || !p.Fresh(found.Age, a.wish) {
+		return false
+	}
+	a.decision, a.reason = api.Accepted, reasonFresh
+	a.s.cached[a.o.Name].hit(len(found.Body))
+	a.serve(found, "forebay; hit; ttl="+strconv.FormatInt(ttl(p, found.Age), 10))
+	return true
+}
+
+// stale answers with the last good answer, where there is one that the policy and the request let be served.
+func (a *attempt) stale(ctx context.Context, reason string) bool {
+	p := a.o.Overload
+	if !p.Allows(a.wish) {
+		return false
+	}
+	found, ok := a.known(ctx)
+	if !ok || !p.Serves(found.Age, a.wish) {
+		return false
+	}
+	a.decision, a.reason = api.Degraded, reason
+	a.s.cached[a.o.Name].old(len(found.Body), found.Age, time.Now())
+	a.serve(found, "forebay; hit; ttl="+strconv.FormatInt(min(ttl(p, found.Age), -1), 10)+"; detail=degraded")
+	return true
+}
+
+// ttl is how many seconds longer an answer counts as fresh, so that Age and it make up FreshFor. Of a stale one it is negative.
+func ttl(p degrade.Policy, age time.Duration) int64 {
+	return int64(p.FreshFor/time.Second) - int64(age/time.Second)
+}
+
+// serve writes a stored answer.
+func (a *attempt) serve(found cache.Answer, status string) {
+	a.served = true
+	a.decided()
+	h := a.w.Header()
+	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
+	h[api.HeaderCacheStatus] = []string{status}
+	h["Cache-Control"] = noStore
+	h["X-Content-Type-Options"] = noSniff
+	a.bytes(http.StatusOK, found.ContentType, found.Body)
+}
+
+// countMiss notes a request for which a stored answer was looked for and none was served.
+func (a *attempt) countMiss() {
+	if a.asked && !a.served {
+		a.s.cached[a.o.Name].misses.Add(1)
+	}
+}
+
+// trialRest is how often a request is let through to a sick backend that a stale answer would have done for. An effective rate rises with
+// calls that go well, and one of them makes up for 5 s (leaky's settle script): without these, a backend whose every request has a
+// stale answer would stay sick for as long as those are served.
+const trialRest = 5 * time.Second
+
+// trials are the requests that are let through to sick backends. The zero value has none. Safe for concurrent use.
+type trials struct {
+	mu   sync.Mutex
+	last map[string]time.Time // guarded by mu: by operation whose backend is sick, of its last trial, or since when it is
+}
+
+// due reports whether the request at hand is to be one. sick says how the operation's backend is now.
+func (t *trials) due(operation string, sick bool, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last, was := t.last[operation]
+	switch {
+	case !sick:
+		delete(t.last, operation)
+		return false
+	case was && now.Sub(last) < trialRest:
+		return false
+	}
+	if t.last == nil {
+		t.last = make(map[string]time.Time)
+	}
+	t.last[operation] = now
+	return was
+}
+
+// sick reports whether stale answers go first, for the sake of the operation's backend.
+func (s *Server) sick(o *Operation) bool {
+	if s.Health == nil {
+		return false
+	}
+	sick := s.Health.Sick(o.Backend, o.Overload.Sick.Below)
+	return !s.trials.due(o.Name, sick, time.Now()) && sick
+}

@@ -1,0 +1,175 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// maxOwnRounds bounds the work for one page: in each round every backend looks at a bounded number of the client's jobs (leaky's Mine). A page
+// may be short for it, or empty.
+const maxOwnRounds = 8
+
+// listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first.
+func (s *Server) listOwn(c *call) error {
+	l, err := s.parseOwnListing(c.r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	l.filter.Client = c.client.ID
+	for range maxOwnRounds {
+		if err := l.round(c); err != nil {
+			return storeError{err}
+		}
+		if l.end || len(l.found) >= l.limit {
+			break
+		}
+	}
+	answer := api.JobList{Jobs: []api.Job{}}
+	now := time.Now()
+	for _, look := range l.found {
+		answer.Jobs = append(answer.Jobs, *jobView(look, now))
+	}
+	if !l.end {
+		answer.NextCursor = cursorOf(l.filter.After)
+	}
+	return c.json(http.StatusOK, answer)
+}
+
+// ownListing is a walk over one client's lists on all backends at once. All stand at one place in time, so that a cursor needs no more than
+// that, and new backends don't disturb it.
+type ownListing struct {
+	lines  map[string]Line
+	filter leaky.MineFilter // its After is where the walk stands
+	limit  int
+	found  []leaky.Look
+	end    bool // there are no more
+}
+
+// ownStatuses are the words that a client may list its jobs by.
+var ownStatuses = []string{api.Queued, api.Running, api.Succeeded, api.Failed, api.Canceled, api.Expired}
+
+func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
+	asked, err := parseQuery(raw, "status", "operation", "cursor", "limit")
+	if err != nil {
+		return nil, err
+	}
+	l := &ownListing{lines: s.Lines, limit: defaultPage, filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
+	if l.filter.Status != "" && !slices.Contains(ownStatuses, l.filter.Status) {
+		return nil, invalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
+	}
+	if text := asked["limit"]; text != "" {
+		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
+			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
+		}
+	}
+	if text := asked["cursor"]; text != "" {
+		ok := false
+		if l.filter.After, ok = parseCursor(text); !ok {
+			return nil, invalidRequest("The parameter cursor must be next_cursor of the page before.")
+		}
+	}
+	return l, nil
+}
+
+// A cursor is "<accepted at, µs> <UUID of the job's id>", in base64.
+
+func cursorOf(m leaky.Mark) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(m.At, 10) + " " + uuidOf(m.ID)))
+}
+
+func parseCursor(text string) (leaky.Mark, bool) {
+	plain, err := base64.RawURLEncoding.DecodeString(text)
+	at, id, _ := strings.Cut(string(plain), " ")
+	n, notNumber := strconv.ParseInt(at, 10, 64)
+	if backend, ok := jobs.ParseID("x-" + id); err != nil || notNumber != nil || n < 1 || !ok || backend != "x" {
+		return leaky.Mark{}, false
+	}
+	return leaky.Mark{At: n, ID: "x-" + id}, true
+}
+
+// uuidOf is a job's id without its backend.
+func uuidOf(id string) string {
+	backend, _ := jobs.ParseID(id)
+	return strings.TrimPrefix(id, backend+"-")
+}
+
+// newestFirst orders places in lists of jobs. One backend's ids sort as their UUIDs do.
+func newestFirst(a, b leaky.Mark) int {
+	if order := cmp.Compare(b.At, a.At); order != 0 {
+		return order
+	}
+	return cmp.Compare(uuidOf(b.ID), uuidOf(a.ID))
+}
+
+func markOf(look leaky.Look) leaky.Mark {
+	return leaky.Mark{At: look.Job.CreatedAt.UnixMicro(), ID: look.Job.ID}
+}
+
+// round asks every backend for what comes next, and takes what is known to be complete: no list has something unseen that is newer.
+func (l *ownListing) round(c *call) error {
+	need := l.limit - len(l.found)
+	pages, err := l.ask(c, need)
+	if err != nil {
+		return err
+	}
+	var next []leaky.Look
+	horizon := leaky.Mark{} // up to here all lists are known; zero: to their ends
+	for _, page := range pages {
+		next = append(next, page.Jobs...)
+		if page.Next != (leaky.Mark{}) && (horizon == leaky.Mark{} || newestFirst(page.Next, horizon) < 0) {
+			horizon = page.Next
+		}
+	}
+	slices.SortFunc(next, func(a, b leaky.Look) int { return newestFirst(markOf(a), markOf(b)) })
+	if horizon != (leaky.Mark{}) {
+		unsure := slices.IndexFunc(next, func(look leaky.Look) bool { return newestFirst(markOf(look), horizon) > 0 })
+		if unsure >= 0 {
+			next = next[:unsure]
+		}
+	}
+	l.filter.After, l.end = horizon, horizon == leaky.Mark{}
+	if len(next) > need {
+		next = next[:need]
+		l.filter.After, l.end = markOf(next[need-1]), false
+	}
+	l.found = append(l.found, next...)
+	return nil
+}
+
+// ask has all backends look at once.
+func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		pages []leaky.MinePage // guarded by mu
+		wrong error            // guarded by mu
+	)
+	for backend, line := range l.lines {
+		filter := l.filter
+		filter.Limit = limit
+		if filter.After.ID != "" {
+			filter.After.ID = backend + "-" + uuidOf(filter.After.ID) // a place in time, whosever the job
+		}
+		all.Go(func() {
+			page, err := line.Mine(c.ctx, filter)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				wrong = err
+			}
+			pages = append(pages, page)
+		})
+	}
+	all.Wait()
+	return pages, wrong
+}

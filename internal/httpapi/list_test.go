@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// walk lists all of a caller's jobs, page by page.
+func (w *world) walk(query string, caller [2]string) (ids []string) {
+	w.Helper()
+	cursor := ""
+	query, from, given := strings.Cut(query, "cursor=")
+	if given {
+		cursor = "&cursor=" + from
+	}
+	for range 1000 {
+		page := w.ownJobs("?"+strings.Trim(query, "&")+cursor, caller)
+		for _, j := range page.Jobs {
+			ids = append(ids, j.ID)
+		}
+		if page.NextCursor == "" {
+			return ids
+		}
+		cursor = "&cursor=" + page.NextCursor
+	}
+	w.Fatal("the list has no end")
+	return nil
+}
+
+// second gives the world another backend, with operation inner on it.
+func (w *world) second() *leaky.Line {
+	w.Helper()
+	settings := w.line.Settings()
+	settings.Backend = redistest.Name(w, "second")
+	line := leaky.New(w.rdb, settings)
+	w.config.Lines[settings.Backend] = line
+	w.config.operation(w.inner).Backend = settings.Backend
+	w.server, w.url, w.admin = w.serve()
+	w.Cleanup(func() { redistest.CheckBooks(w, w.rdb, settings.Backend) })
+	return line
+}
+
+func TestACallersJobsAreListedNewestFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.second()
+	if page := w.ownJobs("", key(keyA)); len(page.Jobs) != 0 || page.NextCursor != "" {
+		t.Errorf("of nobody's jobs: %+v", page)
+	}
+	var own []string
+	for i := range 23 {
+		own = append(own, w.job(w.want(w.submit([]string{w.plain, w.inner, w.report}[i%3], `1`, key(keyA)), http.StatusAccepted)).ID)
+		w.want(w.submit(w.plain, `1`, key(keyB)), http.StatusAccepted)
+		w.want(w.submit(w.plain, `1`, from("192.0.2.1")), http.StatusAccepted)
+	}
+	slices.Reverse(own)
+	for _, limit := range []int{1, 2, 7, 23, 50, 200} {
+		if got := w.walk(fmt.Sprintf("limit=%d", limit), key(keyA)); !slices.Equal(got, own) {
+			t.Errorf("in pages of %d: %v\nwant %v", limit, got, own)
+		}
+	}
+	if got := w.walk("", from("192.0.2.1")); len(got) != 23 {
+		t.Errorf("an address has %d jobs", len(got))
+	}
+	if got := w.walk("", from("192.0.2.2")); len(got) != 0 {
+		t.Errorf("another address has %d jobs", len(got))
+	}
+	w.problem(w.get("/v1/jobs", key("unknown")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	// Asking is no decision, and is answered like any other question.
+	a := w.want(w.get("/v1/jobs?limit=1", key(keyA)), 200)
+	w.says(a, map[string]string{"Forebay-Decision": "", "Cache-Control": "no-store"})
+	w.says(w.get("/v1/jobs?limit=0", key(keyA)), map[string]string{"Forebay-Decision": ""})
+	w.want(w.call("HEAD", w.url+"/v1/jobs", "", key(keyA)), 200)
+}
+
+// A cursor stands while jobs come and go.
+func TestAListsCursorIsStable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.second()
+	var own []string
+	for i := range 10 {
+		own = append(own, w.job(w.want(w.submit([]string{w.plain, w.inner}[i%2], `1`, key(keyA)), http.StatusAccepted)).ID)
+	}
+	slices.Reverse(own)
+	page := w.ownJobs("?limit=4", key(keyA))
+	last := page.Jobs[3].ID
+	// The job that the cursor names goes, and one after it; new ones come.
+	for _, id := range []string{last, own[5]} {
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+	}
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	want := []string{own[4], own[6], own[7], own[8], own[9]}
+	if got := w.walk("limit=2&cursor="+page.NextCursor, key(keyA)); !slices.Equal(got, want) {
+		t.Errorf("behind the cursor: %v\nwant %v", got, want)
+	}
+}
+
+func TestAListIsFiltered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := func(a answer) string { return w.job(w.want(a, http.StatusAccepted)).ID }
+	succeeded := id(w.submit(w.plain, `1`, key(keyA)))
+	w.succeed(succeeded, 200, "text/plain", nil)
+	running := id(w.submit(w.report, `1`, key(keyA)))
+	w.start(running)
+	w.pause()
+	queued := id(w.submit(w.plain, `1`, key(keyA)))
+	canceled := id(w.submit(w.report, `1`, key(keyA)))
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+canceled, "", key(keyA)), 200)
+	for query, want := range map[string][]string{
+		"": {canceled, queued, running, succeeded}, "status=queued": {queued}, "status=running": {running}, "status=succeeded": {succeeded},
+		"status=canceled": {canceled}, "status=failed": nil, "status=expired": nil, "operation=" + w.report: {canceled, running},
+		"operation=" + w.report + "&status=running": {running}, "operation=other": nil,
+	} {
+		for _, limit := range []string{"&limit=1", "&limit=50"} {
+			if got := w.walk(query+limit, key(keyA)); !slices.Equal(got, want) {
+				t.Errorf("%s%s: %v, want %v", query, limit, got, want)
+			}
+		}
+	}
+	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	for _, query := range []string{"status=waiting", "status=", "limit=0", "limit=201", "limit=x", "limit=-1", "cursor=x", "cursor=" + encode("x"),
+		"cursor=" + encode("1 x"), "cursor=" + encode("-1 "+uuidOf(queued)), "cursor=" + encode("1 "+queued), "client=" + w.clientA(), "backend=x", "status=queued&status=running", "%"} {
+		w.problem(w.get("/v1/jobs?"+query, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	w.store.down.Store(true)
+	w.problem(w.get("/v1/jobs", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+}
+
+// Each caller lists its own share of a job, as its own.
+func TestSharesAreListedAsTheCallersOwn(t *testing.T) {
+	t.Parallel()
+	w := coalescing(t, nil)
+	a := w.job(w.want(w.submit(w.shared, `1`, key(keyA)), http.StatusAccepted)).ID
+	b := w.job(w.want(w.submit(w.shared, `1`, key(keyB)), http.StatusAccepted)).ID
+	if got := w.walk("", key(keyA)); !slices.Equal(got, []string{a}) {
+		t.Errorf("A's: %v, want %s", got, a)
+	}
+	if got := w.walk("", key(keyB)); !slices.Equal(got, []string{b}) {
+		t.Errorf("B's: %v, want %s", got, b)
+	}
+}
+
+func TestAJobThatHasEndedIsPurged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
+	url := w.url + "/v1/jobs/" + id
+	purge := func(caller [2]string) answer { return w.call("DELETE", url+"?purge=1", "", caller) }
+	w.problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
+	ticket := w.start(id)
+	w.problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
+	w.settle(leaky.Settlement{Ticket: ticket, To: "succeeded", Took: time.Millisecond, Body: []byte("secret")})
+	// Not by somebody else, and not by a slip.
+	w.problem(purge(key(keyB)), http.StatusNotFound, api.CodeUnknownJob)
+	w.problem(purge(from("192.0.2.1")), http.StatusNotFound, api.CodeUnknownJob)
+	for _, query := range []string{"?purge=true", "?purge=0", "?purge", "?purged=1", "?purge=1&purge=1"} {
+		w.problem(w.call("DELETE", url+query, "", key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	a := w.want(purge(key(keyA)), http.StatusNoContent)
+	if len(a.body) != 0 {
+		t.Errorf("body %q", a.body)
+	}
+	for _, gone := range []answer{w.get("/v1/jobs/"+id, key(keyA)), w.get("/v1/jobs/"+id+"/result", key(keyA)), w.call("DELETE", url, "", key(keyA)), purge(key(keyA))} {
+		w.problem(gone, http.StatusGone, api.CodeJobGone)
+	}
+	for _, caller := range [][2]string{key(keyB), from("192.0.2.1")} {
+		for _, unknown := range []answer{w.get("/v1/jobs/"+id, caller), w.get("/v1/jobs/"+id+"/result", caller), w.call("DELETE", url, "", caller), purge(caller)} {
+			w.problem(unknown, http.StatusNotFound, api.CodeUnknownJob)
+		}
+	}
+	if got := w.walk("", key(keyA)); len(got) != 0 {
+		t.Errorf("listed: %v", got)
+	}
+	// The key lives as long as the job's record.
+	if again := w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted); again.Header.Get("Idempotent-Replayed") != "" {
+		t.Error("a purged job is replayed")
+	}
+	w.want(w.get("/v1/jobs/"+id, key(keyA)), 200)
+}

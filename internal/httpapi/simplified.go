@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"forebay/api"
+	"forebay/internal/degrade"
+	"forebay/internal/jobs"
+)
+
+// standIns are the attempts at jobs of those operations that stand in for the attempt's own, in the order of its on_overload. why is
+// what they say of it.
+func (a *attempt) standIns(why string) []*attempt {
+	var found []*attempt
+	for _, step := range a.o.Overload.Steps {
+		if step.Kind == degrade.Reject {
+			break
+		}
+		if step.Kind == degrade.Operation {
+			if b := a.standIn(step.Operation, why); b != nil {
+				found = append(found, b)
+			}
+		}
+	}
+	return found
+}
+
+// standIn is an attempt at the same request's job of another operation; nil where the caller may not have that, or its payload isn't one for it.
+// Its Idempotency-Key is another one than that of a request for that operation itself.
+func (a *attempt) standIn(operation, why string) *attempt {
+	o := a.s.operations[operation]
+	if o == nil || !o.may(a.client.Tier) {
+		return nil
+	}
+	cost, wrong := o.Cost.of(a.payload)
+	if wrong != nil {
+		return nil
+	}
+	b := &attempt{call: a.call, submission: a.submission, o: o, cost: cost, line: a.s.Lines[o.Backend], key: a.key, instead: why,
+		fingerprint: a.fingerprint, decided: a.decided, stored: &stored{wish: a.wish}}
+	if a.key == "" {
+		b.id = jobs.NewID(o.Backend)
+	} else {
+		b.id = jobs.DeriveID(o.Backend, a.client.ID, a.o.Name+">"+o.Name, a.key) // no operation has a > in its name
+	}
+	return b
+}
+
+// simplify answers with a job of another operation, by that one's limits and line, where it gets one. Else nothing has changed.
+func (a *attempt) simplify(operation, why string) (answered bool, err error) {
+	b := a.standIn(operation, why)
+	if b == nil {
+		return false, nil
+	}
+	plan, verdict, noStore := a.plan, a.verdict, a.noStore
+	a.plan, a.verdict = a.planOf(operation), nil
+	answer, err := b.take()
+	if err != nil {
+		a.plan, a.verdict, a.noStore = plan, verdict, noStore
+		return false, nil // the first refusal counts
+	}
+	return true, answer()
+}
+
+// fixed answers with a body of the config.
+func (a *attempt) fixed(body []byte, why string) {
+	a.decided()
+	a.decision, a.reason = api.Degraded, why
+	a.w.Header()["Cache-Control"] = noStore
+	a.bytes(http.StatusOK, "application/json", body)
+}
+
+// queue answers a request with an Idempotency-Key whose job is on record. Where other operations may stand in for its own, it has the twins
+// of the request that come to this process decided one by one, until one has a job: else one could get a job of the one operation, and the next of the other.
+func (a *attempt) queue() (answered bool, err error) {
+	for len(a.standIns(reasonReplayed)) > 0 {
+		first, decided := a.s.twins.join("any " + a.id)
+		if first == nil {
+			a.decided = decided
+			break
+		}
+		select {
+		case <-first:
+		case <-a.ctx.Done():
+		}
+		if answered, err = a.recorded(); answered || err != nil {
+			return answered, err
+		}
+	}
+	return a.recorded()
+}

@@ -1,0 +1,115 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// share makes some offers those of a job for many.
+func (h *history) share(o leaky.Offer) leaky.Offer {
+	o.Job.Callback = rapid.SampledFrom([]string{"", "", "https://example.org/?a&b"}).Draw(h.T, "callback")
+	o.Join = rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(h.T, "join")
+	o.Refresh = rapid.IntRange(0, 7).Draw(h.T, "refresh") == 0
+	if o.Refresh = o.Refresh && o.Join != ""; o.Refresh {
+		o.Job.ID = jobs.NewID(h.line.Settings().Backend)
+		o.StartWithin = 0
+	}
+	return o
+}
+
+// inner is the job that an offer got its place for: what the line made up.
+func (h *history) inner(o leaky.Offer) string {
+	if o.Refresh {
+		return o.Job.ID
+	}
+	record, err := h.rdb.Get(context.Background(), jobs.RecordKey(h.line.Settings().Backend, o.Job.ID)).Result()
+	if err != nil {
+		h.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(record, " =")
+	id, _, _ := strings.Cut(rest, " ")
+	return id
+}
+
+func (h *history) join() {
+	o := h.draw()
+	if o.Join == "" || o.Refresh {
+		h.Skip("nothing to join")
+	}
+	got, err := h.line.Join(context.Background(), o)
+	want := leaky.Alone
+	if o.StartWithin == 0 {
+		if outcome := h.model.join(o); outcome != "" {
+			want = outcome
+		}
+	}
+	h.agree("join", got.Outcome, want, err)
+	h.know(o.Job.ID)
+}
+
+// know has the history ask for a job that is on record.
+func (h *history) know(id string) {
+	if h.model.onRecord(id) && !slices.Contains(h.ids, id) {
+		h.ids = append(h.ids, id)
+	}
+}
+
+func (h *history) purge() {
+	id := h.id()
+	got, err := h.line.Purge(context.Background(), id)
+	h.agree("purge", got, h.model.purge(id), err)
+}
+
+// lookAtGone looks at a job that was purged.
+func (h *history) lookAtGone(id string) {
+	_, err := h.line.Look(context.Background(), id)
+	var gone *leaky.GoneError
+	if !errors.As(err, &gone) || !gone.OwnedBy(h.model.gone[id]) {
+		h.Fatalf("look at %s, which %s purged: %v", id, h.model.gone[id], err)
+	}
+}
+
+func (h *history) mine() {
+	f := leaky.MineFilter{Client: rapid.SampledFrom([]string{"a", "b", "c", "nobody"}).Draw(h.T, "client"), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Status:    rapid.SampledFrom([]string{"", "", "queued", "running", "succeeded", "canceled"}).Draw(h.T, "status"),
+		Operation: rapid.SampledFrom([]string{"", "", "report", "other"}).Draw(h.T, "operation")}
+	var got []leaky.Look
+	for pages := 0; ; pages++ {
+		page, err := h.line.Mine(context.Background(), f)
+		if err != nil || len(page.Jobs) > f.Limit || pages > 10_000 {
+			h.Fatalf("page %d has %d jobs, want %d: %v", pages, len(page.Jobs), f.Limit, err)
+		}
+		got = append(got, page.Jobs...)
+		if f.After = page.Next; f.After == (leaky.Mark{}) {
+			break
+		}
+	}
+	h.agree("a client's list", got, h.model.listOf(f), nil)
+}
+
+// compareShared holds what else than the line's own keys there is against the model.
+func (h *history) compareShared() {
+	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
+	due, err := h.rdb.ZRangeWithScores(ctx, prefix+"callbacks", 0, -1).Result()
+	got := zset{}
+	for _, m := range due {
+		got[m.Member.(string)] = m.Score
+	}
+	h.agree("callbacks", got, h.model.callbacks, err)
+	for _, join := range []string{"x", "y"} {
+		n, err := h.rdb.Exists(ctx, prefix+"joint:"+join).Result()
+		_, want := h.model.joints[join]
+		h.agree("what "+join+" is joined by", n == 1, want, err)
+	}
+	for client, list := range h.model.mine {
+		n, err := h.rdb.LLen(ctx, prefix+"mine:"+leaky.ClientTag(client)).Result()
+		h.agree("length of a client's list", n, int64(len(list)), err)
+	}
+}

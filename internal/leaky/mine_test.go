@@ -1,0 +1,189 @@
+package leaky_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// mine goes through a client's whole list, page by page.
+func (b *bench) mine(f leaky.MineFilter) (all []leaky.Look) {
+	b.t.Helper()
+	for pages := 0; ; pages++ {
+		page, err := b.Mine(b.t.Context(), f)
+		if err != nil || len(page.Jobs) > f.Limit || pages > 1000 {
+			b.t.Fatalf("page %d = %+v, %v", pages, page, err)
+		}
+		all = append(all, page.Jobs...)
+		if f.After = page.Next; f.After == (leaky.Mark{}) {
+			return all
+		}
+	}
+}
+
+func idsOf(looks []leaky.Look) (ids []string) {
+	for _, look := range looks {
+		ids = append(ids, look.Job.ID)
+	}
+	return ids
+}
+
+// A client's list has its own jobs, whatever became of them, newest first, and none of anybody else's.
+func TestAClientsListHasItsJobsNewestFirst(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	ended := b.accept("acme")
+	b.run(jobs.Succeeded)
+	failed := b.accept("acme")
+	b.run(jobs.Failed)
+	canceled := b.accept("acme")
+	b.cancel(canceled)
+	delayed := b.accept("acme")
+	b.run(jobs.Delayed)
+	running := b.accept("acme")
+	b.pass(time.Second)
+	b.begin(b.release().Tickets[0], "me")
+	b.accept("other")
+	o := b.job("acme")
+	o.Job.Operation = "summary"
+	b.offer(o)
+	share := b.share("acme", leaky.Accepted)
+
+	want := []string{share, o.Job.ID, running, delayed, canceled, failed, ended}
+	for _, limit := range []int{1, 2, 3, leaky.MaxPage} {
+		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got, want) {
+			t.Errorf("pages of %d: %q, want %q", limit, got, want)
+		}
+	}
+	for _, look := range b.mine(leaky.MineFilter{Client: "acme", Limit: 5}) {
+		if one := b.look(look.Job.ID); fmt.Sprintf("%+v", one) != fmt.Sprintf("%+v", look) {
+			t.Errorf("the list says %+v, a look %+v", look, one)
+		}
+	}
+	for _, c := range []struct {
+		filter leaky.MineFilter
+		want   []string
+	}{
+		{leaky.MineFilter{Client: "acme", Status: "queued"}, []string{share, o.Job.ID, delayed}},
+		{leaky.MineFilter{Client: "acme", Status: "running"}, []string{running}},
+		{leaky.MineFilter{Client: "acme", Status: "failed"}, []string{failed}},
+		{leaky.MineFilter{Client: "acme", Status: "canceled", Operation: "report"}, []string{canceled}},
+		{leaky.MineFilter{Client: "acme", Operation: "summary"}, []string{o.Job.ID}},
+		{leaky.MineFilter{Client: "acme", Operation: "summ"}, nil},
+		{leaky.MineFilter{Client: "nobody"}, nil},
+	} {
+		c.filter.Limit = 2
+		if got := idsOf(b.mine(c.filter)); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.filter, got, c.want)
+		}
+	}
+}
+
+// A mark stands while jobs come and go: nothing is told twice, and nothing that stays is left out; so also of jobs that came in one moment.
+func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	old := b.fill("acme", 5)
+	b.pass(time.Millisecond)
+	at := b.now.UnixMicro()
+	ids := b.fill("acme", 20)
+	f := leaky.MineFilter{Client: "acme", Limit: 3}
+	page, err := b.Mine(t.Context(), f)
+	slices.Reverse(ids)
+	if err != nil || !slices.Equal(idsOf(page.Jobs), ids[:3]) || page.Next != (leaky.Mark{At: at, ID: ids[2]}) {
+		t.Fatalf("the first page = %+v, %v; want %q", page, err, ids[:3])
+	}
+	f.After = page.Next
+	b.fill("acme", 2) // newer ones
+	for _, gone := range []string{ids[2], ids[3], ids[7]} {
+		b.cancel(gone)
+		if got, err := b.Purge(t.Context(), gone); err != nil || got != leaky.Purged {
+			t.Fatalf("purge = %s, %v", got, err)
+		}
+	}
+	slices.Reverse(old)
+	want := slices.Concat(ids[4:7], ids[8:], old)
+	if got := idsOf(b.mine(f)); !slices.Equal(got, want) {
+		t.Errorf("behind the mark: %q, want %q", got, want)
+	}
+	// A caller may make a mark of any job it has.
+	f.After = leaky.Mark{At: b.look(ids[10]).Job.CreatedAt.UnixMicro(), ID: ids[10]}
+	if got := idsOf(b.mine(f)); !slices.Equal(got, slices.Concat(ids[11:], old)) {
+		t.Errorf("behind job 10: %q", got)
+	}
+	for _, wrong := range []leaky.MineFilter{{Client: "acme"}, {Client: "acme", Limit: leaky.MaxPage + 1}} {
+		if page, err := b.Mine(t.Context(), wrong); err == nil {
+			t.Errorf("%+v: %+v", wrong, page)
+		}
+	}
+	f.After = leaky.Mark{At: 1, ID: "no id"}
+	if page, err := b.Mine(t.Context(), f); !errors.Is(err, leaky.ErrCursor) {
+		t.Errorf("behind what is no job: %+v, %v", page, err)
+	}
+}
+
+// A clock that was set back leaves a list in the order in which its jobs came, and a mark where it was.
+func TestAListStandsWhereTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	var want []string
+	for _, step := range []time.Duration{time.Second, time.Second, -time.Hour, time.Second, 30 * time.Minute, 50 * time.Minute} {
+		b.pass(step)
+		want = append(want, b.accept("acme"), b.accept("acme"))
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 2, 3} {
+		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got, want) {
+			t.Errorf("pages of %d: %q, want %q", limit, got, want)
+		}
+	}
+}
+
+// One call looks at a bounded number of jobs, however rare what is asked for is; the list goes on until it is found.
+func TestAFilteredListGoesOnUntilItsEnd(t *testing.T) {
+	t.Parallel()
+	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity = 5000 })
+	o := b.job("acme")
+	o.Job.Operation = "summary"
+	b.offer(o)
+	b.fill("acme", 2500)
+	f := leaky.MineFilter{Client: "acme", Operation: "summary", Limit: 10}
+	page, err := b.Mine(t.Context(), f)
+	if err != nil || len(page.Jobs) != 0 || page.Next.ID == "" {
+		t.Fatalf("the first page = %+v, %v", page, err)
+	}
+	if got := idsOf(b.mine(f)); !slices.Equal(got, []string{o.Job.ID}) {
+		t.Errorf("the list has %q", got)
+	}
+}
+
+// A list forgets jobs whose time is over as others end, and has a life itself: longer than any job in it.
+func TestAListForgetsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	const life = 30 * time.Hour
+	b := newLine(t, func(s *leaky.Settings) { s.KeepLongest, s.KeepFailed = life, time.Hour })
+	key := jobs.KeyPrefix(b.Settings().Backend) + "mine:" + leaky.ClientTag("acme")
+	var ids []string
+	for range 6 {
+		ids = append(ids, b.accept("acme"))
+		b.run(jobs.Succeeded)
+	}
+	if ttl := b.rdb.PTTL(t.Context(), key).Val(); ttl <= life || ttl > life+time.Hour {
+		t.Errorf("the list lives for %v", ttl)
+	}
+	for _, id := range ids[:4] { // as their time does
+		b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, id), jobs.StateKey(b.Settings().Backend, id))
+	}
+	for want := range []int{6, 5, 4} { // two leave, one comes
+		if got := b.rdb.LLen(t.Context(), key).Val(); got != int64(6-want) {
+			t.Errorf("the list has %d jobs, want %d", got, 6-want)
+		}
+		b.accept("acme")
+		b.run(jobs.Succeeded)
+	}
+}

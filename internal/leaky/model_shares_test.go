@@ -1,0 +1,188 @@
+package leaky_test
+
+import (
+	"cmp"
+	"slices"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// modelShare is a caller's share in a job; st says where it stands once it was canceled by itself.
+type modelShare struct {
+	job      jobs.Job
+	st       jobs.Standing
+	canceled bool
+	keep     float64 // µs
+}
+
+// entry is what a client's list has of a job.
+type entry struct {
+	id string
+	at float64
+}
+
+// shared are the model's jobs for many, and what clients see of all of them.
+type shared struct {
+	shares    map[string]*modelShare
+	joints    map[string]string          // job by what it is joined by
+	joined    map[string]string          // the same, by job: for good
+	live      map[string]map[string]bool // by job: its shares, and "refresh"
+	mine      map[string][]entry         // by client
+	gone      map[string]string          // client by purged job
+	callbacks zset
+}
+
+func newShared() shared {
+	return shared{shares: map[string]*modelShare{}, joints: map[string]string{}, joined: map[string]string{}, live: map[string]map[string]bool{},
+		mine: map[string][]entry{}, gone: map[string]string{}, callbacks: zset{}}
+}
+
+func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.shares[id] != nil }
+
+// join is an offer's outcome before there is talk of a place; "": it needs one.
+func (m *model) join(o leaky.Offer) leaky.Outcome {
+	job, underWay := m.joints[o.Join]
+	switch {
+	case !o.Refresh && m.onRecord(o.Job.ID):
+		return leaky.Exists
+	case o.Join == "" || o.StartWithin > 0 || !underWay:
+		return ""
+	case !o.Refresh:
+		m.addShare(o, job)
+	}
+	return leaky.Joined
+}
+
+func (m *model) addShare(o leaky.Offer, job string) {
+	s := &modelShare{job: o.Job, keep: usec(o.Keep)}
+	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.now), o.Weight, job
+	m.shares[o.Job.ID] = s
+	m.live[job][o.Job.ID] = true
+	m.tell(o.Job)
+}
+
+func (m *model) tell(job jobs.Job) {
+	m.mine[job.Client] = append(m.mine[job.Client], entry{id: job.ID, at: m.now})
+}
+
+// placed notes what else comes of an offer that got its place, of which inner is the job if it is for many.
+func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
+	switch {
+	case o.Refresh:
+		o.Job.Callback = ""
+	case o.Join == "" || o.StartWithin > 0:
+		m.tell(o.Job)
+		return o
+	}
+	m.joints[o.Join], m.joined[inner], m.live[inner] = inner, o.Join, map[string]bool{}
+	if o.Refresh {
+		m.live[inner]["refresh"] = true
+		return o
+	}
+	m.addShare(o, inner)
+	o.Job.ID, o.Job.Callback, o.Job.Fingerprint = inner, "", ""
+	return o
+}
+
+// ended is what the end of a job, or of a share, is to its client.
+func (m *model) ended(job jobs.Job) {
+	if job.Callback != "" {
+		m.callbacks[job.ID] = us(m.now)
+	}
+	list := m.mine[job.Client]
+	for range 2 {
+		if len(list) > 0 && !m.onRecord(list[0].id) {
+			list = list[1:]
+		}
+	}
+	m.mine[job.Client] = list
+}
+
+func (m *model) unjoin(job string) {
+	if join := m.joined[job]; m.joints[join] == job {
+		delete(m.joints, join)
+	}
+}
+
+// finished ends the shares in a job that has ended.
+func (m *model) finished(job jobs.Job) {
+	m.unjoin(job.ID)
+	m.ended(job)
+	delete(m.live[job.ID], "refresh")
+	for id := range m.live[job.ID] {
+		m.ended(m.shares[id].job)
+	}
+}
+
+// leave is the model's Cancel of a share.
+func (m *model) leave(s *modelShare) leaky.CancelOutcome {
+	job := m.jobs[s.job.Of]
+	switch {
+	case s.canceled:
+		return leaky.Canceled
+	case job.st.State.Final() || len(m.live[s.job.Of]) == 1:
+		return m.cancel(s.job.Of)
+	}
+	delete(m.live[s.job.Of], s.job.ID)
+	s.canceled = true
+	s.st = jobs.Standing{State: jobs.Canceled, FinishedAt: when(m.now), ExpiresAt: when(m.now + s.keep), Version: job.st.Version + 1}
+	m.ended(s.job)
+	return leaky.Canceled
+}
+
+// lookAtShare is the model's Look at a share.
+func (m *model) lookAtShare(s *modelShare) leaky.Look {
+	if s.canceled {
+		return leaky.Look{Job: s.job, Standing: s.st, CallTime: span(m.call), Now: when(m.now)}
+	}
+	look := m.look(s.job.Of)
+	look.Job = s.job
+	return look
+}
+
+// purge is the model's Purge of a job on record, or of one that was purged before.
+func (m *model) purge(id string) leaky.PurgeOutcome {
+	switch s, j := m.shares[id], m.jobs[id]; {
+	case s == nil && j == nil:
+	case !m.look(id).Standing.State.Final():
+		return leaky.NotEnded
+	case j != nil:
+		m.remove(id)
+	default:
+		last := m.live[s.job.Of][id] && len(m.live[s.job.Of]) == 1
+		delete(m.live[s.job.Of], id)
+		delete(m.shares, id)
+		m.gone[id] = s.job.Client
+		if last {
+			m.remove(s.job.Of)
+		}
+	}
+	return leaky.Purged
+}
+
+func (m *model) remove(id string) {
+	for share := range m.live[id] {
+		m.gone[share] = m.shares[share].job.Client
+		delete(m.shares, share)
+	}
+	m.gone[id] = m.jobs[id].job.Client
+	delete(m.jobs, id)
+	delete(m.failed, id)
+	delete(m.live, id)
+}
+
+// listOf is the model's Mine, of everything at once.
+func (m *model) listOf(f leaky.MineFilter) (all []leaky.Look) {
+	for _, e := range slices.Backward(m.mine[f.Client]) {
+		if !m.onRecord(e.id) {
+			continue
+		}
+		look := m.look(e.id)
+		if look.Job.CreatedAt.Equal(when(e.at)) && cmp.Or(f.Status, look.Standing.State.Public()) == look.Standing.State.Public() &&
+			cmp.Or(f.Operation, look.Job.Operation) == look.Job.Operation {
+			all = append(all, look)
+		}
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package leaky_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+func (b *bench) purge(id string) leaky.PurgeOutcome {
+	b.t.Helper()
+	outcome, err := b.Purge(b.t.Context(), id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return outcome
+}
+
+// gone checks that a job is on record no more, and that it is known whose it was.
+func (b *bench) gone(id, client string) {
+	b.t.Helper()
+	_, err := b.Look(b.t.Context(), id)
+	var gone *leaky.GoneError
+	if !errors.As(err, &gone) || !errors.Is(err, leaky.ErrUnknownJob) || !gone.OwnedBy(client) || gone.OwnedBy("somebody else") {
+		b.t.Errorf("look at %s = %v", id, err)
+	}
+}
+
+// A purge takes record, payload and result of a job that has ended, and its place among the failed; that it was there is still known to its
+// client, and how it ended to the books.
+func TestAPurgedJobIsGone(t *testing.T) {
+	t.Parallel()
+	for _, end := range []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired} {
+		b := newLine(t, nil)
+		id := b.accept("acme")
+		if got := b.purge(id); got != leaky.NotEnded || b.state(id) != jobs.Waiting {
+			t.Fatalf("purge of a job that waits = %s", got)
+		}
+		ticket := b.release().Tickets[0]
+		b.begin(ticket, "me")
+		if got := b.purge(id); got != leaky.NotEnded || b.state(id) != jobs.Running {
+			t.Fatalf("purge of a job that runs = %s", got)
+		}
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end, Result: jobs.Meta{Status: 200}, Body: []byte("x")})
+		for range 2 {
+			if got := b.purge(id); got != leaky.Purged {
+				t.Fatalf("purge of a job that is %s = %s", end, got)
+			}
+			b.gone(id, "acme")
+		}
+		if _, err := b.Result(t.Context(), id); !errors.Is(err, leaky.ErrNoResult) {
+			t.Errorf("its result: %v", err)
+		}
+		if page, next, err := b.Failed(t.Context(), leaky.FailedFilter{Limit: 10}); err != nil || len(page) != 0 || next != "" {
+			t.Errorf("failed jobs: %+v, %v", page, err)
+		}
+		if all := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(all) != 0 {
+			t.Errorf("its client's list: %+v", all)
+		}
+		if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end}); v != leaky.Forfeited {
+			t.Errorf("a settlement of it = %s", v)
+		}
+		if _, err := b.Cancel(t.Context(), id); !errors.Is(err, leaky.ErrUnknownJob) {
+			t.Errorf("cancel of it: %v", err)
+		}
+		if got, err := b.Purge(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+			t.Errorf("purge of a job that never was = %s, %v", got, err)
+		}
+	}
+}
+
+// A job may come again by an id that was purged: of an Idempotency-Key, say. The client's list has it once, in its new place.
+func TestAnIDMayComeAgainAfterAPurge(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.job("acme")
+	b.offer(o)
+	b.run(jobs.Succeeded)
+	b.purge(o.Job.ID)
+	b.pass(time.Second)
+	other := b.accept("acme")
+	b.pass(time.Second)
+	if place := b.offer(o); place.Outcome != leaky.Accepted {
+		t.Fatalf("offer = %+v", place)
+	}
+	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: 10})); len(got) != 2 || got[0] != o.Job.ID || got[1] != other {
+		t.Errorf("the list has %q", got)
+	}
+}
+
+// That a job was there is known for as long again as it was kept, a day at most. A Redis that is asked for it has its clock.
+func TestThatAJobWasThereIsKnownAsLongAgain(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	for keep, want := range map[time.Duration]time.Duration{time.Hour: 2 * time.Hour, 72 * time.Hour: 96 * time.Hour} {
+		o := b.job("acme")
+		o.Keep = keep
+		b.offer(o)
+		b.run(jobs.Succeeded)
+		prefix := jobs.KeyPrefix(b.Settings().Backend)
+		if ttl := b.rdb.PTTL(t.Context(), prefix+"gone:"+o.Job.ID).Val(); ttl > want || ttl < want-time.Minute {
+			t.Errorf("kept for %v, it is known for %v, want %v", keep, ttl, want)
+		}
+		b.rdb.Del(t.Context(), prefix+"job:"+o.Job.ID, prefix+"state:"+o.Job.ID) // as their end does
+		b.gone(o.Job.ID, "acme")
+	}
+}
+
+// A share is purged by itself; the job goes with the last of them, and not while it runs.
+func TestTheJobIsPurgedWithItsLastShare(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	first, second, left := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined), b.share("third", leaky.Joined)
+	job := b.look(first).Job.Of
+	if got := b.purge(first); got != leaky.NotEnded {
+		t.Fatalf("purge of a share in a job that waits = %s", got)
+	}
+	b.cancel(left)
+	if got := b.purge(left); got != leaky.Purged { // it has ended, though the job hasn't
+		t.Fatalf("purge of a canceled share = %s", got)
+	}
+	b.gone(left, "third")
+	b.run(jobs.Succeeded)
+	if got := b.purge(first); got != leaky.Purged {
+		t.Fatalf("purge = %s", got)
+	}
+	b.gone(first, "acme")
+	if body, err := b.Result(t.Context(), b.look(second).Job.Source()); err != nil || string(body) != "done" {
+		t.Errorf("the other's result: %q, %v", body, err)
+	}
+	b.purge(second)
+	b.gone(second, "other")
+	b.gone(job, "acme")
+	if _, err := b.Result(t.Context(), job); !errors.Is(err, leaky.ErrNoResult) {
+		t.Errorf("the job's result: %v", err)
+	}
+}
+
+// An operator who purges the job itself takes the shares along.
+func TestAPurgedJobTakesItsSharesAlong(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	first, second := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined)
+	job := b.look(first).Job.Of
+	if got := b.cancel(job); got != leaky.Canceled {
+		t.Fatalf("cancel of the job = %s", got)
+	}
+	if b.state(first) != jobs.Canceled || b.state(second) != jobs.Canceled {
+		t.Error("its shares aren't canceled")
+	}
+	b.purge(job)
+	b.gone(first, "acme")
+	b.gone(second, "other")
+	b.gone(job, "acme")
+}

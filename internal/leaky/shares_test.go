@@ -1,0 +1,371 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// joint is an offer of a fresh job by client that is shared by whoever asks for the same.
+func (b *bench) joint(client string) leaky.Offer {
+	o := b.job(client)
+	o.Join = "0123456789abcdef0123456789abcdef"
+	return o
+}
+
+// share has client ask for the same as others, and returns the id of its share.
+func (b *bench) share(client string, want leaky.Outcome) string {
+	b.t.Helper()
+	o := b.joint(client)
+	if place := b.offer(o); place.Outcome != want {
+		b.t.Fatalf("offer of %s = %+v, want %s", client, place, want)
+	}
+	return o.Job.ID
+}
+
+// run has the next job run and end, or go into a backoff of an hour.
+func (b *bench) run(to jobs.State) {
+	b.t.Helper()
+	b.pass(time.Second)
+	r := b.release()
+	if len(r.Tickets) != 1 {
+		b.t.Fatalf("release = %+v, want one job", r)
+	}
+	b.begin(r.Tickets[0], "me")
+	s := leaky.Settlement{Ticket: r.Tickets[0], Owner: "me", To: to, Delay: time.Hour}
+	if to == jobs.Succeeded {
+		s.Result, s.Body = jobs.Meta{Status: 200, ContentType: "text/plain"}, []byte("done")
+	}
+	if v := b.settle(s); v != leaky.Settled {
+		b.t.Fatalf("settle = %s", v)
+	}
+}
+
+func (b *bench) state(id string) jobs.State { b.t.Helper(); return b.look(id).Standing.State }
+
+// Whoever asks for the same gets a share of its own in one job: one call of the backend, one place in the line.
+func TestCallersWhoAskForTheSameShareOneJob(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	first := b.share("acme", leaky.Accepted)
+	b.pass(time.Minute)
+	o := b.joint("other")
+	o.Job.Tier, o.Job.Fingerprint, o.Job.Callback = "pro", "f", "https://example.org/?a=1&b=2"
+	if place := b.offer(o); place.Outcome != leaky.Joined {
+		t.Fatalf("offer = %+v", place)
+	}
+	if again := b.offer(o); again.Outcome != leaky.Exists {
+		t.Fatalf("the same offer again = %+v", again)
+	}
+	if s := b.status(); s.Waiting != 1 || s.Books.Accepted != 1 {
+		t.Fatalf("status = %+v", s)
+	}
+	mine, others := b.look(first), b.look(o.Job.ID)
+	job := o.Job
+	job.Payload, job.CreatedAt, job.Weight, job.Of = nil, b.now, 1, mine.Job.Of
+	if fmt.Sprint(others.Job) != fmt.Sprint(job) || mine.Job.Client != "acme" || mine.Job.Of == "" || mine.Job.Source() == first {
+		t.Fatalf("the first has %+v, the other %+v, want %+v", mine.Job, others.Job, job)
+	}
+	if others.Position != 1 || others.Standing != mine.Standing {
+		t.Errorf("one stands at %+v, the other at %+v", mine, others)
+	}
+
+	started := b.begin(b.release().Tickets[0], "me")
+	if started.Job.ID != mine.Job.Of || started.Job.Client != "acme" || string(started.Job.Payload) != `{"n":1}` || started.Job.Callback != "" {
+		t.Errorf("what runs is %+v", started.Job)
+	}
+	if got := b.share("third", leaky.Joined); b.state(got) != jobs.Running {
+		t.Errorf("a share in a job that runs is %s", b.state(got))
+	}
+	b.end(leaky.Ticket{ID: started.Job.ID, Run: 1}, "me", jobs.Succeeded)
+	for _, id := range []string{first, o.Job.ID} {
+		if s := b.look(id).Standing; s.State != jobs.Succeeded || s.Attempts != 1 || !s.FinishedAt.Equal(b.now) {
+			t.Errorf("it ends as %+v", s)
+		}
+	}
+	b.share("acme", leaky.Accepted) // what has ended isn't joined
+}
+
+// Join spends nobody's place: it tells whether there is something to join.
+func TestJoiningIsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.joint("acme")
+	join := func() leaky.Outcome {
+		place, err := b.Join(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place.Outcome
+	}
+	if got := join(); got != leaky.Alone {
+		t.Fatalf("join = %s", got)
+	}
+	if _, err := b.Look(t.Context(), o.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
+		t.Fatalf("after it there is a job: %v", err)
+	}
+	b.share("other", leaky.Accepted)
+	for _, want := range []leaky.Outcome{leaky.Joined, leaky.Exists} {
+		if got := join(); got != want {
+			t.Fatalf("join = %s, want %s", got, want)
+		}
+	}
+	other := b.joint("other")
+	other.Join = "another"
+	if place, err := b.Join(t.Context(), other); err != nil || place.Outcome != leaky.Alone {
+		t.Errorf("join of something else = %+v, %v", place, err)
+	}
+	for _, wrong := range []leaky.Offer{b.job("acme"), {Job: jobs.Job{ID: "no id"}, Join: "x", Weight: 1, MaxAge: 1, Keep: time.Hour}} {
+		if place, err := b.Join(t.Context(), wrong); err == nil {
+			t.Errorf("join of %+v = %+v", wrong, place)
+		}
+	}
+}
+
+// One caller's deadline is none of another's: a job with start_within is nobody else's.
+func TestAJobWithStartWithinIsNotShared(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.joint("acme")
+	o.StartWithin = time.Minute
+	if place := b.offer(o); place.Outcome != leaky.Accepted || b.look(o.Job.ID).Job.Of != "" {
+		t.Fatalf("offer = %+v", place)
+	}
+	other := b.share("other", leaky.Accepted)
+	o.Job.ID = jobs.NewID(b.Settings().Backend)
+	if place, err := b.Join(t.Context(), o); err != nil || place.Outcome != leaky.Alone {
+		t.Errorf("join = %+v, %v", place, err)
+	}
+	if place := b.offer(o); place.Outcome != leaky.Accepted {
+		t.Errorf("offer = %+v", place)
+	}
+	b.pass(2 * time.Minute)
+	b.release()
+	if b.state(other).Final() || b.state(o.Job.ID) != jobs.Expired {
+		t.Errorf("they are %s and %s", b.state(other), b.state(o.Job.ID))
+	}
+}
+
+// Each caller cancels its own share alone, in the line and while it runs; the last one cancels the job.
+func TestTheLastShareCancelsTheJob(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{false, true} {
+		b := newLine(t, nil)
+		first, second := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined)
+		var ticket leaky.Ticket
+		if running {
+			ticket = b.release().Tickets[0]
+			b.begin(ticket, "me")
+		}
+		before := b.look(first)
+		b.pass(time.Second)
+		for range 2 {
+			if got := b.cancel(first); got != leaky.Canceled {
+				t.Fatalf("cancel of the first share = %s", got)
+			}
+		}
+		if got, other := b.look(first).Standing, b.look(second).Standing; got.State != jobs.Canceled || got.Version <= before.Standing.Version ||
+			!got.FinishedAt.Equal(b.now) || got.ExpiresAt.Sub(b.now) != time.Hour || other.State.Final() || other.Canceling {
+			t.Errorf("running %v: the first is %+v, the second %+v", running, got, other)
+		}
+		want := leaky.Canceled
+		if running {
+			want = leaky.Aborting
+		}
+		if got := b.cancel(second); got != want {
+			t.Fatalf("cancel of the last share = %s, want %s", got, want)
+		}
+		third := b.share("acme", leaky.Accepted) // nobody joins what is being canceled
+		if running {
+			if !b.look(second).Standing.Canceling {
+				t.Error("it isn't to be canceled")
+			}
+			b.end(ticket, "me", jobs.Canceled)
+		}
+		if b.state(first) != jobs.Canceled || b.state(second) != jobs.Canceled || b.cancel(second) != leaky.Canceled {
+			t.Errorf("they are %s and %s", b.state(first), b.state(second))
+		}
+		if got := b.status().Books; got.Canceled != 1 || got.Accepted != 2 {
+			t.Errorf("books = %+v", got)
+		}
+		b.run(jobs.Succeeded)
+		if got := b.cancel(third); got != leaky.AlreadyFinal {
+			t.Errorf("cancel of what has ended = %s", got)
+		}
+	}
+}
+
+// A refresh is one job for no caller: there is never a second, a caller who asks meanwhile joins it, and it goes on when that one leaves.
+func TestARefreshIsOneJobForNoCaller(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	refresh := b.joint("acme")
+	refresh.Refresh = true
+	for _, want := range []leaky.Outcome{leaky.Accepted, leaky.Joined} {
+		if place := b.offer(refresh); place.Outcome != want {
+			t.Fatalf("offer = %+v, want %s", place, want)
+		}
+		refresh.Job.ID = jobs.NewID(b.Settings().Backend)
+	}
+	if _, err := b.Look(t.Context(), refresh.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
+		t.Errorf("the second refresh left something: %v", err)
+	}
+	share := b.share("acme", leaky.Joined)
+	if got := b.cancel(share); got != leaky.Canceled {
+		t.Fatalf("cancel = %s", got)
+	}
+	if s := b.status(); s.Waiting != 1 || s.Books.Canceled != 0 {
+		t.Errorf("the job left with the only caller: %+v", s)
+	}
+	if page := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(page) != 1 || page[0].Job.ID != share {
+		t.Errorf("its client's list has %+v", page)
+	}
+	b.run(jobs.Succeeded)
+	if place := b.offer(refresh); place.Outcome != leaky.Accepted {
+		t.Errorf("a refresh after it = %+v", place)
+	}
+}
+
+// A thousand share a job; whoever comes then has one of its own, payload, places and all.
+func TestAThousandShareAJob(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	var last leaky.Offer
+	for n := 0; n < 1000; n += batch {
+		offers := make([]leaky.Offer, min(batch, 1000-n))
+		for i := range offers {
+			offers[i] = b.joint(fmt.Sprint("client-", n+i))
+		}
+		if _, err := b.OfferAll(t.Context(), offers); err != nil {
+			t.Fatal(err)
+		}
+		last = offers[len(offers)-1]
+	}
+	o := b.joint("acme")
+	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
+	o.Job.Payload, o.Job.Fingerprint, o.Job.Callback = []byte("\x00\n\n\xff"), "print", "https://example.org/"
+	if place, err := b.Join(t.Context(), o); err != nil || place.Outcome != leaky.Alone {
+		t.Fatalf("join = %+v, %v", place, err)
+	}
+	if place := b.offer(o); place.Outcome != leaky.Accepted || place.Position != 2 {
+		t.Fatalf("offer = %+v", place)
+	}
+	look := b.look(o.Job.ID)
+	if look.Job.Of != "" || look.Job.Fingerprint != "print" || look.Job.Callback != o.Job.Callback || !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) {
+		t.Errorf("it is %+v", look.Job)
+	}
+	if payload, err := b.Payload(t.Context(), o.Job.ID); err != nil || string(payload) != string(o.Job.Payload) {
+		t.Errorf("payload %q, %v", payload, err)
+	}
+	refresh := b.joint("acme")
+	refresh.Refresh = true
+	if place := b.offer(refresh); place.Outcome != leaky.Joined {
+		t.Errorf("a refresh = %+v", place)
+	}
+	b.run(jobs.Succeeded)
+	if b.state(last.Job.ID) != jobs.Succeeded {
+		t.Error("the last share hasn't ended with the job")
+	}
+}
+
+// A redriven job has its shares back, and its end tells each again. A share stands for the job that an operator means.
+func TestARedrivenJobHasItsSharesBack(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	first, second, left := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined), b.share("third", leaky.Joined)
+	b.cancel(left)
+	b.run(jobs.Failed)
+	b.pass(time.Minute)
+	accepted := b.look(second).Job.CreatedAt
+	if got, err := b.Redrive(t.Context(), second); err != nil || got != leaky.Redriven {
+		t.Fatalf("redrive = %s, %v", got, err)
+	}
+	if b.state(first) != jobs.Waiting || b.state(second) != jobs.Waiting || b.state(left) != jobs.Canceled {
+		t.Errorf("they are %s, %s and %s", b.state(first), b.state(second), b.state(left))
+	}
+	if look := b.look(second); !look.Job.CreatedAt.Equal(accepted) {
+		t.Errorf("it was accepted at %v, and is at %v now", accepted, look.Job.CreatedAt)
+	}
+	if got := b.cancel(first); got != leaky.Canceled {
+		t.Errorf("cancel = %s", got)
+	}
+	b.run(jobs.Succeeded)
+	if b.state(second) != jobs.Succeeded || b.state(first) != jobs.Canceled {
+		t.Errorf("they are %s and %s", b.state(second), b.state(first))
+	}
+	for _, id := range []string{first, second} {
+		if ttl := b.rdb.PTTL(t.Context(), jobs.RecordKey(b.Settings().Backend, id)).Val(); ttl <= 0 {
+			t.Errorf("the record of %s ends in %v", id, ttl)
+		}
+	}
+}
+
+// Where Redis has lost a job that is shared, nothing of it is left, and whoever asks for the same isn't joined to nothing.
+func TestALostJobTakesItsSharesAlong(t *testing.T) {
+	t.Parallel()
+	for name, notice := range map[string]func(*bench){
+		"by release": func(b *bench) { b.release() },
+		"by the reconciler": func(b *bench) {
+			if repairs := b.round(); len(repairs) == 0 {
+				b.t.Error("it found nothing")
+			}
+		},
+		"by nobody": func(*bench) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newLine(t, nil)
+			share := b.share("acme", leaky.Accepted)
+			b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, b.look(share).Job.Of))
+			if _, err := b.Look(t.Context(), share); !errors.Is(err, leaky.ErrUnknownJob) {
+				t.Errorf("look = %v", err)
+			}
+			notice(b)
+			b.share("acme", leaky.Accepted)
+			b.pass(time.Second)
+			for b.release().Reason != leaky.OnIdle { // the lost one is noticed at the latest now
+				b.pass(time.Second)
+			}
+			b.share("acme", leaky.Joined)
+		})
+	}
+}
+
+// watch hears what is published on the line's channels until the test ends.
+func (b *bench) watch(names ...string) func(want ...string) {
+	b.t.Helper()
+	prefix := jobs.KeyPrefix(b.Settings().Backend)
+	var channels []string
+	for _, name := range names {
+		channels = append(channels, prefix+name)
+	}
+	sub := b.rdb.(*redis.Client).Subscribe(b.t.Context(), channels...)
+	b.t.Cleanup(func() { sub.Close() })
+	for range channels {
+		if _, err := sub.Receive(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	messages := sub.Channel()
+	return func(want ...string) {
+		b.t.Helper()
+		for _, w := range want {
+			select {
+			case m := <-messages:
+				if got := m.Channel[len(prefix):] + " " + m.Payload; got != w {
+					b.t.Errorf("heard %q, want %q", got, w)
+				}
+			case <-time.After(20 * time.Second):
+				b.t.Fatalf("heard nothing, want %q", w)
+			}
+		}
+	}
+}

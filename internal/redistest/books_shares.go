@@ -1,0 +1,131 @@
+package redistest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"forebay/internal/jobs"
+)
+
+// mark reads the first of a record's marks (jobs/record.go), which may be that of a share or of a job that is shared.
+func mark(head string) string {
+	if fields := strings.SplitN(head, " ", 7); len(fields) == 7 {
+		return fields[5]
+	}
+	return ""
+}
+
+// jobOf is the job that a record is of a share in; "": it's of a job.
+func jobOf(head string) string {
+	of, _ := strings.CutPrefix(mark(head), "=")
+	if of == mark(head) {
+		return ""
+	}
+	return of
+}
+
+// joined looks from what jobs are found by, to be joined, to the jobs.
+func (b *books) joined() (wrong []string) {
+	for _, join := range slices.Sorted(maps.Keys(b.joints)) {
+		id := b.joints[join]
+		_, ends := b.ttls["job:"+id]
+		if _, belt := b.ttls["joint:"+join]; !belt {
+			wrong = append(wrong, fmt.Sprintf("joint:%s has no TTL", join))
+		}
+		if b.heads[id] == "" || ends || b.hashes["shares:"+id]["join"] != join {
+			wrong = append(wrong, fmt.Sprintf("joint:%s leads to %s, which can't be joined", join, id))
+		}
+	}
+	return wrong
+}
+
+// sharesOf holds jobs and the shares in them against each other.
+func (b *books) sharesOf() (wrong []string) {
+	for _, name := range slices.Sorted(maps.Keys(b.hashes)) {
+		id, ok := strings.CutPrefix(name, "shares:")
+		if !ok {
+			continue
+		}
+		_, ends := b.ttls["job:"+id]
+		_, endsToo := b.ttls[name]
+		if mark(b.heads[id]) != "&" || ends != endsToo {
+			wrong = append(wrong, fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
+		}
+		for _, share := range slices.Sorted(maps.Keys(b.hashes[name])) {
+			client := strings.TrimSuffix(b.hashes[name][share], "!")
+			if head := b.shared[share]; share != "join" && share != "refresh" && (jobOf(head) != id || clientOf(head) != client) {
+				wrong = append(wrong, fmt.Sprintf("%s names %s of client %s, whose record says %q", name, share, client, head))
+			}
+		}
+	}
+	for _, share := range slices.Sorted(maps.Keys(b.shared)) {
+		of := jobOf(b.shared[share])
+		_, ends := b.ttls["job:"+share]
+		_, jobEnds := b.ttls["job:"+of]
+		_, live := b.hashes["shares:"+of][share]
+		state := b.states[share]
+		switch {
+		case state != "" && (state != jobs.Canceled || !ends || live):
+			wrong = append(wrong, fmt.Sprintf("share %s is %s by itself; it ends: %v, counts for its job: %v", share, state, ends, live))
+		case state == "" && !live:
+			wrong = append(wrong, fmt.Sprintf("share %s counts for no job", share))
+		case state == "" && ends != jobEnds:
+			wrong = append(wrong, fmt.Sprintf("share %s ends: %v; its job %s: %v", share, ends, of, jobEnds))
+		}
+	}
+	return wrong
+}
+
+// entrySize is what a client's list takes of a job: its time, and its id's UUID.
+const entrySize = 7 + 16
+
+// listed holds clients' lists against the jobs on record.
+func (b *books) listed() (wrong []string) {
+	told := map[string]bool{}
+	record := func(id string) string { return b.heads[id] + b.shared[id] }
+	byUUID := map[string]string{}
+	for _, id := range slices.Concat(slices.Collect(maps.Keys(b.heads)), slices.Collect(maps.Keys(b.shared))) {
+		if uuid, ok := jobs.IDBytes(id); ok {
+			byUUID[string(uuid[:])] = id
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.lists)) {
+		client := strings.TrimPrefix(name, "mine:")
+		for _, entry := range b.lists[name] {
+			if len(entry) != entrySize {
+				wrong = append(wrong, fmt.Sprintf("%s has an entry of %d bytes", name, len(entry)))
+				continue
+			}
+			id := byUUID[entry[entrySize-16:]]
+			if id == "" || b.acceptedAt(id, record(id)) != entry[:entrySize-16] {
+				continue // it is of a job that was purged, whose id may have come again
+			}
+			if told[id] = true; clientOf(record(id)) != client {
+				wrong = append(wrong, fmt.Sprintf("%s has %s, which is of client %s", name, id, clientOf(record(id))))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Values(byUUID)) {
+		if !told[id] && mark(record(id)) != "&" {
+			wrong = append(wrong, fmt.Sprintf("%s is in no client's list", id))
+		}
+	}
+	return wrong
+}
+
+// acceptedAt is when a job on record was first accepted, as lists write it; redrive keeps that in its state.
+func (b *books) acceptedAt(id, record string) string {
+	text, _, _ := strings.Cut(record, " ")
+	if born := b.hashes["state:"+id]["born"]; born != "" {
+		text = born
+	}
+	at, err := strconv.ParseUint(text, 10, 56)
+	if err != nil {
+		return ""
+	}
+	return string(binary.BigEndian.AppendUint64(nil, at)[1:])
+}
