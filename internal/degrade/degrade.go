@@ -132,16 +132,3 @@ type Degrader struct{ answers Answers }
 
 // New returns a Degrader that takes answers from answers. Where that is a *cache.Memory, some outlive the store.
 func New(answers Answers) *Degrader { return &Degrader{answers: answers} }
-
-// Stale returns the last good answer to the same request, where there is one that the policy and the caller's wish let be
-// served, and whether there is. On an error, which is the store's, there is none. Its body is shared: it must not be written into.
-func (d *Degrader) Stale(ctx context.Context, p Policy, operation, client, tier string, payload []byte, w Wish) (cache.Answer, bool, error) {
-	if !p.Allows(w) {
-		return cache.Answer{}, false, nil
-	}
-	a, ok, err := d.answers.Get(ctx, p.CacheKey(operation, client, tier, payload))
-	if err != nil || !ok || !p.Serves(a.Age, w) {
-		return cache.Answer{}, false, err
-	}
-	return a, true, nil
-}

@@ -26,7 +26,7 @@ func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for who, want := range map[caller]bool{{"acme", "pro"}: true, {"bolt", "pro"}: true, {"core", "free"}: false} {
-		a, ok, err := degrader.Stale(t.Context(), p, operation, who.client, who.tier, []byte(`{"year": 2026, "month": 11}`), degrade.Wish{})
+		a, ok, err := stale(t, degrader, p, operation, who, `{"year": 2026, "month": 11}`, degrade.Wish{})
 		if err != nil || ok != want || ok && (a.Status != 201 || a.ContentType != "a/b" || string(a.Body) != body) {
 			t.Errorf("%s: %v %+v %v, want %v", who.client, ok, a, err, want)
 		}
