@@ -215,6 +215,8 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 				id = inner(o)
 			}
 			m.accept(m.placed(o, id), tag)
+		}
+		if p.Outcome == leaky.Accepted || p.Outcome == leaky.Joined {
 			p.AcceptedAt = when(m.now)
 		}
 		p.WaitingOn = on
