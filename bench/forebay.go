@@ -42,7 +42,7 @@ backends:
     url: http://%[3]s
     drain: {rate: %[4]s, burst: 1, concurrency: 100}
     line: {capacity: 10000000, max_wait: 24h}
-  sick: {url: "http://%[3]s", drain: {rate: 1/s}}
+  sick: {url: "http://%[3]s", drain: {rate: 1/s}, line: {capacity: 1}} # full: no call tries whether it is well
 operations:
   job: {backend: bench, path: /job, on_overload: [reject]}
   known: {backend: sick, path: /job, cache: {stale_for: 24h, share: all}, degrade: {when: {backend: sick}}}

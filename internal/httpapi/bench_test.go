@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"forebay/internal/admission"
+	"forebay/internal/cache"
+	"forebay/internal/degrade"
 )
 
 // The hot paths, without the network in front: 64 callers at once, three limits in force, 256-byte payloads. Run with
@@ -65,4 +67,30 @@ func BenchmarkStatus(b *testing.B) {
 	w, h := benchWorld(b, 1_000_000_000)
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	parallel(b, func() { ask(b, h, "GET", "/v1/jobs/"+id, "", http.StatusOK) })
+}
+
+// always is a Health of which every backend is sick.
+type always struct{}
+
+func (always) Sick(string, float64) bool { return true }
+
+func BenchmarkDegradedFromMemory(b *testing.B) {
+	w := newWorld(b, func(s *setup) {
+		s.pro = []admission.Limit{perClient("a", 1_000_000_000, time.Hour), {Name: "b", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1_000_000_000, Window: time.Hour}}
+		s.line.Capacity = 1
+		s.adjust = func(w *world, c *Config) {
+			memory := cache.NewMemory(w.cache, 0, w.store.Healthy)
+			b.Cleanup(memory.Close)
+			c.Degrader, c.Health = degrade.New(memory), always{}
+			c.operation(w.shared).Overload.Sick = degrade.Sick{On: true, Below: 1}
+		}
+	})
+	w.server.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	h := w.server.Public()
+	payload := `"` + strings.Repeat("x", 254) + `"`
+	w.remember(w.shared, "", payload, cache.Answer{Status: 200, ContentType: "application/json", Body: []byte(payload), Age: time.Minute})
+	w.submit(w.plain, `1`, key(keyA)) // the line is full: nothing is tried
+	body := `{"operation":"` + w.shared + `","payload":` + payload + `}`
+	b.ResetTimer()
+	parallel(b, func() { ask(b, h, "POST", "/v1/jobs", body, http.StatusOK) })
 }

@@ -25,9 +25,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if err := checkMediaType(r.Header); err != nil {
 		return nil, err
 	}
-	tooLarge := problem(http.StatusRequestEntityTooLarge, api.CodeTooLarge, fmt.Sprintf("The body may have at most %d bytes.", limit))
 	if r.ContentLength > limit {
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	}
 	var body []byte
 	var err error
@@ -40,24 +39,25 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return nil, tooLarge
+		return nil, tooLarge(limit)
 	case err != nil:
 		return nil, invalidRequest("The body ended early.")
 	}
 	return body, nil
 }
 
+func tooLarge(limit int64) error {
+	return problem(http.StatusRequestEntityTooLarge, api.CodeTooLarge, fmt.Sprintf("The body may have at most %d bytes.", limit))
+}
+
 func checkMediaType(h http.Header) error {
-	wrong := problem(http.StatusUnsupportedMediaType, api.CodeMediaType, "Send JSON, with Content-Type: application/json and without Content-Encoding.")
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return wrong
-	}
-	given := h.Get("Content-Type")
-	if given == "application/json" {
+	coding, given := h.Get("Content-Encoding"), h.Get("Content-Type")
+	plain := coding == "" || strings.EqualFold(coding, "identity")
+	if plain && given == "application/json" {
 		return nil
 	}
-	if media, _, err := mime.ParseMediaType(given); err != nil || media != "application/json" {
-		return wrong
+	if media, _, err := mime.ParseMediaType(given); !plain || err != nil || media != "application/json" {
+		return problem(http.StatusUnsupportedMediaType, api.CodeMediaType, "Send JSON, with Content-Type: application/json and without Content-Encoding.")
 	}
 	return nil
 }

@@ -57,8 +57,8 @@ func (s *Server) submit(c *call) error {
 	if !s.Store.Healthy() {
 		return a.overloaded(a.storeFailed(errUnhealthy))
 	}
-	a.name()
 	if key != "" {
+		a.name()
 		defer func() { a.decided() }()
 		if answered, err := a.queue(); answered || err != nil {
 			return err
@@ -66,6 +66,9 @@ func (s *Server) submit(c *call) error {
 	}
 	if answered, err := a.fromStore(); answered || err != nil {
 		return err
+	}
+	if key == "" {
+		a.name() // now: most answers from the store need none
 	}
 	return a.admit()
 }
