@@ -66,6 +66,10 @@ func readLook(id string, a *answer, waitingOn string) (Look, error) {
 		look.WaitingOn = waitingOn
 	}
 	fields := a.list()
+	look.Standing = jobs.Standing{State: jobs.Waiting}
+	if len(fields.values) == 0 {
+		return look, firstError(a.err, fields.err)
+	}
 	look.Standing = standing(fields)
 	if born := fields.when(); !born.IsZero() {
 		look.Job.CreatedAt = born // a redriven job's record says since when it waits
