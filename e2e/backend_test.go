@@ -54,12 +54,22 @@ const maxBody = 8 << 20
 
 func newBackend() (*backend, error) {
 	b := &backend{always: answer{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"ok":true}`)}}
+	listener, err := listenLow()
+	if err != nil {
+		return nil, err
+	}
+	b.addr = listener.Addr().String()
+	b.serve(listener)
+	return b, nil
+}
+
+// listenLow listens at a port below the range that systems number outgoing connections from, so that nobody takes the port of one that is down.
+func listenLow() (net.Listener, error) {
 	var err error
 	for range 20 {
-		// Below the range that systems number outgoing connections from, so that nobody takes the port of one that is down.
-		b.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(23000+rand.IntN(8000)))
-		if err = b.up(); err == nil {
-			return b, nil
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(23000+rand.IntN(8000)))); err == nil {
+			return listener, nil
 		}
 	}
 	return nil, err
@@ -73,12 +83,16 @@ func (b *backend) up() error {
 	if err != nil {
 		return err
 	}
+	b.serve(listener)
+	return nil
+}
+
+func (b *backend) serve(listener net.Listener) {
 	server := &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second}
 	b.mu.Lock()
 	b.server = server
 	b.mu.Unlock()
 	go server.Serve(listener) // it ends with down
-	return nil
 }
 
 // down breaks all its connections and refuses new ones.

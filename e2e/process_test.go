@@ -33,18 +33,30 @@ type process struct {
 	killed bool          // by crash or at the end: its status says nothing
 }
 
-// start NAME [ARGUMENTS...]
+// start [-stay] NAME [ARGUMENTS...]
 // runs api (for names that begin so) or worker, with forebay.yaml of the script where there is one, on free ports, and
-// waits until it listens. $NAME is then the public listener's URL, $NAME_admin the admin listener's.
+// waits until it listens. $NAME is then the public listener's URL, $NAME_admin the admin listener's. With -stay an api has the same
+// public URL each time.
 func startCommand(s *story, args []string) error {
+	stay := len(args) > 0 && args[0] == "-stay"
+	if stay {
+		args = args[1:]
+	}
 	if len(args) == 0 {
-		return errors.New("usage: start NAME [ARGUMENTS...]")
+		return errors.New("usage: start [-stay] NAME [ARGUMENTS...]")
 	}
 	name, args := args[0], args[1:]
 	binary := "worker"
 	if strings.HasPrefix(name, "api") {
 		binary = "api"
-		args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+		listen := "127.0.0.1:0"
+		if stay {
+			var err error
+			if listen, err = s.stay(name); err != nil {
+				return err
+			}
+		}
+		args = append([]string{"-listen", listen}, args...)
 	}
 	args = append([]string{"-admin-listen", "127.0.0.1:0"}, args...)
 	if config := s.ts.MkAbs("forebay.yaml"); exists(config) {
@@ -77,6 +89,19 @@ func startCommand(s *story, args []string) error {
 		}
 	}
 	return nil
+}
+
+// stay returns the address that an api listens at whenever it is started.
+func (s *story) stay(name string) (string, error) {
+	if addr := s.stays[name]; addr != "" {
+		return addr, nil
+	}
+	listener, err := listenLow()
+	if err != nil {
+		return "", err
+	}
+	s.stays[name] = listener.Addr().String()
+	return s.stays[name], listener.Close()
 }
 
 // environment is that of a process: what all have, and what the configs among its arguments name of the script's.

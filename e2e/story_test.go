@@ -20,7 +20,7 @@ import (
 	"forebay/internal/redistest"
 )
 
-// binaries is the directory of api and worker, built by TestMain.
+// binaries is the directory of api, worker and ask, built by TestMain.
 var binaries string
 
 // together is how many stories run at once. They mostly wait, so it is more than the processors that testing would go by;
@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "forebay/cmd/api", "forebay/cmd/worker")
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "forebay/cmd/api", "forebay/cmd/worker", "forebay/e2e/ask")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: building the binaries: %v\n%s", err, out)
 		return 1
@@ -86,6 +86,7 @@ type story struct {
 	http      *http.Client
 	lists     map[string][]string // saved by many and meanwhile, read by each
 	meanwhile *meanwhile          // nil: nothing goes on by itself
+	stays     map[string]string   // by api that keeps its address: that address
 
 	mu        sync.Mutex
 	accepted  map[string]time.Time    // guarded by mu: by job id, when its 202 was read
@@ -118,6 +119,7 @@ func begin(env *testscript.Env) error {
 		http:      newHTTPClient(nil),
 		elsewhere: map[string]*http.Client{},
 		lists:     map[string][]string{},
+		stays:     map[string]string{},
 		accepted:  map[string]time.Time{},
 		public:    map[string]string{},
 	}
