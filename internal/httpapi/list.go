@@ -81,20 +81,20 @@ func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 	return l, nil
 }
 
-// A cursor is "<accepted at, µs> <UUID of the job's id>", in base64.
+// A cursor is "<accepted at, µs> <id of the job>", in base64.
 
 func cursorOf(m leaky.Mark) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(m.At, 10) + " " + uuidOf(m.ID)))
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(m.At, 10) + " " + m.ID))
 }
 
 func parseCursor(text string) (leaky.Mark, bool) {
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	at, id, _ := strings.Cut(string(plain), " ")
 	n, notNumber := strconv.ParseInt(at, 10, 64)
-	if backend, ok := jobs.ParseID("x-" + id); err != nil || notNumber != nil || n < 1 || !ok || backend != "x" {
+	if _, ok := jobs.ParseID(id); err != nil || notNumber != nil || n < 1 || !ok {
 		return leaky.Mark{}, false
 	}
-	return leaky.Mark{At: n, ID: "x-" + id}, true
+	return leaky.Mark{At: n, ID: id}, true
 }
 
 // uuidOf is a job's id without its backend.
@@ -103,7 +103,7 @@ func uuidOf(id string) string {
 	return strings.TrimPrefix(id, backend+"-")
 }
 
-// newestFirst orders places in lists of jobs. One backend's ids sort as their UUIDs do.
+// newestFirst is the order of all lists of jobs, as leaky.Mark says it.
 func newestFirst(a, b leaky.Mark) int {
 	if order := cmp.Compare(b.At, a.At); order != 0 {
 		return order
@@ -154,12 +154,9 @@ func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 		pages []leaky.MinePage // guarded by mu
 		wrong error            // guarded by mu
 	)
-	for backend, line := range l.lines {
+	for _, line := range l.lines {
 		filter := l.filter
 		filter.Limit = limit
-		if filter.After.ID != "" {
-			filter.After.ID = backend + "-" + uuidOf(filter.After.ID) // a place in time, whosever the job
-		}
 		all.Go(func() {
 			page, err := line.Mine(c.ctx, filter)
 			mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,6 +83,65 @@ func TestACallersJobsAreListedNewestFirst(t *testing.T) {
 	w.want(w.call("HEAD", w.url+"/v1/jobs", "", key(keyA)), 200)
 }
 
+// Jobs that came at one moment, with ids in no order, are each listed once, whatever the size of a page.
+func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.second()
+	const crowd = 60
+	var all sync.WaitGroup
+	own := make([]string, crowd)
+	for i := range own {
+		all.Go(func() {
+			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+[]string{w.plain, w.inner}[i%2]+`","payload":1}`, key(keyA), field("Idempotency-Key", fmt.Sprint(i)))
+			if err != nil || a.StatusCode != http.StatusAccepted {
+				t.Errorf("%v %v", a.Status, err)
+				return
+			}
+			own[i] = w.job(a).ID
+		})
+	}
+	all.Wait()
+	slices.Sort(own)
+	for _, limit := range []int{1, 2, 3, 7, 50, 200} {
+		got := w.walk(fmt.Sprintf("limit=%d", limit), key(keyA))
+		if slices.Sort(got); !slices.Equal(got, own) {
+			t.Errorf("in pages of %d: %d jobs, %d of them different; want %d", limit, len(got), len(slices.Compact(slices.Clone(got))), crowd)
+		}
+	}
+}
+
+// Where one backend has looked at all that it may and found nothing, what others have found beyond that has to wait.
+func TestAListWaitsForTheBackendThatIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.second()
+	var own, purged []string
+	for i := range 30 {
+		gone := i >= 10 // all on one backend, and newer than all on the other
+		operation := w.plain
+		if !gone && i%2 == 0 {
+			operation = w.inner
+		}
+		id := w.job(w.want(w.submit(operation, `1`, key(keyA)), http.StatusAccepted)).ID
+		if gone {
+			purged = append(purged, id)
+		} else {
+			own = append(own, id)
+		}
+	}
+	for _, id := range purged {
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+	}
+	slices.Reverse(own)
+	for _, limit := range []int{1, 2, 3, 5, 50} {
+		if got := w.walk(fmt.Sprintf("limit=%d", limit), key(keyA)); !slices.Equal(got, own) {
+			t.Errorf("in pages of %d: %v\nwant %v", limit, got, own)
+		}
+	}
+}
+
 // A cursor stands while jobs come and go.
 func TestAListsCursorIsStable(t *testing.T) {
 	t.Parallel()
@@ -131,7 +191,7 @@ func TestAListIsFiltered(t *testing.T) {
 	}
 	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	for _, query := range []string{"status=waiting", "status=", "limit=0", "limit=201", "limit=x", "limit=-1", "cursor=x", "cursor=" + encode("x"),
-		"cursor=" + encode("1 x"), "cursor=" + encode("-1 "+uuidOf(queued)), "cursor=" + encode("1 "+queued), "client=" + w.clientA(), "backend=x", "status=queued&status=running", "%"} {
+		"cursor=" + encode("1 x"), "cursor=" + encode("-1 "+queued), "cursor=" + encode("1 "+uuidOf(queued)), "client=" + w.clientA(), "backend=x", "status=queued&status=running", "%"} {
 		w.problem(w.get("/v1/jobs?"+query, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
 	}
 	w.store.down.Store(true)

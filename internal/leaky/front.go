@@ -49,7 +49,7 @@ type Offer struct {
 // Place is the line's answer.
 type Place struct {
 	Outcome    Outcome
-	AcceptedAt time.Time     // accepted, joined: by Redis's clock
+	AcceptedAt time.Time     // where the job is on record now: by Redis's clock, and another µs for each job of the backend
 	Position   int64         // accepted: 1 is next
 	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
 	WaitingOn  string        // what the line waits on

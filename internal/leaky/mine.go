@@ -8,8 +8,9 @@ import (
 	"forebay/internal/jobs"
 )
 
-// Mark is a place in a client's list of jobs, which begins with the newest: behind the job of that id, accepted at that time. The zero
-// value is the beginning.
+// Mark is a place in a client's lists of jobs, which begin with the newest: behind the job of that id, accepted at that time. It is one in
+// every backend's list, whosever the job is: no two jobs of a backend are accepted at one µs, and of two backends' at one that with the greater
+// UUID comes first. The zero value is the beginning.
 type Mark struct {
 	At int64 // µs, Redis's clock
 	ID string
@@ -37,15 +38,18 @@ func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
 		return MinePage{}, fmt.Errorf("line of %s: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, f.Limit)
 	}
-	score, member := any(""), ""
+	score, member, ours := any(""), "", ""
 	if f.After != (Mark{}) {
 		bytes, ok := jobs.IDBytes(f.After.ID)
 		if !ok {
 			return MinePage{}, fmt.Errorf("line of %s: list behind job %q: %w", l.settings.Backend, f.After.ID, ErrCursor)
 		}
 		score, member = f.After.At, string(bytes[:])
+		if backend, _ := jobs.ParseID(f.After.ID); backend == l.settings.Backend {
+			ours = "1"
+		}
 	}
-	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, f.Limit, maxLookedAt, f.Operation, f.Status)
+	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, f.Limit, maxLookedAt, f.Operation, f.Status, ours)
 	if err != nil {
 		return MinePage{}, err
 	}

@@ -90,8 +90,8 @@ func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
 	b := newLine(t, nil)
 	old := b.fill("acme", 5)
 	b.pass(time.Millisecond)
-	at := b.now.UnixMicro()
 	ids := b.fill("acme", 20)
+	at := b.look(ids[17]).Job.CreatedAt.UnixMicro()
 	f := leaky.MineFilter{Client: "acme", Limit: 3}
 	page, err := b.Mine(t.Context(), f)
 	slices.Reverse(ids)

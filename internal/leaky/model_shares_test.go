@@ -49,6 +49,7 @@ func (m *model) join(o leaky.Offer) leaky.Outcome {
 	case o.Join == "" || o.StartWithin > 0 || !underWay:
 		return ""
 	case !o.Refresh:
+		m.advance()
 		m.addShare(o, job)
 	}
 	return leaky.Joined
@@ -56,14 +57,14 @@ func (m *model) join(o leaky.Offer) leaky.Outcome {
 
 func (m *model) addShare(o leaky.Offer, job string) {
 	s := &modelShare{job: o.Job, keep: usec(o.Keep)}
-	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.now), o.Weight, job
+	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.newest), o.Weight, job
 	m.shares[o.Job.ID] = s
 	m.live[job][o.Job.ID] = true
 	m.tell(o.Job)
 }
 
 func (m *model) tell(job jobs.Job) {
-	m.mine[job.Client] = append(m.mine[job.Client], entry{id: job.ID, at: m.now})
+	m.mine[job.Client] = append(m.mine[job.Client], entry{id: job.ID, at: m.newest})
 }
 
 // placed notes what else comes of an offer that got its place, of which inner is the job if it is for many.

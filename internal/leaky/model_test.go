@@ -18,6 +18,8 @@ type model struct {
 	s   leaky.Settings
 	now float64
 
+	newest float64 // when the newest job was accepted
+
 	line, delayed, inflight, deadlines, flows, failed zset
 	share                                             map[string]int64
 	jobs                                              map[string]*modelJob
@@ -204,20 +206,25 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	v, places := m.view(), make([]leaky.Place, len(offers))
 	full := v.full()
 	on := v.waitingOn(full)
+	if m.newest-m.now > 1e6 { // the clock was set back
+		m.newest = 0
+	}
 	for i, o := range offers {
+		was := m.newest
 		p, tag := leaky.Place{Outcome: m.join(o)}, 0.0
 		if p.Outcome == "" {
 			p, tag = v.place(o, full)
 		}
 		if p.Outcome == leaky.Accepted {
+			m.advance()
 			id := o.Job.ID
 			if o.Join != "" && o.StartWithin == 0 {
 				id = inner(o)
 			}
 			m.accept(m.placed(o, id), tag)
 		}
-		if p.Outcome == leaky.Accepted || p.Outcome == leaky.Joined {
-			p.AcceptedAt = when(m.now)
+		if m.newest > was {
+			p.AcceptedAt = when(m.newest)
 		}
 		p.WaitingOn = on
 		places[i] = p
@@ -225,9 +232,12 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	return places
 }
 
+// advance comes to the moment at which the next job is accepted: no two are at one.
+func (m *model) advance() { m.newest = max(us(m.now), m.newest+1) }
+
 func (m *model) accept(o leaky.Offer, tag float64) {
-	j := &modelJob{job: o.Job, accepted: m.now, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag}
-	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.now), o.Weight, jobs.Waiting
+	j := &modelJob{job: o.Job, accepted: m.newest, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag}
+	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.newest), o.Weight, jobs.Waiting
 	j.start = j.end
 	if o.StartWithin > 0 {
 		j.start = min(m.now+usec(o.StartWithin), j.end)

@@ -96,13 +96,11 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, waitingOn := a.when(), a.text()
+	waitingOn := a.text()
 	places := make([]Place, len(offers))
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
-		if places[i].Outcome == Accepted || places[i].Outcome == Joined {
-			places[i].AcceptedAt = now
-		}
+		places[i].AcceptedAt = a.when()
 	}
 	return places, a.err
 }

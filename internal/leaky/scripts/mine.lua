@@ -1,5 +1,6 @@
 -- mine: the jobs of one client, newest first.
 -- ARGV[9]  the client's tag   ARGV[10], ARGV[11] when the last job looked at before was accepted, µs, and its UUID's bytes ('' for none)
+-- ARGV[16] whether that was one of this backend ('1', '')
 -- ARGV[12] jobs to answer with   ARGV[13] jobs to look at
 -- ARGV[14], ARGV[15] only those of this operation, of this public state ('' for any)
 -- Returns now, what the line waits on, smoothed call µs, when the last job looked at was accepted, and its id ('' where none is left), then
@@ -15,21 +16,21 @@ local function time_of(entry)
   return t
 end
 
--- behind is the index of the next older job. Halving finds the place among a million in 20 steps; where the clock was set back, so that
--- it isn't there, it's searched for among the newest.
-local function behind(at, uuid)
-  local length = call('LLEN', mine)
-  local low, high = 0, length
+-- behind is the index of the next older job: of two backends' jobs at one moment, that with the smaller UUID. Halving finds it
+-- among a million in 20 steps; where the clock was set back, so that it isn't there, a job of our own is searched for among the newest.
+local function behind(at, uuid, ours)
+  local low, high = 0, call('LLEN', mine)
   while low < high do
     local middle = math.floor((low + high) / 2)
     if time_of(call('LINDEX', mine, middle)) < at then low = middle + 1 else high = middle end
   end
-  for i = low, length - 1 do -- several may have come at once
-    local entry = call('LINDEX', mine, i)
-    if time_of(entry) ~= at then break end
-    if string.sub(entry, 8) == uuid then return i - 1 end
+  local entry = call('LINDEX', mine, low) -- a backend has no two at one moment
+  if entry and time_of(entry) == at then
+    local own = string.sub(entry, 8)
+    if own == uuid then return low - 1 end
+    if not ours and own < uuid then return low end
   end
-  local found = call('LPOS', mine, entry_of(at, uuid), 'RANK', -1, 'MAXLEN', 10000)
+  local found = ours and call('LPOS', mine, entry_of(at, uuid), 'RANK', -1, 'MAXLEN', 10000)
   return (found or low) - 1
 end
 
@@ -44,7 +45,7 @@ local function fits(record, s, at)
 end
 
 local out = { us(now), waiting_on(full), us(call_time), '', '' }
-local last = ARGV[11] == '' and call('LLEN', mine) - 1 or behind(tonumber(ARGV[10]), ARGV[11])
+local last = ARGV[11] == '' and call('LLEN', mine) - 1 or behind(tonumber(ARGV[10]), ARGV[11], ARGV[16] == '1')
 local entries = last < 0 and {} or call('LRANGE', mine, math.max(last - most + 1, 0), last)
 local looked, found = 0, 0
 for i = #entries, 1, -1 do

@@ -7,7 +7,7 @@
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
 --            'share', 'refresh' (for no caller), 'join' (only where it is under way); then three more follow: who may
 --            share it, id of the caller's share ('' for none), rest of that one's record
--- Returns    now, what the line waits on, then four values a job: outcome, position, predicted wait µs, retry after µs
+-- Returns    what the line waits on, then five values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local share_limit = math.max(1, math.floor(capacity * fraction))
@@ -91,13 +91,19 @@ local function place(client, flow, step, start_within)
   return 'accepted', rank + 1, wait, 0, tag
 end
 
-local now_text = us(now)
-local out = { now_text, waiting_on(full) }
+-- No two jobs of a backend are accepted at one moment, though one call accepts many: clients' lists are in the order of it, and a place in
+-- them is told by it. A clock that was set back by more than this is followed all the same.
+local LIMIT = 1000000
+local newest = tonumber(call('HGET', PACE, 'newest') or 0)
+if newest - now > LIMIT then newest = 0 end
+local was_newest = newest
+local function moment() return math.max(now, newest + 1) end
+
+local out = { waiting_on(full) }
 local listed = {} -- what comes into a client's list, by client
-local moment = entry_of(now, '')
 local function list(client, uuid)
   local entries = listed[client] or {}
-  listed[client], entries[#entries + 1] = entries, moment .. uuid
+  listed[client], entries[#entries + 1] = entries, entry_of(newest, uuid)
 end
 
 -- begin is the beginning of a record, when its job may start at the latest, and whether that is sooner than its end.
@@ -105,7 +111,7 @@ local function begin(client, start_within, max_age, keep)
   local end_by = now + max_age
   local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
   local start_text = us(start_by)
-  return now_text .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
+  return us(moment()) .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
 end
 
 -- share gives a caller a share in a job.
@@ -128,6 +134,7 @@ while i <= #ARGV do
   i = i + 10
   local outcome, position, wait, retry, tag
   local join, own, words
+  local before_it = newest
   if many ~= '' then
     join, own, words = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     i = i + 3
@@ -138,6 +145,7 @@ while i <= #ARGV do
       outcome = 'joined'
     elseif job and open then
       share(job, own, (begin(client, start_within, max_age, keep)), words, client)
+      newest = moment()
       list(client, uuid)
       outcome = 'joined'
     elseif many == 'join' then
@@ -161,6 +169,7 @@ while i <= #ARGV do
         held[client] = (held[client] or 0) + 1
         added[client] = (added[client] or 0) + 1
         waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
+        newest = moment()
         if uuid ~= '' then list(client, uuid) end
         if many ~= '' then
           call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
@@ -180,7 +189,10 @@ while i <= #ARGV do
   end
   if not position or outcome == 'exists' then position, wait, retry = 0, 0, 0 end
   out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = outcome, position, wait, retry
+  out[#out + 1] = newest > before_it and us(newest) or ''
 end
+
+if newest > was_newest then call('HSET', PACE, 'newest', us(newest)) end
 
 for client, entries in pairs(listed) do
   call('RPUSH', prefix .. 'mine:' .. client, unpack(entries))

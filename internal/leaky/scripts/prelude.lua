@@ -147,7 +147,8 @@ local function entry_of(at, uuid)
   return bytes .. uuid
 end
 
--- trim takes up to two of the oldest jobs that are no longer on record from a client's list: more than come to be so.
+-- trim takes up to two of the oldest jobs that are no longer on record from a client's list: more than come to be so. What is behind one that
+-- is kept for longer stays as long as that.
 local function trim(client)
   local key = prefix .. 'mine:' .. client
   for _, entry in ipairs(call('LRANGE', key, 0, 1)) do
