@@ -30,7 +30,7 @@ type Request struct {
 	// Wait has the server hold its answer back for the result, in whole seconds; it allows at most 30. 0: answer at once.
 	Wait time.Duration
 
-	NoStale      bool          // rather be refused than get an answer that was there before: neither a stale one nor a fresh one
+	NoStale      bool          // no answer that was there before, neither a stale one nor a fresh one
 	MaxStale     time.Duration // no stale answer that has been so for longer, in whole seconds; 0: any that the operation allows
 	OnlyIfCached bool          // an answer that was there before or none: an *Error with api.CodeNotCached. It makes no job and spends no limit
 

@@ -62,16 +62,19 @@ func IsKey(text string) bool {
 	return begins && ends && len(digits) == 2*keyBytes && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// pick returns each pointer and the canonical text of what is there, which is empty where there is nothing. False: the whole payload counts.
+// pick returns each pointer and the canonical text of what is there, which is empty where there is nothing. False: the whole payload
+// counts, since it has none of the parts, or one of them in two ways.
 func pick(payload []byte, pointers []string) (parts [][]byte, ok bool) {
+	some := false
 	for _, pointer := range pointers {
 		value, err := rawjson.Find(payload, pointer)
 		if err != nil {
 			return nil, false
 		}
+		some = some || value != nil
 		parts = append(parts, []byte(pointer), canonical(value))
 	}
-	return parts, len(pointers) > 0
+	return parts, some
 }
 
 // maxInline is the longest object that stays spelled out within its parent; a longer one is replaced by its digest. So no byte

@@ -259,14 +259,19 @@ func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 			c.operation(w.shared).Limits = w.limits("shared", []admission.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.report).Overload.Refresh = true
 			c.operation(w.report).Overload.Sick = degrade.Sick{On: true}
+			c.operation(w.plain).Limits = w.limits("plain", []admission.Limit{perClient("one", 1, time.Hour)})
+			c.operation(w.plain).Overload = degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Refresh: true, Share: degrade.ShareAll}
 		}
 	})
+	w.remember(w.plain, "", `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
 	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
 	w.remember(w.report, degrade.Policy{}.Scope(w.clientA(), "pro"), `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
 	w.want(w.submit(w.shared, `0`, key(keyA)), http.StatusAccepted)
+	w.want(w.submit(w.plain, `0`, key(keyA)), http.StatusAccepted)
 	w.sicken()
 	w.eventually("the closed gate is noticed", func() bool { return w.config.Health.Sick(w.backend, 0) })
 	before := w.count()
+	w.says(w.want(w.submit(w.plain, `1`, key(keyA)), 200), map[string]string{"Forebay-Decision": `degraded;reason="one"`}) // refused by its limit, and its backend is sick
 	w.want(w.submit(w.shared, `1`, key(keyA)), 200)
 	w.says(w.want(w.submit(w.report, `1`, key(keyA)), 200), map[string]string{"Forebay-Decision": `degraded;reason="backend_sick"`})
 	w.store.down.Store(true)
@@ -274,6 +279,42 @@ func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 	w.eventually("nothing is being offered", func() bool { return len(w.server.refreshing) == 0 })
 	if n := w.count() - before; n != 0 {
 		t.Errorf("%d refreshes", n)
+	}
+}
+
+// offersLine counts the refreshes that are offered.
+type offersLine struct {
+	Line
+	refreshes atomic.Int64
+}
+
+func (l *offersLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error) {
+	if o.Refresh {
+		l.refreshes.Add(1)
+	}
+	return l.Line.Offer(ctx, o)
+}
+
+// A hot stale answer costs Redis one question a second, however often it is served.
+func TestAHotStaleAnswerIsAskedForAnewOnceASecond(t *testing.T) {
+	t.Parallel()
+	line := &offersLine{}
+	w := newWorld(t, func(s *setup) {
+		s.wrap = func(l Line) Line { line.Line = l; return line }
+		s.adjust = func(w *world, c *Config) {
+			c.operation(w.shared).Limits = w.limits("shared", []admission.Limit{perClient("one", 1, time.Hour)})
+			c.operation(w.shared).Overload.Refresh = true
+		}
+	})
+	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
+	w.want(w.submit(w.shared, `0`, key(keyA)), http.StatusAccepted)
+	began := time.Now()
+	for range 20 {
+		w.want(w.submit(w.shared, `1`, key(keyA)), 200)
+		w.eventually("nothing is being offered", func() bool { return len(w.server.refreshing) == 0 })
+	}
+	if n, most := line.refreshes.Load(), 1+int64(time.Since(began)/refreshRest); n < 1 || n > most {
+		t.Errorf("%d refreshes were offered, want 1 to %d", n, most)
 	}
 }
 

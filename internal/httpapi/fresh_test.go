@@ -200,6 +200,28 @@ func TestASickBackendIsSpared(t *testing.T) {
 	}
 }
 
+// Where all that is asked of a sick backend has a stale answer, one request is let through now and then all the same.
+func TestARequestTriesASickBackend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) {
+			w.health(c)
+			c.operation(w.shared).Overload.Sick = degrade.Sick{On: true, Below: 0.5}
+		}
+	})
+	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
+	w.sicken()
+	w.eventually("the closed gate is noticed", func() bool { return w.config.Health.Sick(w.backend, 0.5) })
+	for range 3 {
+		w.want(w.submit(w.shared, `1`, key(keyA)), 200)
+	}
+	w.server.trials.mu.Lock()
+	w.server.trials.last[w.shared] = time.Now().Add(-trialRest) // as if that time had passed
+	w.server.trials.mu.Unlock()
+	w.says(w.want(w.submit(w.shared, `1`, key(keyA)), http.StatusAccepted), map[string]string{"Forebay-Decision": "accepted"})
+	w.want(w.submit(w.shared, `1`, key(keyA)), 200)
+}
+
 // Something must try whether a sick backend is well again, even where all that is asked of it has a stale answer.
 func TestASickBackendIsTriedNowAndThen(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 func mayBeSick(operations []httpapi.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
 	watched := map[string]*leaky.Line{}
 	for _, o := range operations {
-		if o.Overload.Sick.On {
+		if o.Overload.Sick.On || o.Overload.Refresh {
 			watched[o.Backend] = lines[o.Backend]
 		}
 	}
