@@ -3,14 +3,10 @@ package config
 import (
 	"encoding/base64"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
-
-// maxCallbackURL bounds a callback's URL: a job's record holds it.
-const maxCallbackURL = 512
 
 func (c Callbacks) check(r *report, key string) {
 	r.duration(key+".timeout", c.Timeout, 100*time.Millisecond, time.Minute)
@@ -19,13 +15,10 @@ func (c Callbacks) check(r *report, key string) {
 	}
 }
 
-// check holds a client's webhooks against the rules for all.
-func (c Callback) check(r *report, key string, rules Callbacks) {
+// check looks at a client's webhooks. Its URL is left to callbackRules.
+func (c Callback) check(r *report, key string) {
 	if c.URL == "" && len(c.Secrets) == 0 && !r.given(key) {
 		return
-	}
-	if c.URL != "" {
-		checkCallbackURL(r, key+".url", c.URL, rules)
 	}
 	if len(c.Secrets) == 0 {
 		r.errorf(key+".secrets", "needs at least one, in a list: echo whsec_$(openssl rand -base64 32)")
@@ -43,17 +36,21 @@ func (c Callback) check(r *report, key string, rules Callbacks) {
 	}
 }
 
-// checkCallbackURL says what is wrong with a URL by its form. Where it leads is looked at when it is called.
-func checkCallbackURL(r *report, key, text string, rules Callbacks) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || len(text) > maxCallbackURL:
-		r.errorf(key, "isn't a URL of at most %d characters; write it as https://host/path", maxCallbackURL)
-	case u.Scheme == "http" && !rules.HTTP:
-		r.errorf(key, "isn't https; write https, or set callbacks.http: true")
-	case u.User != nil:
-		r.errorf(key, "holds a user, which would be sent in the clear to whoever answers there; what is sent is signed instead")
-	case u.Fragment != "" || strings.Contains(text, "#"):
-		r.errorf(key, "holds a fragment (#), which is never sent; leave it out")
+// callbackRules reports what the rules of whoever will call say against clients' URLs, if the rules for all were understood.
+func (c *Config) callbackRules(r *report, list string, clients []Client, rules []Rules) {
+	for key := range r.failed {
+		if strings.HasPrefix(key, "callbacks.") || key == "callbacks" {
+			return
+		}
+	}
+	for n, client := range clients {
+		for _, rule := range rules {
+			if rule.Callback == nil || client.Callback.URL == "" {
+				continue
+			}
+			if err := rule.Callback(c.Callbacks, client.Callback.URL); err != nil {
+				r.errorf(fmt.Sprintf("%s[%d].callback.url", list, n), "%v", err)
+			}
+		}
 	}
 }

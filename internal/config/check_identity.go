@@ -72,7 +72,7 @@ func (r *roster) clients(c *Config, key string, clients []Client) {
 			r.number(at+".weight", client.Weight, minWeight, maxWeight)
 		}
 		r.digests(at+".key_sha256", client.KeySHA256)
-		client.Callback.check(r.report, at+".callback", c.Callbacks)
+		client.Callback.check(r.report, at+".callback")
 	}
 }
 

@@ -224,7 +224,7 @@ func (l Limit) scaled(factor float64) Limit {
 
 // keepRules reports what the rules of whoever will keep the limits say against one of a list, if nothing
 // else was: as it stands, as its region's share, and for new clients.
-func (c *Config) keepRules(r *report, list limitList, rules []func(Limit) error) {
+func (c *Config) keepRules(r *report, list limitList, rules []Rules) {
 	share := 1.0
 	if s := c.Region.Share; s > 0 && s < 1 {
 		share = s
@@ -269,9 +269,12 @@ func (r *report) limit(key string) (failed, fromEnv bool) {
 }
 
 // keep reports what the rules say against a limit, which as tells how it came to be; false: something.
-func keep(r *report, key, as string, l Limit, rules []func(Limit) error, fromEnv bool) bool {
+func keep(r *report, key, as string, l Limit, rules []Rules, fromEnv bool) bool {
 	for _, rule := range rules {
-		err := rule(l)
+		if rule.Limit == nil {
+			continue
+		}
+		err := rule.Limit(l)
 		switch {
 		case err == nil:
 			continue

@@ -24,10 +24,10 @@ backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
 operations: {report: {backend: reports, path: /render, limits: [{name: operations, algorithm: concurrency, limit: 1}]}}
 `)
 	var seen []string
-	if _, _, err := read("f", text, env, []func(Limit) error{func(l Limit) error {
+	if _, _, err := read("f", text, env, []Rules{{Limit: func(l Limit) error {
 		seen = append(seen, fmt.Sprintf("%s %d/%d", l.Name, l.Limit, l.Burst))
 		return nil
-	}}); err != nil {
+	}}}); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(seen)
@@ -44,12 +44,12 @@ operations: {report: {backend: reports, path: /render, limits: [{name: operation
 		{250, "f:7: tiers.free.limits[0]: can't be kept times a tier's grace (2.5): no"},
 		{72, "f:7: tiers.free.limits[0]: can't be kept as the region's share times a tier's grace (2.5): no"},
 	} {
-		_, _, err := read("f", text, env, []func(Limit) error{func(l Limit) error {
+		_, _, err := read("f", text, env, []Rules{{Limit: func(l Limit) error {
 			if l.Limit == refused.limit {
 				return errors.New("no")
 			}
 			return nil
-		}})
+		}}})
 		if err == nil || err.Error() != refused.says {
 			t.Errorf("with %d refused: %v, want %s", refused.limit, err, refused.says)
 		}

@@ -19,7 +19,7 @@ type clientsFile struct {
 //
 // A file without the key clients is an error: a file that was cut short must not make everybody a stranger. It says
 // "clients: []" where it means nobody.
-func LoadClients(path string, lookup func(string) (string, bool), c *Config, rules ...func(Limit) error) ([]Client, error) {
+func LoadClients(path string, lookup func(string) (string, bool), c *Config, rules ...Rules) ([]Client, error) {
 	text, err := readFile(path, MaxClientsFile)
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func LoadClients(path string, lookup func(string) (string, bool), c *Config, rul
 }
 
 // ParseClients is LoadClients for a text that was read already; path is what errors call it.
-func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...func(Limit) error) ([]Client, error) {
+func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...Rules) ([]Client, error) {
 	if len(text) > MaxClientsFile {
 		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", Size(MaxClientsFile))}}
 	}
@@ -57,6 +57,7 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 		settleLimits(client.Limits)
 		c.keepRules(r, l, rules)
 	}
+	c.callbackRules(r, "clients", file.Clients, rules)
 	if len(r.errors) > 0 {
 		return nil, Errors(sorted(r.errors))
 	}

@@ -76,7 +76,7 @@ func TestABustedClientsFileIsRefusedWithPlacesAndMends(t *testing.T) {
 		return nil
 	}
 	const file = "testdata/clients_busted.yaml"
-	clients, err := LoadClients(file, env, c, rule)
+	clients, err := LoadClients(file, env, c, Rules{Limit: rule})
 	if clients != nil || err == nil {
 		t.Fatalf("got %v, %v", clients, err)
 	}

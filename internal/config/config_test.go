@@ -281,7 +281,7 @@ operations: {report: {backend: reports, path: /render, limits: [{name: again, al
 		}
 		return nil
 	}
-	_, _, err := read("forebay.yaml", text, env, []func(Limit) error{rule})
+	_, _, err := read("forebay.yaml", text, env, []Rules{{Limit: rule}})
 	want := `forebay.yaml:7: tiers.free.limits[1]: 61 is odd
 forebay.yaml:9: limits[0].window: "0s" is out of bounds for limit "busted"; write 1ms to 366d
 forebay.yaml:10: limits[1]: can't be kept as the environment has it; use a rounder limit and window, and a burst that is no larger
@@ -291,7 +291,7 @@ forebay.yaml:12: operations.report.limits[0]: 61 is odd`
 	}
 	c := mustLoad(t, minimal)
 	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: SlidingWindowCounter, Limit: 61, Window: Window(time.Second), Enforce: true}}
-	if _, err := c.Check(rule); err == nil || err.Error() != "limits[0]: 61 is odd" {
+	if _, err := c.Check(Rules{Limit: rule}); err == nil || err.Error() != "limits[0]: 61 is odd" {
 		t.Errorf("Check: %v", err)
 	}
 }

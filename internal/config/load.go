@@ -23,14 +23,22 @@ const maxFile = 2 << 20
 // comes without an error is complete and free of contradictions. An error about the contents is an
 // Errors; neither it nor a warning shows a value that came from lookup or belongs to a secret key.
 //
-// rules are further conditions for each limit, of whoever will keep it; they see it complete. What they say
-// against one is reported at its place in the file.
-func Load(path string, lookup func(string) (string, bool), rules ...func(Limit) error) (*Config, []Warning, error) {
+// What rules say against something is reported at its place in the file.
+func Load(path string, lookup func(string) (string, bool), rules ...Rules) (*Config, []Warning, error) {
 	text, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, nil, err
 	}
 	return read(path, text, lookup, rules)
+}
+
+// Rules are further conditions, of whoever goes by the config. A function that is nil has none.
+type Rules struct {
+	// Limit is asked about each limit, complete.
+	Limit func(Limit) error
+	// Callback is asked about each URL of a client's webhooks, with the rules for all. Its error names the mend and shows nothing of the
+	// URL, which may have come from the environment.
+	Callback func(all Callbacks, url string) error
 }
 
 // readFile reads a file of at most so many bytes.
@@ -50,7 +58,7 @@ func readFile(path string, most Size) ([]byte, error) {
 	return text, nil
 }
 
-func read(file string, text []byte, lookup func(string) (string, bool), rules []func(Limit) error) (*Config, []Warning, error) {
+func read(file string, text []byte, lookup func(string) (string, bool), rules []Rules) (*Config, []Warning, error) {
 	tree, problem := parseYAML(text)
 	if problem != nil {
 		problem.File = file
@@ -59,7 +67,7 @@ func read(file string, text []byte, lookup func(string) (string, bool), rules []
 	return build(file, tree, lookup, rules)
 }
 
-func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rules []func(Limit) error) (*Config, []Warning, error) {
+func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rules []Rules) (*Config, []Warning, error) {
 	r := newReport(file)
 	c := Default()
 	if tree != nil {
@@ -71,17 +79,18 @@ func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rul
 
 // Check holds a config that was made or changed in code against the rules that Load applies, and
 // fills in the defaults that depend on other keys.
-func (c *Config) Check(rules ...func(Limit) error) ([]Warning, error) {
+func (c *Config) Check(rules ...Rules) ([]Warning, error) {
 	_, warnings, err := c.verdict(newReport(""), rules)
 	return warnings, err
 }
 
-func (c *Config) verdict(r *report, rules []func(Limit) error) (*Config, []Warning, error) {
+func (c *Config) verdict(r *report, rules []Rules) (*Config, []Warning, error) {
 	c.check(r)
 	c.settle(filepath.Dir(r.file))
 	for _, list := range c.lists() {
 		c.keepRules(r, list, rules)
 	}
+	c.callbackRules(r, "identity.clients", c.Identity.Clients, rules)
 	if len(r.errors) > 0 {
 		return nil, nil, Errors(sorted(r.errors))
 	}

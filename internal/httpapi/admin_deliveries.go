@@ -69,17 +69,15 @@ func (s *Server) redeliver(c *call) error {
 	if err != nil && !errors.Is(err, webhook.ErrNone) {
 		return storeError{err}
 	}
-	// Without anything on record the first attempt takes what it tells from the job.
-	if was.URL == "" {
-		_, look, err := s.anyJob(c)
-		switch {
-		case err != nil:
-			return err
-		case look.Job.Callback == "":
-			return problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
-		case !look.Standing.State.Final():
-			return problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
-		}
+	backend, _ := jobs.ParseID(id)
+	switch look, err := s.Lines[backend].Look(c.ctx, id); {
+	case errors.Is(err, leaky.ErrUnknownJob) && was.URL != "": // what is on record of its end has outlived it
+	case err != nil:
+		return lookError(err)
+	case look.Job.Callback == "":
+		return problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
+	case !look.Standing.State.Final(): // perhaps again
+		return problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
 	}
 	err = s.Deliveries.Redeliver(c.ctx, id)
 	c.audit("webhook redelivered", err, slog.String("job_id", id), slog.String("was", string(was.State)), slog.Int("attempts", was.Attempts))

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -151,6 +152,50 @@ func TestAnOperatorSeesWhatBecameOfAWebhookAndSendsItAgain(t *testing.T) {
 	}
 }
 
+// A job that was redriven has no end to tell before it ends again, whatever was told of the one before.
+func TestARedrivenJobIsNotToldAgainBeforeItEnds(t *testing.T) {
+	t.Parallel()
+	w := toldWorld(t)
+	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+	w.fail(id, jobs.CodeBackendStatus, 500, "text/plain", []byte("no"))
+	first := w.awaitDelivery(id, api.DeliveryDone, 1)
+	w.pause()
+	w.adminJob(w.adminCall("POST", "jobs/"+id+"/redrive"))
+	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNotFinished)
+	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 1 || page.Deliveries[0].State != api.DeliveryDone || page.Deliveries[0].WebhookID != first.WebhookID {
+		t.Errorf("what was told of its first end: %+v", page)
+	}
+	if page := w.deliveries("deliveries?state=pending"); len(page.Deliveries) != 0 {
+		t.Errorf("pending: %+v", page)
+	}
+	if strings.Contains(w.log.String(), `msg="webhook redelivered"`) {
+		t.Error("a change that wasn't made is in the audit")
+	}
+	w.want(w.tune(`{"paused":false}`), 200)
+	w.succeed(id, 200, "text/plain", []byte("at last"))
+	d := w.awaitDelivery(id, api.DeliveryDone, 1)
+	for deadline := time.Now().Add(time.Minute); d.WebhookID == first.WebhookID && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		d = w.awaitDelivery(id, api.DeliveryDone, 1)
+	}
+	if d.Type != "job.succeeded" {
+		t.Errorf("its second end: %+v", d)
+	}
+	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	w.awaitDelivery(id, api.DeliveryDone, 2)
+}
+
+// A delivery that has outlived its job can still be made again.
+func TestAPurgedJobsEndCanBeToldAgain(t *testing.T) {
+	t.Parallel()
+	w := toldWorld(t)
+	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+	w.succeed(id, 200, "text/plain", []byte("done"))
+	w.awaitDelivery(id, api.DeliveryDone, 1)
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	w.awaitDelivery(id, api.DeliveryDone, 2)
+}
+
 func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -165,6 +210,12 @@ func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	w.problem(w.adminCall("GET", "deliveries?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
 	for _, query := range []string{"state=delivered", "limit=0", "limit=201", "limit=x", "cursor=!", "cursor=ZmFpbGVk", "colour=red"} {
 		w.problem(w.adminCall("GET", "deliveries?"+query), http.StatusBadRequest, api.CodeInvalidRequest)
+	}
+	for _, score := range []string{"nan", "inf", "-inf", "0x_1p4", "1e999", "x"} {
+		for _, state := range []string{"failed", "pending"} {
+			cursor := base64.RawURLEncoding.EncodeToString([]byte(state + " " + w.backend + " " + score + " " + id))
+			w.problem(w.adminCall("GET", "deliveries?state="+state+"&cursor="+cursor), http.StatusBadRequest, api.CodeInvalidRequest)
+		}
 	}
 	w.problem(w.adminCall("GET", "jobs/"+id+"/deliveries?all=1"), http.StatusBadRequest, api.CodeInvalidRequest)
 

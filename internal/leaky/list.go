@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,7 +125,8 @@ func parseCursor(cursor string, lists []int) (place, error) {
 	if p.score == "" && p.id == "" {
 		return p, nil
 	}
-	if score, err := strconv.ParseFloat(p.score, 64); err != nil || math.IsNaN(score) || math.IsInf(score, 0) {
+	// Go reads more as a number than Redis does: NaN, inf, 0x_1p4.
+	if _, err := strconv.ParseFloat(p.score, 64); err != nil || strings.Trim(p.score, "0123456789.e+-") != "" {
 		return place{}, ErrCursor
 	}
 	if _, ok := jobs.ParseID(p.id); !ok {

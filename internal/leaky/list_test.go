@@ -82,7 +82,7 @@ func TestAMadeUpCursorIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
-	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id, "0 1e999 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id, "8 1 " + id} {
+	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id, "0 1e999 " + id, "0 0x_1p4 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id, "8 1 " + id} {
 		cursor := base64.RawURLEncoding.EncodeToString([]byte(text))
 		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Waiting, Limit: 1, Cursor: cursor}); !errors.Is(err, leaky.ErrCursor) {
 			t.Errorf("%q: %v", text, err)

@@ -128,6 +128,12 @@ func (o *Outbox) Redeliver(ctx context.Context, id string) error {
 	return nil
 }
 
+// plain reports whether a text is a number as Redis writes a time. Go reads more as one: NaN, inf, 0x_1p4.
+func plain(score string) bool {
+	_, err := strconv.ParseFloat(score, 64)
+	return err == nil && strings.Trim(score, "0123456789.e+-") == ""
+}
+
 // MaxPage bounds a page of a list: each delivery of it takes Redis three commands.
 const MaxPage = 200
 
@@ -143,10 +149,8 @@ func (o *Outbox) List(ctx context.Context, backend string, state State, cursor s
 		key, fromEnd = undeliveredKey(backend), 1
 	}
 	score, last, _ := strings.Cut(cursor, " ")
-	if cursor != "" {
-		if _, err := strconv.ParseFloat(score, 64); err != nil || last == "" {
-			return nil, "", ErrCursor
-		}
+	if cursor != "" && (!plain(score) || last == "") {
+		return nil, "", ErrCursor
 	}
 	values, err := listScript.Run(ctx, o.rdb, []string{key}, fromEnd, limit, score, last).StringSlice()
 	if err != nil {

@@ -163,7 +163,7 @@ func (o *Outbox) open(ctx context.Context, d jobs.Delivery, r record) (bool, err
 // What settle can be told, beside the states of a Delivery.
 const (
 	putOff  State = "off"     // no attempt was made, and one is due again
-	dropped State = "dropped" // there is nothing to tell
+	dropped State = "dropped" // there is nothing to tell, or not yet: what is on record of a delivery that was pending goes
 )
 
 // settle ends an attempt. wait is until the next one (Pending and putOff). It is safe to repeat.

@@ -21,6 +21,12 @@ type Policy struct {
 // maxURL bounds a callback URL's bytes: it is part of a job's record, which is read with every look.
 const maxURL = 512
 
+// What Check says where a Policy of another kind would permit the URL.
+var (
+	ErrHTTP    = errors.New("must begin with https://: http:// isn't permitted here")
+	ErrAddress = errors.New("must have a public address")
+)
+
 // Check tells whether a URL may be a callback's, as far as can be told without looking its name up: what that stands for is checked
 // at each attempt. The error is fit for the client: a sentence without its subject, such as "must be ...".
 func (p Policy) Check(text string) error {
@@ -34,12 +40,12 @@ func (p Policy) Check(text string) error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
-		return errors.New("must be an absolute URL with a host")
+		return errors.New("must be an absolute URL with a host, such as https://host/path")
 	}
 	switch {
 	case u.Scheme == "http" && p.HTTP, u.Scheme == "https":
 	case u.Scheme == "http":
-		return errors.New("must begin with https://: http:// isn't permitted here")
+		return ErrHTTP
 	default:
 		return errors.New("must begin with https://")
 	}
@@ -60,7 +66,7 @@ func (p Policy) Check(text string) error {
 func (p Policy) checkHost(host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if !p.permits(addr) {
-			return errors.New("must have a public address")
+			return ErrAddress
 		}
 		return nil
 	}

@@ -76,7 +76,7 @@ func (s *Sender) current(ctx context.Context, id string, r record) (_ record, ne
 	case errors.Is(err, ErrGone):
 		return r, false, nil // what is on record is told all the same
 	case errors.Is(err, ErrNotEnded):
-		return record{}, false, nil // its next end is told
+		return record{}, false, nil // its next end is told, and not this one any more
 	case err != nil:
 		return record{}, false, err
 	case r.finished == end.FinishedAt.UnixMicro():

@@ -173,7 +173,11 @@ func TestListsHavePages(t *testing.T) {
 			t.Errorf("%s isn't listed", id)
 		}
 	}
-	if _, _, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "nonsense", 3); err != webhook.ErrCursor {
-		t.Errorf("a cursor that isn't one: %v", err)
+	// Cursors come back from outside.
+	for _, cursor := range []string{"nonsense", "1", "1 ", " " + due[0], "nan " + due[0], "NaN " + due[0], "inf " + due[0], "-Infinity " + due[0], "1e999 " + due[0],
+		"0x_1p4 " + due[0], "(1 " + due[0]} {
+		if _, _, err := w.outbox.List(t.Context(), w.backend, webhook.Pending, cursor, 3); err != webhook.ErrCursor {
+			t.Errorf("%q isn't a cursor: %v", cursor, err)
+		}
 	}
 }

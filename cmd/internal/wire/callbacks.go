@@ -27,8 +27,8 @@ type callback struct {
 	secrets []webhook.Secret
 }
 
-// callbackOf reads what a client has for webhooks. Its errors name the key, and no secret.
-func callbackOf(c *config.Config, client config.Client) (callback, error) {
+// callbackOf reads what a client of a config that was checked has for webhooks.
+func callbackOf(client config.Client) (callback, error) {
 	own := callback{url: client.Callback.URL}
 	for n, text := range client.Callback.Secrets {
 		secret, err := webhook.ParseSecret(string(text))
@@ -37,26 +37,19 @@ func callbackOf(c *config.Config, client config.Client) (callback, error) {
 		}
 		own.secrets = append(own.secrets, secret)
 	}
-	if own.url == "" {
-		return own, nil
-	}
-	if len(own.secrets) == 0 {
-		return callback{}, fmt.Errorf("client %s: callback.url: needs callback.secrets beside it, to sign with", client.Name)
-	}
-	if err := callbackPolicy(c).Check(own.url); err != nil {
-		return callback{}, fmt.Errorf("client %s: callback.url: %w", client.Name, err)
-	}
 	return own, nil
 }
 
-// checkCallbacks reads what clients have for webhooks, and forgets it.
-func checkCallbacks(c *config.Config, list string, clients []config.Client) error {
-	for _, client := range clients {
-		if _, err := callbackOf(c, client); err != nil {
-			return fmt.Errorf("%s: %w", list, err)
-		}
+// callable is the rule of webhook for a URL of the config, where some things have other mends than in a request.
+func callable(all config.Callbacks, url string) error {
+	err := webhook.Policy(all).Check(url)
+	switch {
+	case errors.Is(err, webhook.ErrHTTP):
+		return fmt.Errorf("%w; write https, or set callbacks.http: true", err)
+	case errors.Is(err, webhook.ErrAddress):
+		return fmt.Errorf("%w; write one, or open its network by callbacks.allow", err)
 	}
-	return nil
+	return err
 }
 
 func callbackPolicy(c *config.Config) webhook.Policy { return webhook.Policy(c.Callbacks) }

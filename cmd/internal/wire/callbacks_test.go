@@ -3,7 +3,6 @@ package wire_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,35 +56,58 @@ func TestSecretsOfTheClientsFileAreLive(t *testing.T) {
 	}
 }
 
-// C117: a URL of the config is held against the same rules as one of a request, before anything starts.
+// C117, C121: a URL of the config is held against the same rules as one of a request before anything starts, and in a clients file too. What
+// is told has the place and the mend.
 func TestACallbackThatCannotBeIsToldByCheck(t *testing.T) {
 	t.Parallel()
+	const (
+		signed  = `, secrets: [` + firstSecret + `]}`
+		private = "url: must have a public address; write one, or open its network by callbacks.allow"
+	)
 	for _, test := range []struct{ callbacks, callback, want string }{
-		{"{}", `{url: "https://acme.example/", secrets: [` + firstSecret + `]}`, ""},
-		{"{http: true, allow: [10.0.0.0/8]}", `{url: "http://10.1.2.3/", secrets: [` + firstSecret + `]}`, ""},
-		{"{}", `{url: "http://acme.example/", secrets: [` + firstSecret + `]}`, "callback.url: isn't https"},
-		{"{}", `{url: "https://169.254.169.254/", secrets: [` + firstSecret + `]}`, "callback.url: must have a public address"},
-		{"{}", `{url: "https://acme.example/"}`, "callback.secrets"},
-		{"{}", `{secrets: ["whsec_dG9vIHNob3J0"]}`, "callback.secrets[0]: must be whsec_"},
+		{"{}", `{url: "https://acme.example/"` + signed, ""},
+		{"{http: true, allow: [10.0.0.0/8]}", `{url: "http://10.1.2.3/"` + signed, ""},
+		{"{}", `{url: "http://acme.example/"` + signed, "url: must begin with https://: http:// isn't permitted here; write https, or set callbacks.http: true"},
+		{"{}", `{url: "https://169.254.169.254/"` + signed, private},
+		{"{allow: [10.0.0.0/8]}", `{url: "https://[fd00::1]/"` + signed, private},
+		{"{}", `{url: "ftp://acme.example/"` + signed, "url: must begin with https://"},
+		{"{}", `{url: "https://u:hunter2@acme.example/"` + signed, "url: must have no user and no password in it"},
+		{"{}", `{url: "https://acme.example/#x"` + signed, "url: must have no fragment: no receiver would see it"},
+		{"{}", `{url: "https://acme.example:0/"` + signed, "url: must have a port from 1 to 65535, or none"},
+		{"{}", `{url: "https://2130706433/"` + signed, "url: must have a host that is a name, or an address in its usual form"},
+		{"{}", `{url: acme.example` + signed, "url: must be an absolute URL with a host, such as https://host/path"},
+		{"{}", `{url: "https://acme.example/` + strings.Repeat("x", 500) + `"` + signed, "url: must be a URL of at most 512 bytes"},
+		{"{}", `{url: "https://acme.example/"}`, `secrets: needs at least one, in a list: echo whsec_$(openssl rand -base64 32)`},
+		{"{}", `{secrets: ["whsec_dG9vIHNob3J0"]}`, `secrets[0]: must be whsec_ and the base64 of 24 to 64 random bytes: echo whsec_$(openssl rand -base64 32)`},
 	} {
-		path := filepath.Join(t.TempDir(), "forebay.yaml")
-		text := fmt.Sprintf(`
+		dir := t.TempDir()
+		path, file := filepath.Join(dir, "forebay.yaml"), filepath.Join(dir, "clients.yaml")
+		told := func(own, beside, place string) {
+			t.Helper()
+			write(t, path, fmt.Sprintf(`
 callbacks: %s
-identity: {clients: [{name: acme, tier: free, key_sha256: [%s], callback: %s}]}
-tiers: {free: {}}
+identity: {clients_file: clients.yaml, clients: [{name: acme, tier: free, key_sha256: [%s]%s}]}
+tiers: {free: {limits: [{name: l, algorithm: token-bucket, limit: 60, window: 1m}]}}
 backends: {b: {url: "http://127.0.0.1:9", drain: {rate: 1/s}}}
 operations: {o: {backend: b, path: /}}
-`, test.callbacks, digest("acme"), test.callback)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+`, test.callbacks, digest("acme"), own))
+			write(t, file, "clients:\n"+client("globex", "tier: free"+beside))
+			var out, said bytes.Buffer
+			code := wire.Check(path, noEnv, &out, &said)
+			if test.want == "" {
+				if code != wire.ExitOK {
+					t.Errorf("%s: exit %d: %s", test.callback, code, said.String())
+				}
+			} else if want := place + test.want + "\n"; code != wire.ExitUsage || said.String() != want {
+				t.Errorf("%s: exit %d, and told is\n%swant\n%s", test.callback, code, said.String(), want)
+			}
+			for _, secret := range []string{firstSecret[8:], "dG9vIHNob3J0", "hunter2"} {
+				if strings.Contains(out.String()+said.String(), secret) {
+					t.Error("a secret is shown")
+				}
+			}
 		}
-		var out, said bytes.Buffer
-		code := wire.Check(path, noEnv, &out, &said)
-		if (code == wire.ExitOK) != (test.want == "") || !strings.Contains(said.String(), test.want) {
-			t.Errorf("%s: exit %d: %s", test.callback, code, said.String())
-		}
-		if strings.Contains(out.String()+said.String(), firstSecret[8:]) || strings.Contains(said.String(), "dG9vIHNob3J0") {
-			t.Error("a secret is shown")
-		}
+		told(", callback: "+test.callback, "", path+":3: identity.clients[0].callback.")
+		told("", ", callback: "+test.callback, file+":2: clients[0].callback.")
 	}
 }

@@ -207,7 +207,7 @@ func (cs *Clients) read() (text []byte, err error) {
 }
 
 func (cs *Clients) parse(text []byte) ([]config.Client, error) {
-	return config.ParseClients(cs.config.Identity.ClientsFile, text, cs.lookup, cs.config, possible)
+	return config.ParseClients(cs.config.Identity.ClientsFile, text, cs.lookup, cs.config, conditions)
 }
 
 func (cs *Clients) set(text []byte) (clientSet, error) {
@@ -243,7 +243,7 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 		}
 		set.identity.Clients = append(set.identity.Clients, registered)
 		set.listed[client.Name] = client
-		if own, err := callbackOf(c, client); err != nil {
+		if own, err := callbackOf(client); err != nil {
 			return clientSet{}, err
 		} else if len(own.secrets) > 0 {
 			set.callbacks[client.Name] = own

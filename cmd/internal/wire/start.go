@@ -28,15 +28,11 @@ const (
 
 // Load reads and checks the config file. Errors name file, line, key and mend.
 func Load(path string, lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
-	c, warnings, err := config.Load(path, lookup, possible)
-	if err == nil {
-		err = checkCallbacks(c, "identity.clients", c.Identity.Clients)
-	}
-	if err != nil {
-		return nil, warnings, err
-	}
-	return c, warnings, nil
+	return config.Load(path, lookup, conditions)
 }
+
+// conditions are the rules of those who go by the config.
+var conditions = config.Rules{Limit: possible, Callback: callable}
 
 // Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
 // left out.
@@ -71,10 +67,7 @@ func checkNamed(c *config.Config, lookup func(string) (string, bool)) (clients [
 		countries.Close() // it fails never
 	}
 	if path := c.Identity.ClientsFile; path != "" {
-		if clients, err = config.LoadClients(path, lookup, c, possible); err != nil {
-			return nil, err
-		}
-		return clients, checkCallbacks(c, path+": clients", clients)
+		return config.LoadClients(path, lookup, c, conditions)
 	}
 	return nil, nil
 }

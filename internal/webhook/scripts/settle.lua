@@ -2,7 +2,7 @@
 -- KEYS[1] outbox   KEYS[2] delivery (hash)   KEYS[3] undelivered (zset: job id → µs when it was given up)
 -- ARGV[1] job id   ARGV[2] the claim
 -- ARGV[3] pending (another attempt follows) | delivered | failed | disabled | off (no attempt was made: it is due again) |
---         dropped (there is nothing to tell)
+--         dropped (there is nothing to tell: a record that says pending goes)
 -- ARGV[4] pending, off: µs until it is due   ARGV[5] the attempt, for the log ('' for none)   ARGV[6] attempts that the log has at most
 -- ARGV[7] least time to live, ms, of what is on record   ARGV[8] how many the list of undelivered has at most
 -- Returns 1, or 0 where the claim doesn't hold any more: the attempt was logged, and what follows is another's to say.
@@ -26,6 +26,10 @@ if to == 'off' or to == 'pending' then
   call('ZADD', OUTBOX, us(now + wait), id)
 else
   call('ZREM', OUTBOX, id)
+end
+if to == 'dropped' and call('HGET', DELIVERY, 'state') == 'pending' then
+  call('DEL', DELIVERY)
+  call('ZREM', UNDELIVERED, id)
 end
 if to == 'off' or to == 'dropped' or not known then return 1 end
 
