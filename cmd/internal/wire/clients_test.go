@@ -51,6 +51,7 @@ type watched struct {
 	metrics *prometheus.Registry
 	tick    chan time.Time
 	hup     chan os.Signal
+	end     func() // see begin
 }
 
 // logBuffer is a log that can be read while it is written.
@@ -105,26 +106,34 @@ func watch(t *testing.T, c *config.Config, file string) *watched {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	w.begin()
+	t.Cleanup(func() { w.end() })
+	return w
+}
+
+// begin watches the file until end is called, which returns when nothing looks at the file any more.
+func (w *watched) begin() {
+	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.Watch(ctx, w.tick, w.hup)
 	}()
-	t.Cleanup(func() { stop(); <-done })
-	return w
+	w.end = func() { stop(); <-done }
 }
 
-// look has the file looked at twice. The second look is taken when the first is over.
+// look has the file looked at, and returns when that is over.
 func (w *watched) look() {
 	w.tick <- time.Time{}
-	w.tick <- time.Time{}
+	w.end()
+	w.begin()
 }
 
-// hangUp is a SIGHUP, and waits until it was obeyed.
+// hangUp is a SIGHUP, and returns when it was obeyed.
 func (w *watched) hangUp() {
 	w.hup <- syscall.SIGHUP
-	w.tick <- time.Time{}
+	w.end()
+	w.begin()
 }
 
 // tier is what the key of a client gets it; "": nothing.
