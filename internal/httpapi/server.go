@@ -34,6 +34,8 @@ type Line interface {
 	Join(context.Context, leaky.Offer) (leaky.Place, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
+	Claim(ctx context.Context, id, by string) (taken bool, err error)
+	Unclaim(ctx context.Context, id, by string) error
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
