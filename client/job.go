@@ -57,7 +57,8 @@ func (c *Client) job(ctx context.Context, method, id string) (*api.Job, error) {
 	return a.job(call)
 }
 
-// Purge has the server forget a job that has ended, with its payload and result: for what must not be kept until its time is over. Later calls for it are
+// Purge has the server forget a job that has ended, with its payload and result, and the stored answer to the same request: for what must not be kept
+// until its time is over. Some processes of the server may serve the stored answer for about a second longer. Later calls for the job are
 // an *Error with api.CodeJobGone for a while, and then as for a job that never was. A job that hasn't ended is an *Error with api.CodeNotFinished:
 // cancel it first.
 func (c *Client) Purge(ctx context.Context, id string) error {

@@ -2,6 +2,7 @@ package cache_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -213,6 +214,71 @@ func TestWhatIsOnItsWayDuringAPurgeIsNotRemembered(t *testing.T) {
 		if _, err := m.Purge(t.Context(), cache.Filter{Key: key}); err != nil {
 			t.Error(err)
 		}
+	}})
+	if _, _, err := m.Get(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	healthy.Store(false)
+	serves(t, m, key, "", 0)
+}
+
+// Two processes with one Redis. What one forgets is gone there at once, and from the other at its next look; neither forgets anything else.
+func TestAForgottenAnswerIsGoneFromMemory(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Client(t)
+	var healthy atomic.Bool
+	healthy.Store(true)
+	here, there := memory(t, cache.New(rdb), 0, healthy.Load), memory(t, cache.New(rdb), 0, healthy.Load)
+	operation := redistest.Name(t, "op")
+	key, other := cache.Key(operation, "", []byte("1")), cache.Key(operation, "", []byte("2"))
+	for _, k := range []string{key, other} {
+		for _, m := range []*cache.Memory{here, there} {
+			if err := m.Put(t.Context(), k, answer("secret", 0), time.Hour, cache.Owner{Operation: operation}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := here.Forget(t.Context(), operation, key); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, here, key, "", 0)
+	eventually(t, "the other's next look", func() bool { _, ok, _ := there.Get(t.Context(), key); return !ok })
+	healthy.Store(false)
+	for _, m := range []*cache.Memory{here, there} {
+		serves(t, m, key, "", 0)
+		serves(t, m, other, "secret", 0)
+	}
+}
+
+// Where Redis can't be told, the caller is; this process forgets all the same.
+func TestAnAnswerIsForgottenInMemoryThoughRedisIsLost(t *testing.T) {
+	t.Parallel()
+	m := lost(t, 0)
+	tell(t, m, "k", answer("secret", 0), time.Hour)
+	if err := m.Forget(t.Context(), "op", "k"); !errors.Is(err, redistest.ErrLost) {
+		t.Errorf("%v, want Redis's error", err)
+	}
+	serves(t, m, "k", "", 0)
+}
+
+// An answer that was read before it was to be forgotten, and comes after that, is not remembered, and nobody who asks afterwards gets it.
+func TestWhatIsOnItsWayIsForgottenToo(t *testing.T) {
+	t.Parallel()
+	rdb, operation := redistest.Client(t), redistest.Name(t, "op")
+	key := cache.Key(operation, "", nil)
+	var healthy atomic.Bool
+	healthy.Store(true)
+	m := memory(t, cache.New(rdb), 0, healthy.Load)
+	put(t, rdb, key, answer("secret", 0), time.Hour)
+	var forgetting atomic.Bool
+	rdb.AddHook(between{func() {
+		if forgetting.Swap(true) {
+			return // another read, or what Forget asks itself
+		}
+		if err := m.Forget(t.Context(), operation, key); err != nil {
+			t.Error(err)
+		}
+		serves(t, m, key, "", 0)
 	}})
 	if _, _, err := m.Get(t.Context(), key); err != nil {
 		t.Fatal(err)

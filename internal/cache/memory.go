@@ -145,7 +145,7 @@ func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Dur
 		// The caller may go on with its buffers, and they may be larger than what is in them: that would escape the bound.
 		e.answer.Body, e.answer.ContentType = bytes.Clone(a.Body), strings.Clone(a.ContentType)
 	}
-	m.keep(key, e, func(entry) bool { return false })
+	m.keep(key, e, func(entry) bool { return false }, new(atomic.Bool))
 	return err
 }
 
@@ -205,6 +205,7 @@ func (m *Memory) recall(key string, lost error) (Answer, bool, error) {
 // read is one of Redis that all wait for who ask for the key meanwhile. Its results are to be read once done is closed.
 type read struct {
 	done  chan struct{}
+	old   atomic.Bool // it began before the answer was to be forgotten: nobody else joins it, and it isn't remembered
 	entry entry
 	found bool
 	err   error
@@ -222,7 +223,9 @@ func (m *Memory) join(key string) (r *read, first bool) {
 	go func() {
 		m.ask(key, r)
 		m.mu.Lock()
-		delete(m.reads, key)
+		if m.reads[key] == r {
+			delete(m.reads, key)
+		}
 		m.mu.Unlock()
 		close(r.done)
 	}()
@@ -239,19 +242,19 @@ func (m *Memory) ask(key string, r *read) {
 	switch {
 	case r.err != nil:
 	case r.found:
-		m.keep(key, r.entry, func(old entry) bool { return !old.seen.After(r.entry.at) })
+		m.keep(key, r.entry, func(old entry) bool { return !old.seen.After(r.entry.at) }, &r.old)
 	default:
 		m.forget(key, r.entry.at)
 	}
 }
 
 // keep takes e in, unless what is remembered is younger; overrides says whether that has to go all the same. What is too large to keep
-// still replaces what is older: the last good answer or none.
-func (m *Memory) keep(key string, e entry, overrides func(old entry) bool) {
+// still replaces what is older: the last good answer or none. Nothing is taken in once void is set.
+func (m *Memory) keep(key string, e entry, overrides func(old entry) bool, void *atomic.Bool) {
 	e.seen = time.Now()
 	m.entries.Compute(key, func(old entry, found bool) (entry, otter.ComputeOp) {
 		switch {
-		case e.purges != m.purges.Load():
+		case e.purges != m.purges.Load(), void.Load():
 			return old, otter.CancelOp // it may be what was purged
 		case found && old.purges == e.purges && old.younger(e) && !overrides(old):
 			return old, otter.CancelOp
@@ -270,6 +273,19 @@ func (m *Memory) forget(key string, before time.Time) {
 		}
 		return entry{}, otter.InvalidateOp
 	})
+}
+
+// Forget is Cache.Forget, and what this process remembers under the key is dropped at once, also where Redis failed.
+func (m *Memory) Forget(ctx context.Context, operation, key string) error {
+	err := m.inner.Forget(ctx, operation, key)
+	m.mu.Lock()
+	if r := m.reads[key]; r != nil {
+		r.old.Store(true) // before what is remembered goes: it may be about to bring that back
+		delete(m.reads, key)
+	}
+	m.mu.Unlock()
+	m.forget(key, time.Now())
+	return err
 }
 
 // forgetAll drops everything, and whatever is on its way here.

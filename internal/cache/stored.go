@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -166,6 +167,24 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 		return removed, fmt.Errorf("purge stored answers: %w", err)
 	}
 	return removed, nil
+}
+
+// Forget removes the one answer under a key of Key, and its line in the list of the operation that it was stored for. Other processes find it gone at
+// their next look, within about a second; one that isn't asked for it meanwhile and then loses Redis may serve it until it is too old. Errors are
+// Redis's: it may be there still, and calling again does no harm. An answer that is stored meanwhile may stay.
+func (c *Cache) Forget(ctx context.Context, operation, key string) error {
+	list := listBegin + operation
+	score, err := c.rdb.ZScore(ctx, list, key).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		_, _, err = c.drop(ctx, []string{key}, Filter{})
+	case err == nil:
+		_, err = c.purgeListed(ctx, list, []string{key, strconv.FormatFloat(score, 'f', -1, 64)}, Filter{})
+	}
+	if err != nil {
+		return fmt.Errorf("forget stored answer: %w", err)
+	}
+	return nil
 }
 
 // purgeLists goes through the lists of all operations that the filter means.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -307,5 +308,44 @@ func TestOperatorsReachAnswersOnACluster(t *testing.T) {
 		if e, ok, err := s.cache.Inspect(context.Background(), key); ok != there || err != nil || there && e.Size != 10 {
 			t.Errorf("%s: %+v, %v, %v", key, e, ok, err)
 		}
+	}
+}
+
+// One answer goes, and its line in the list with it; what is asked for twice, or was never there, is no error.
+func TestOneAnswerIsForgotten(t *testing.T) {
+	eachShelf(t, func(s *shelf) {
+		key, other := s.store(s.report, s.acme, "1"), s.store(s.report, s.acme, "2")
+		unlisted := cache.Key(s.report, "", []byte("3"))
+		put(s.T, s.rdb, unlisted, cache.Answer{Status: 200}, time.Hour)
+		for _, gone := range []string{key, key, unlisted, cache.Key(s.report, "", []byte("none"))} {
+			if err := s.cache.Forget(s.Context(), s.report, gone); err != nil {
+				s.Errorf("%s: %v", gone, err)
+			}
+		}
+		s.has(map[string]bool{key: false, unlisted: false, other: true})
+		if listed, err := s.rdb.ZRange(s.Context(), cache.ListOf(s.report), 0, -1).Result(); err != nil || !slices.Equal(listed, []string{other}) {
+			s.Errorf("listed: %v, %v; want %s", listed, err, other)
+		}
+	})
+}
+
+func TestWhatCantBeForgottenIsTold(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Client(t)
+	s := newShelf(t, rdb)
+	key := s.store(s.report, s.acme, "1")
+	faulty := redistest.NewFaulty(t, rdb)
+	for _, command := range []string{"zscore", "getrange", "unlink", "evalsha"} {
+		faulty.FailNext(func(cmd redis.Cmder) bool { return cmd.Name() == command }, false)
+		if err := s.cache.Forget(t.Context(), s.report, key); !errors.Is(err, redistest.ErrNotApplied) {
+			t.Errorf("without %s: %v", command, err)
+		}
+	}
+	if err := s.cache.Forget(t.Context(), s.report, key); err != nil {
+		t.Error(err)
+	}
+	s.has(map[string]bool{key: false})
+	if n := rdb.ZCard(t.Context(), cache.ListOf(s.report)).Val(); n != 0 {
+		t.Errorf("%d are listed", n)
 	}
 }

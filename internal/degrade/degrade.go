@@ -122,9 +122,16 @@ func (d *Degrader) Warm(ctx context.Context, key string) {
 	_, _, _ = d.answers.Get(ctx, key)
 }
 
-// Answers finds a stored answer by its key; *cache.Cache and *cache.Memory are such. It reports false where there is none.
+// Forget removes the answer under a key of CacheKey, where there is one, from the store and from the memory of this process. On an error it may be
+// there still.
+func (d *Degrader) Forget(ctx context.Context, operation, key string) error {
+	return d.answers.Forget(ctx, operation, key)
+}
+
+// Answers finds a stored answer by its key, and removes it; *cache.Cache and *cache.Memory are such. Get reports false where there is none.
 type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
+	Forget(ctx context.Context, operation, key string) error
 }
 
 // Degrader finds what to answer instead. Safe for concurrent use when its Answers is.

@@ -26,7 +26,7 @@ type attempt struct {
 	id          string // the job's
 	fingerprint string // "" without a key
 	instead     string // why another operation was refused that this one stands in for; "": it stands for itself
-	decided     func() // lets the twins that wait in queue go on; more calls do nothing
+	turn        *turn
 	*stored
 }
 
@@ -37,20 +37,6 @@ func (a *attempt) name() {
 		return
 	}
 	a.id, a.fingerprint = jobs.DeriveID(a.o.Backend, a.client.ID, a.o.Name, a.key), fingerprint(a.o.Name, a.body)
-}
-
-// recorded answers a request whose Idempotency-Key made a job before, of its operation or of one that stood in for it.
-func (a *attempt) recorded() (answered bool, err error) {
-	for _, b := range append([]*attempt{a}, a.standIns(reasonReplayed)...) {
-		look, err := b.line.Look(a.ctx, b.id)
-		switch {
-		case err == nil:
-			return true, b.replay(look)
-		case !errors.Is(err, leaky.ErrUnknownJob):
-			return true, a.overloaded(a.storeFailed(err))
-		}
-	}
-	return false, nil
 }
 
 // admit takes the job through the limits and into the line.
@@ -70,6 +56,7 @@ func (a *attempt) take() (answer func() error, err error) {
 		place, err := a.line.Join(a.ctx, offer)
 		switch {
 		case err != nil:
+			a.turn.doubt = true
 			return nil, a.storeFailed(err)
 		case place.Outcome == leaky.Joined:
 			return a.joined(offer.Job, place), nil
@@ -95,6 +82,7 @@ func (a *attempt) take() (answer func() error, err error) {
 	decided()
 	if err != nil {
 		// The job may have been accepted: its limits stay spent.
+		a.turn.doubt = true
 		return nil, a.storeFailed(err)
 	}
 	switch place.Outcome {
@@ -216,7 +204,7 @@ func (a *attempt) replay(look leaky.Look) error {
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
 // waited gets what it waited for: the result itself, and Content-Location says so.
 func (a *attempt) answer(look leaky.Look, reason string) error {
-	a.decided()
+	a.turn.over(a.ctx)
 	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
 	if a.instead != "" {
 		a.decision, a.reason = api.Degraded, a.instead

@@ -108,7 +108,7 @@ func ttl(p degrade.Policy, age time.Duration) int64 {
 // serve writes a stored answer.
 func (a *attempt) serve(found cache.Answer, status string) {
 	a.served = true
-	a.decided()
+	a.turn.over(a.ctx)
 	h := a.w.Header()
 	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
 	h[api.HeaderCacheStatus] = []string{status}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"forebay/api"
+	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 )
 
@@ -29,14 +30,44 @@ func (s *Server) purge(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !done(look) {
+		return notEnded()
+	}
+	if err := s.forgetAnswer(c, line, look.Job); err != nil {
+		return err
+	}
 	outcome, err := line.Purge(c.ctx, look.Job.ID)
 	if err != nil {
 		return c.ownLookError(err)
 	}
 	if outcome == leaky.NotEnded {
-		return problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
+		return notEnded() // it was redriven in between
 	}
 	c.head(http.StatusNoContent)
+	return nil
+}
+
+func notEnded() *api.Problem {
+	return problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
+}
+
+// forgetAnswer removes the stored answer to the job's request. It is found by the payload, so this comes before the job goes: where it fails, the
+// same purge again does all.
+func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
+	o := s.operations[job.Operation]
+	if o == nil || !o.Overload.Keeps() {
+		return nil
+	}
+	payload, err := line.Payload(c.ctx, job.Source())
+	if errors.Is(err, leaky.ErrUnknownJob) {
+		_, err = line.Look(c.ctx, job.ID) // it has gone in between: this tells whose it was
+	}
+	if err != nil {
+		return c.ownLookError(err)
+	}
+	if err := s.Degrader.Forget(c.ctx, job.Operation, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)); err != nil {
+		return storeError{err}
+	}
 	return nil
 }
 

@@ -34,6 +34,8 @@ type Line interface {
 	Join(context.Context, leaky.Offer) (leaky.Place, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
+	Claim(ctx context.Context, id, by string) (taken bool, err error)
+	Unclaim(ctx context.Context, id, by string) error
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
@@ -55,10 +57,11 @@ type Finals interface {
 }
 
 // Degrader finds the last good answer to the same request, whatever its age (Known). Warm has it in this process's memory, so that it is there
-// although the store is lost.
+// although the store is lost; Forget removes it for good, or says that it may be there still.
 type Degrader interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 	Warm(ctx context.Context, key string)
+	Forget(ctx context.Context, operation, key string) error
 }
 
 // Store is what the front path knows of its connection to Redis.

@@ -37,7 +37,7 @@ func (a *attempt) standIn(operation, why string) *attempt {
 		return nil
 	}
 	b := &attempt{call: a.call, submission: a.submission, o: o, cost: cost, line: a.s.Lines[o.Backend], key: a.key, instead: why,
-		fingerprint: a.fingerprint, decided: a.decided, stored: &stored{wish: a.wish}}
+		fingerprint: a.fingerprint, turn: a.turn, stored: &stored{wish: a.wish}}
 	if a.key == "" {
 		b.id = jobs.NewID(o.Backend)
 	} else {
@@ -64,28 +64,8 @@ func (a *attempt) simplify(operation, why string) (answered bool, err error) {
 
 // fixed answers with a body of the config.
 func (a *attempt) fixed(body []byte, why string) {
-	a.decided()
+	a.turn.over(a.ctx)
 	a.decision, a.reason = api.Degraded, why
 	a.w.Header()["Cache-Control"] = noStore
 	a.bytes(http.StatusOK, "application/json", body)
-}
-
-// queue answers a request with an Idempotency-Key whose job is on record. Where other operations may stand in for its own, it has the twins
-// of the request that come to this process decided one by one, until one has a job: else one could get a job of the one operation, and the next of the other.
-func (a *attempt) queue() (answered bool, err error) {
-	for len(a.standIns(reasonReplayed)) > 0 {
-		first, decided := a.s.twins.join("any " + a.id)
-		if first == nil {
-			a.decided = decided
-			break
-		}
-		select {
-		case <-first:
-		case <-a.ctx.Done():
-		}
-		if answered, err = a.recorded(); answered || err != nil {
-			return answered, err
-		}
-	}
-	return a.recorded()
 }

@@ -81,11 +81,11 @@ func (s *Server) cancel(c *call) error {
 	}
 	outcome, err := line.Cancel(c.ctx, look.Job.ID)
 	if err != nil {
-		return lookError(err)
+		return c.ownLookError(err)
 	}
 	s.heard.forget(c.client.ID) // a place in a limit on jobs at one time may be free
 	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
-		return lookError(err)
+		return c.ownLookError(err)
 	}
 	switch outcome {
 	case leaky.Canceled:

@@ -51,7 +51,7 @@ func (s *Server) submit(c *call) error {
 	if s.isDraining() {
 		return shuttingDown()
 	}
-	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key, decided: func() {},
+	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key, turn: &turn{},
 		stored: &stored{wish: degrade.ParseCacheControl(c.r.Header["Cache-Control"])}}
 	defer a.countMiss()
 	if !s.Store.Healthy() {
@@ -59,8 +59,8 @@ func (s *Server) submit(c *call) error {
 	}
 	if key != "" {
 		a.name()
-		defer func() { a.decided() }()
-		if answered, err := a.queue(); answered || err != nil {
+		defer func() { a.turn.over(a.ctx) }()
+		if answered, err := a.awaitTurn(); answered || err != nil {
 			return err
 		}
 	}

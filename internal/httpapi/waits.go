@@ -171,7 +171,8 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 	for last := false; ; {
 		fresh, err := v.look()
 		if errors.Is(err, leaky.ErrUnknownJob) {
-			return look, lookError(err)
+			delete(c.w.Header(), api.HeaderPreferenceApplied)
+			return look, c.ownLookError(err)
 		}
 		if err != nil {
 			_ = c.storeFailed(err) // logged; what was known before is an answer

@@ -25,6 +25,7 @@ import (
 //	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
 //	fb:{b}:mine:<tag> list   a client's jobs, 23 bytes each: when it was accepted, and its id's UUID; a TTL that its newest renews
 //	fb:{b}:joint:<x>  string id of the job that is under way for all who ask for x; gone with its end, a TTL past its longest life
+//	fb:{b}:deciding:<id> string  who decides on a request that may get the job of that id, or one that stands in for it; a TTL of 2 s
 //	fb:{b}:callbacks  zset   job id → µs from which on its callback is due; whoever sends it takes it out
 //
 // Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted), fb:{b}:final (id of a job, or of a
@@ -58,6 +59,8 @@ func keys(backend string) []string {
 		keySweep:     p + "sweep",
 	}
 }
+
+func decidingKey(backend, id string) string { return jobs.KeyPrefix(backend) + "deciding:" + id }
 
 func wakeChannel(backend string) string  { return jobs.KeyPrefix(backend) + "wake" }
 func abortChannel(backend string) string { return jobs.KeyPrefix(backend) + "abort" }

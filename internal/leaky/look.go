@@ -51,10 +51,7 @@ func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 func readLook(id string, a *answer, waitingOn string) (Look, error) {
 	record := a.text()
 	if record == "" {
-		if owner := a.text(); owner != "" {
-			return Look{}, &GoneError{owner: owner}
-		}
-		return Look{}, firstError(a.err, ErrUnknownJob)
+		return Look{}, unknown(a)
 	}
 	job, _, err := jobs.DecodeRecord(id, []byte(record))
 	if err != nil {
@@ -75,6 +72,14 @@ func readLook(id string, a *answer, waitingOn string) (Look, error) {
 		look.Job.CreatedAt = born // a redriven job's record says since when it waits
 	}
 	return look, firstError(a.err, fields.err)
+}
+
+// unknown reads what is left of a job that isn't on record: its client's tag, where there was one.
+func unknown(a *answer) error {
+	if owner := a.text(); owner != "" {
+		return &GoneError{owner: owner}
+	}
+	return firstError(a.err, ErrUnknownJob)
 }
 
 func standing(a *answer) jobs.Standing {
@@ -108,7 +113,7 @@ func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
 }
 
 // Cancel ends a job that waits at once, and has the call of a running one aborted. A share in a job ends at once, by itself, unless it
-// is the last: then the job is canceled. ErrUnknownJob: no such job.
+// is the last: then the job is canceled. ErrUnknownJob: no such job is on record; a *GoneError, where it is known that there was one.
 func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 	a, err := l.run(ctx, cancelScript, id)
 	if err != nil {
@@ -116,7 +121,7 @@ func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 	}
 	outcome := CancelOutcome(a.text())
 	if outcome == "unknown" {
-		return "", ErrUnknownJob
+		return "", unknown(&a)
 	}
 	return outcome, a.err
 }

@@ -62,8 +62,12 @@ func TestAPurgedJobIsGone(t *testing.T) {
 		if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end}); v != leaky.Forfeited {
 			t.Errorf("a settlement of it = %s", v)
 		}
-		if _, err := b.Cancel(t.Context(), id); !errors.Is(err, leaky.ErrUnknownJob) {
+		var gone *leaky.GoneError
+		if _, err := b.Cancel(t.Context(), id); !errors.As(err, &gone) || !gone.OwnedBy("acme") {
 			t.Errorf("cancel of it: %v", err)
+		}
+		if _, err := b.Cancel(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) || errors.As(err, &gone) {
+			t.Errorf("cancel of a job that never was: %v", err)
 		}
 		if got, err := b.Purge(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
 			t.Errorf("purge of a job that never was = %s, %v", got, err)

@@ -13,7 +13,7 @@ import (
 	"forebay/internal/jobs"
 )
 
-// Every script begins with the prelude: keys, clock, settings with overrides, and the moves they share.
+// Every script of the line begins with the prelude: keys, clock, settings with overrides, and the moves they share.
 //
 //go:embed scripts/prelude.lua
 var prelude string

@@ -31,6 +31,7 @@ import (
 //   - a share's record has no TTL as long as its job has none, which knows of it then; what a job is found by to be joined, and
 //     the shares in it, are those of a job on record
 //   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share
+//   - a claim on a decision ends, within 2 s
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 	t.Helper()
@@ -45,6 +46,9 @@ func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 		t.Errorf("the books of %s don't balance:\n\t%s", backend, strings.Join(wrong, "\n\t"))
 	}
 }
+
+// longestClaim is how long whoever decides on a request may keep others from it.
+const longestClaim = 2 * time.Second
 
 // longestLease is far over any lease: one that ends later never does.
 const longestLease = time.Hour
@@ -333,7 +337,10 @@ func (b *books) keptLonger(id string) bool {
 // owned looks for keys that nobody would ever remove.
 func (b *books) owned() (wrong []string) {
 	for _, name := range b.names {
-		if _, ends := b.ttls[name]; ends {
+		if left, ends := b.ttls[name]; ends {
+			if strings.HasPrefix(name, "deciding:") && left > longestClaim {
+				wrong = append(wrong, fmt.Sprintf("the claim %s lasts for %v more", name, left))
+			}
 			continue
 		}
 		switch name {

@@ -40,6 +40,7 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.HSet(ctx, prefix+"pace", "last", 1)
 		p.HSet(ctx, prefix+"books", "accepted", 9, "succeeded", 1, "failed", 2, "lost", 1, "started", 9)
 		p.HSet(ctx, prefix+"sweep", "stage", 1)
+		p.Set(ctx, prefix+"deciding:fresh", "somebody", 2*time.Second)
 		p.HSet(ctx, prefix+"state:again", "st", "waiting")
 		p.HSet(ctx, prefix+"state:delayed", "st", "delayed")
 		p.HSet(ctx, prefix+"state:released", "st", "released")
@@ -103,6 +104,11 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 			return rdb.Expire(ctx, p+key, time.Minute).Err()
 		}
 	}
+	claim := func(ttl time.Duration) change {
+		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
+			return rdb.Set(ctx, p+"deciding:fresh", "somebody", ttl).Err()
+		}
+	}
 	far := float64(time.Now().Add(2 * time.Hour).UnixMicro())
 	for _, c := range []struct {
 		change change
@@ -131,6 +137,8 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 		{hset("share", "a11ce0", 2), "share of client a11ce0 is 2, it has 3 jobs in line and delayed"},
 		{hset("share", "b0b000", 0), "share of client b0b000 is 0, it has 0 jobs in line and delayed"},
 		{del("share"), "client a11ce0 has no share, it has 3 jobs in line and delayed"},
+		{claim(time.Hour), "the claim deciding:fresh lasts for "},
+		{claim(0), "key deciding:fresh has no TTL and no owner"},
 		{persist("state:done"), "key state:done has no TTL and no owner"},
 		{persist("result:done"), "key result:done has no TTL and no owner"},
 		{hset("stray", "f", "v"), "key stray has no TTL and no owner"},

@@ -1,6 +1,6 @@
 -- cancel: the client no longer wants the job, or its share in one: the job is canceled with the last of them.
 -- ARGV[9] job id
--- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise) or 'unknown'
+-- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise), or 'unknown' and, where there was such a job, its client's tag
 local function cancel(id, keep, client, joint)
   local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
   local state = s[1] or 'waiting'
@@ -45,7 +45,10 @@ end
 local id = ARGV[9]
 local record = beginning(id)
 local _, _, _, keep, client = numbers(record)
-if not keep then return { 'unknown' } end
-local has = marks(record)
-if has['='] then return { leave(id, has['='], keep, client, has['!']) } end
-return { cancel(id, keep, client, has['&']) }
+local has, outcome = marks(record), 'unknown'
+if has['='] then
+  outcome = leave(id, has['='], keep, client, has['!'])
+elseif keep then
+  outcome = cancel(id, keep, client, has['&'])
+end
+return { outcome, outcome == 'unknown' and call('GET', prefix .. 'gone:' .. id) }
