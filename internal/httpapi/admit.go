@@ -64,11 +64,11 @@ func (a *attempt) take() (answer func() error, err error) {
 			return a.existing()
 		}
 	}
-	var first <-chan struct{}
-	decided := func() {}
+	var first *deciding
+	decided := func(*api.Problem) {}
 	if a.fingerprint != "" {
-		first, decided = a.s.twins.join(a.id)
-		defer decided()
+		first, decided = a.s.twins.join(a.id, a.fingerprint)
+		defer decided(nil)
 	}
 	v, err := a.spend()
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *attempt) take() (answer func() error, err error) {
 	}
 	offer.Job.Holds = v.Holds()
 	place, err := a.line.Offer(a.ctx, offer)
-	decided()
+	decided(nil)
 	if err != nil {
 		// The job may have been accepted: its limits stay spent.
 		a.turn.doubt = true
@@ -247,13 +247,13 @@ func (a *attempt) refusedByPlaces() bool {
 
 // twin finds the job of a request that was refused, where a twin of it with the same Idempotency-Key came first: what refuses this one
 // may be nothing but the other's charge. It waits for one that is being decided here.
-func (a *attempt) twin(first <-chan struct{}) (look leaky.Look, accepted bool) {
+func (a *attempt) twin(first *deciding) (look leaky.Look, accepted bool) {
 	if a.fingerprint == "" || a.verdict == nil {
 		return look, false // no key, or the limits didn't decide
 	}
 	if first != nil {
 		select {
-		case <-first:
+		case <-first.done:
 		case <-a.ctx.Done():
 		}
 	}

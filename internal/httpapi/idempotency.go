@@ -84,25 +84,36 @@ func fingerprint(operation string, body []byte) string {
 // concurrent use.
 type twins struct {
 	mu    sync.Mutex
-	first map[string]chan struct{} // guarded by mu: closed when the first of them is decided
+	first map[string]*deciding // guarded by mu
 }
 
-// join notes a request. first is closed when the one before it with the same id is decided; nil: there is none. leave ends it.
-func (t *twins) join(id string) (first <-chan struct{}, leave func()) {
+// deciding is a request that is being decided.
+type deciding struct {
+	fingerprint string
+	done        chan struct{} // closed when it is decided
+	refusal     *api.Problem  // set before that: why neither the request nor what may stand in for it got a job; nil: nobody says so
+}
+
+// join notes a request. first is the one before it with the same id, which is being decided; nil: there is none. leave ends it.
+func (t *twins) join(id, fingerprint string) (first *deciding, leave func(refusal *api.Problem)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if before, there := t.first[id]; there {
-		return before, func() {}
+	if before := t.first[id]; before != nil {
+		return before, func(*api.Problem) {}
 	}
 	if t.first == nil {
-		t.first = make(map[string]chan struct{})
+		t.first = make(map[string]*deciding)
 	}
-	mine := make(chan struct{})
+	mine := &deciding{fingerprint: fingerprint, done: make(chan struct{})}
 	t.first[id] = mine
-	return nil, sync.OnceFunc(func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.first, id)
-		close(mine)
-	})
+	var once sync.Once
+	return nil, func(refusal *api.Problem) {
+		once.Do(func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			delete(t.first, id)
+			mine.refusal = refusal
+			close(mine.done)
+		})
+	}
 }

@@ -59,6 +59,7 @@ func (a *attempt) simplify(operation, why string) (answered bool, err error) {
 		a.plan, a.verdict, a.noStore = plan, verdict, noStore
 		return false, nil // the first refusal counts
 	}
+	a.turn.refusal = nil
 	return true, answer()
 }
 

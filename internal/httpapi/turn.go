@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"forebay/api"
 	"forebay/internal/leaky"
 )
 
@@ -13,9 +14,11 @@ import (
 // the next of another that stands in for it. The zero value is of a request without a key, or without stand-ins. It is one for the
 // attempts of its request, of which one goroutine has it.
 type turn struct {
-	leave func()                    // lets the twins in this process go on; nil: there is no turn
-	give  func(ctx context.Context) // gives back the claim in Redis; nil: it was never taken
-	doubt bool                      // a job may come to be that isn't known yet: the claim is left to run out
+	leave   func(*api.Problem)        // lets the twins in this process go on; nil: there is no turn
+	refusal *api.Problem              // for which neither the request nor its stand-ins got a job; nil: one did, or may yet
+	passed  bool                      // a twin's stand-ins were refused a moment ago: the request's own aren't tried
+	give    func(ctx context.Context) // gives back the claim in Redis; nil: it was never taken
+	doubt   bool                      // a job may come to be that isn't known yet: the claim is left to run out
 }
 
 // over ends it: whatever comes of the request is in Redis by now. More calls do nothing.
@@ -26,7 +29,7 @@ func (t *turn) over(ctx context.Context) {
 	if t.give != nil && !t.doubt {
 		t.give(ctx)
 	}
-	t.leave()
+	t.leave(t.refusal)
 	t.leave = nil
 }
 
@@ -37,23 +40,29 @@ const claimLook = 20 * time.Millisecond
 var errBeingDecided = errors.New("another process decides on a request with the same Idempotency-Key")
 
 // awaitTurn answers a request with an Idempotency-Key whose job is on record. Where other operations may stand in for its own, twins of the
-// request are decided one by one, in this process and then among all, until one has a job.
+// request are decided one by one, in this process and then among all, until one has a job. Where one is refused, those that waited for it in this process are, too: else a
+// crowd of them would run out of time, one refusal after the other.
 func (a *attempt) awaitTurn() (answered bool, err error) {
 	if len(a.standIns(reasonReplayed)) == 0 {
 		return a.recorded()
 	}
 	for {
-		first, leave := a.s.twins.join("any " + a.id)
+		first, leave := a.s.twins.join("any "+a.id, a.fingerprint)
 		if first == nil {
 			a.turn.leave = leave
 			return a.claim()
 		}
 		select {
-		case <-first:
+		case <-first.done:
 		case <-a.ctx.Done():
+			return true, a.storeFailed(errBeingDecided)
 		}
 		if answered, err = a.recorded(); answered || err != nil {
 			return answered, err
+		}
+		if first.refusal != nil && first.fingerprint == a.fingerprint {
+			a.turn.passed = true
+			return true, a.overloaded(first.refusal) // the same request, at the same moment
 		}
 	}
 }

@@ -202,3 +202,34 @@ func TestWithoutAClaimAKeysJobIsFound(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 }
+
+// A crowd with one key, of whom none gets a job, is refused together: nobody waits until the time is over.
+func TestACrowdWithOneKeyIsRefusedTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.line.Capacity = 1
+		s.adjust = summarize
+	})
+	w.pause()
+	w.want(w.submit(w.shared, `"fills the line"`, key(keyB)), http.StatusAccepted)
+	decisions := make(chan string, 300)
+	for range cap(decisions) {
+		go func() {
+			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.report+`","payload":1}`, key(keyA), idempotent("k"))
+			if err != nil {
+				t.Error(err)
+			}
+			decisions <- a.Header.Get("Forebay-Decision")
+		}()
+	}
+	for range cap(decisions) {
+		if said := <-decisions; said != `degraded;reason="line_full"` { // the fixed answer
+			t.Errorf("%s", said)
+		}
+	}
+	// It leaves no trace: once there is room the key gets its job.
+	for _, look := range w.waiting() {
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+look.Job.ID, "", key(keyB)), 200)
+	}
+	w.says(w.want(w.submit(w.report, `1`, key(keyA), idempotent("k")), http.StatusAccepted), map[string]string{"Forebay-Decision": "accepted"})
+}
