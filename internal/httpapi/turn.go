@@ -57,12 +57,12 @@ func (a *attempt) awaitTurn() (answered bool, err error) {
 		case <-a.ctx.Done():
 			return true, a.storeFailed(errBeingDecided)
 		}
-		if answered, err = a.recorded(); answered || err != nil {
-			return answered, err
-		}
 		if first.refusal != nil && first.fingerprint == a.fingerprint {
 			a.turn.passed = true
 			return true, a.overloaded(first.refusal) // the same request, at the same moment
+		}
+		if answered, err = a.recorded(); answered || err != nil {
+			return answered, err
 		}
 	}
 }

@@ -212,7 +212,7 @@ func TestACrowdWithOneKeyIsRefusedTogether(t *testing.T) {
 	})
 	w.pause()
 	w.want(w.submit(w.shared, `"fills the line"`, key(keyB)), http.StatusAccepted)
-	decisions := make(chan string, 300)
+	decisions := make(chan string, 100)
 	for range cap(decisions) {
 		go func() {
 			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.report+`","payload":1}`, key(keyA), idempotent("k"))
