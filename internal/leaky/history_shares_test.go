@@ -46,9 +46,11 @@ func (h *history) join() {
 	got, err := h.line.Join(context.Background(), o)
 	want := leaky.Alone
 	if o.StartWithin == 0 {
+		end := h.model.beginOffers()
 		if outcome := h.model.join(o); outcome != "" {
 			want = outcome
 		}
+		end()
 	}
 	h.agree("join", got.Outcome, want, err)
 	h.know(o.Job.ID)

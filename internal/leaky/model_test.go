@@ -206,9 +206,7 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	v, places := m.view(), make([]leaky.Place, len(offers))
 	full := v.full()
 	on := v.waitingOn(full)
-	if m.newest-m.now > 1e6 { // the clock was set back
-		m.newest = 0
-	}
+	defer m.beginOffers()()
 	for i, o := range offers {
 		was := m.newest
 		p, tag := leaky.Place{Outcome: m.join(o)}, 0.0
@@ -230,6 +228,20 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 		places[i] = p
 	}
 	return places
+}
+
+// beginOffers begins a script call that may accept jobs. The returned function ends it: where it accepted none it has changed nothing.
+func (m *model) beginOffers() (end func()) {
+	was := m.newest
+	if was-m.now > 1e6 { // the clock was set back
+		m.newest = 0
+	}
+	began := m.newest
+	return func() {
+		if m.newest == began {
+			m.newest = was
+		}
+	}
 }
 
 // advance comes to the moment at which the next job is accepted: no two are at one.
