@@ -278,6 +278,19 @@ func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
 }
 
 // A job that is waited for is told of by one stream, from the line to its end.
+// workOnce does the next job when there is word, and returns what waits until it has.
+func (f *front) workOnce(ctx context.Context, word <-chan struct{}) (wait func()) {
+	var all sync.WaitGroup
+	all.Go(func() {
+		select {
+		case <-word:
+			f.work("text/plain", "one")
+		case <-ctx.Done():
+		}
+	})
+	return all.Wait
+}
+
 func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
 	t.Parallel()
 	f := newFront(t)
@@ -287,10 +300,7 @@ func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		<-f.way.streaming
-		f.work("text/plain", "one")
-	}()
+	defer f.workOnce(ctx, f.way.streaming)()
 	job, err := f.Wait(ctx, sub.JobID)
 	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"stream"}) {
 		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
@@ -314,10 +324,7 @@ func TestAWaitBehindABufferingProxyIsALongPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		<-f.way.gaveUp
-		f.work("text/plain", "one")
-	}()
+	defer f.workOnce(ctx, f.way.gaveUp)()
 	job, err := f.Wait(ctx, sub.JobID)
 	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"wait=30"}) {
 		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
