@@ -178,8 +178,17 @@ func (j *modelJob) move(to jobs.State) {
 
 func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	j.move(to)
-	keep := j.keep
-	if to == jobs.Failed {
+	keep, join := j.keep, m.joined[j.job.ID]
+	m.unjoin(j.job.ID)
+	delete(m.live[j.job.ID], "refresh")
+	switch {
+	case to == jobs.Succeeded:
+		delete(m.rests, join)
+	case to == jobs.Failed && m.forNobody(j.job.ID):
+		keep = min(keep, time.Minute)
+		length := min(max(2*m.rests[join].length, 10e6), 600e6)
+		m.rests[join] = rest{until: us(m.now + length), length: length}
+	case to == jobs.Failed:
 		keep = max(keep, m.s.KeepFailed)
 		m.failed[j.job.ID] = us(m.now)
 	}
@@ -206,9 +215,7 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	v, places := m.view(), make([]leaky.Place, len(offers))
 	full := v.full()
 	on := v.waitingOn(full)
-	if m.newest-m.now > 1e6 { // the clock was set back
-		m.newest = 0
-	}
+	defer m.follow()()
 	for i, o := range offers {
 		was := m.newest
 		p, tag := leaky.Place{Outcome: m.join(o)}, 0.0
@@ -230,6 +237,19 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 		places[i] = p
 	}
 	return places
+}
+
+// follow begins a call in which jobs may be accepted: a clock that was set back far enough is followed, if one is.
+func (m *model) follow() (end func()) {
+	was := m.newest
+	if was-m.now > 1e6 {
+		m.newest = 0
+	}
+	return func() {
+		if m.newest == 0 {
+			m.newest = was
+		}
+	}
 }
 
 // advance comes to the moment at which the next job is accepted: no two are at one.
