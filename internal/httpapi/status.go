@@ -14,7 +14,8 @@ import (
 )
 
 // ownJob is the job that the path names, for its owner. Whatever keeps it from somebody has one answer, after the
-// same work, as far as the id is one of ours.
+// same work, as far as the id is one of ours. A job for many, and a refresh, is nobody's: the backend is told its id and may show it, and
+// whoever could cancel it would for all.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	id := mux.Vars(c.r)["id"]
 	backend, ok := jobs.ParseID(id)
@@ -26,7 +27,7 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	if err != nil {
 		return nil, leaky.Look{}, c.ownLookError(err)
 	}
-	if look.Job.Client != c.client.ID {
+	if look.Job.Shared || look.Job.Client != c.client.ID {
 		return nil, leaky.Look{}, unknownJob()
 	}
 	return line, look, nil

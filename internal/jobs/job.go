@@ -26,6 +26,7 @@ type Job struct {
 	Holds       Holds   // given back by the script that ends the job
 	Callback    string  // URL that is told when it ends; "": none
 	Of          string  // id of the job that this is a caller's share in; "": it is one by itself
+	Shared      bool    // it is run for callers who have shares in it, or is a refresh: no client's own, though Client says whose turn it takes
 }
 
 // Source is the id of the job that is run for j: where its calls, its result and its payload are.

@@ -116,6 +116,7 @@ func TestARecordGivesBackWhatWasAccepted(t *testing.T) {
 		if before, rest, shared := bytes.Cut(record, []byte("0123456789abcdef ")); shared && mark != "" {
 			record = slices.Concat(before, []byte("0123456789abcdef "+mark), rest)
 		}
+		j.Shared = mark == "& "
 		source := j.ID
 		if of, share := strings.CutPrefix(mark, "="); share {
 			j.Of = strings.TrimSpace(of)

@@ -6,7 +6,7 @@ package jobs
 //	fb:{backend}:state:<id>   where it stands (hash): from its first release on; a TTL from its end
 //	fb:{backend}:result:<id>  the backend's answer (string): with the same TTL
 //	fb:{backend}:shares:<id>  who has a share in it, where it is for many (hash): from its offer on; with the same TTL
-//	fb:{backend}:gone:<id>    whose it was (string): written at its end, it outlives the record
+//	fb:{backend}:gone:<id>    whose it was (string): written at its end, it outlives the record. Of a job for many there is none: it is nobody's
 //
 // A job with a record and no state hash waits in the line, unless it is a share in another, which has that one's standing; a share has a
 // state hash of its own only where it was canceled before its job ended.

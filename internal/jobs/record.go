@@ -41,8 +41,8 @@ type words struct {
 	Callback    string   `json:"cb,omitempty"`
 }
 
-// EncodeRecord returns what of a job's record the caller writes: Holds, words and payload. Its Of is left to the offer script, which
-// knows of what job it is a share.
+// EncodeRecord returns what of a job's record the caller writes: Holds, words and payload. Its Of and Shared are left to the offer script,
+// which knows of what job it is a share.
 func EncodeRecord(j Job) ([]byte, error) {
 	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight, Callback: j.Callback}
 	if w.Priority == Normal {
@@ -145,8 +145,11 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 	return j, t, nil
 }
 
-// readMark reads one of a record's marks. & and ! are the scripts' own.
+// readMark reads one of a record's marks. ! is the scripts' own.
 func (j *Job) readMark(mark string) {
+	if mark == "&" {
+		j.Shared = true
+	}
 	if of, ok := strings.CutPrefix(mark, "="); ok {
 		j.Of = of
 	}

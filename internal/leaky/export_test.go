@@ -13,6 +13,12 @@ func (l *Line) At(now func() int64) *Line {
 	return l
 }
 
+// SharedBy has a job of this line taken for full at so many shares.
+func (l *Line) SharedBy(n int) *Line {
+	l.shares = n
+	return l
+}
+
 // OfferAll makes the offers in one script call, as concurrent callers would.
 func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 	batch := make([]encoded, len(offers))

@@ -32,11 +32,13 @@ func (l *Line) Failed(ctx context.Context, f FailedFilter) (page []Look, next st
 const (
 	Redriven  Outcome = "redriven"   // it waits again
 	NotFailed Outcome = "not_failed" // it hasn't failed, or was redriven already: nothing was changed
+	ForNobody Outcome = "for_nobody" // it was a refresh, and no caller has a share in it: nothing was changed
 )
 
 // Redrive puts a failed job back into the line, in one step, as if it had just been offered again: at the end of its
 // client's jobs, with all its attempts, a new max_age, no start_within and no failure or answer. Id and payload stay, and
-// it drains at the rate like any other. LineFull: there is no room (an operator minds neither the client's share nor the
+// it drains at the rate like any other; those who have shares in it have them again, and others may join it, unless another
+// of its Join is under way. LineFull: there is no room (an operator minds neither the client's share nor the
 // longest wait). ErrUnknownJob: it isn't on record any more. A lost answer may be asked for again: NotFailed then, if it
 // was carried out.
 func (l *Line) Redrive(ctx context.Context, id string) (Outcome, error) {

@@ -15,7 +15,7 @@ const (
 	LineFull    Outcome = "line_full"     // Capacity jobs wait
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
-	Joined      Outcome = "joined"        // the same is under way: the job is a share in it, or, of a refresh, wasn't needed
+	Joined      Outcome = "joined"        // the same is under way: the job is a share in it. Of a refresh: that, or such a one failed just now: nothing was written
 	Alone       Outcome = "alone"         // of Join: nothing to join is under way, and nothing was written
 )
 
@@ -42,7 +42,9 @@ type Offer struct {
 	// the first caller's, also after that one has left; those of an offer that joins count for nothing.
 	Join string
 	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
-	// no Callback and no place in its client's list.
+	// no Callback and no place in its client's list. One that fails, and that no caller has joined meanwhile, isn't listed and is kept for a
+	// minute at most; none is placed after it for 10 s, twice as long after each further one that fails, 10 min at most, until a job of that
+	// Join succeeds.
 	Refresh bool
 }
 

@@ -24,10 +24,16 @@ func (m *model) redrive(id string) leaky.Outcome {
 	if j.st.State != jobs.Failed {
 		return leaky.NotFailed
 	}
+	if m.forNobody(id) {
+		return leaky.ForNobody
+	}
 	if float64(len(m.line)+len(m.delayed)) >= v.capacity {
 		return leaky.LineFull
 	}
 	delete(m.failed, id)
+	if j.job.Shared && m.joints[m.joined[id]] == "" {
+		m.joints[m.joined[id]] = id
+	}
 	j.end, j.accepted = m.now+j.end-j.accepted, m.now
 	j.start = j.end
 	j.tag = max(m.v, m.flows[flowOf(j.job)]) + 1/j.job.Weight

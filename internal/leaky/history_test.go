@@ -58,7 +58,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	h := &history{T: rt, model: newModel(s), rdb: rdb}
 	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.
 	h.model.now = float64(time.Now().Add(-60 * 24 * time.Hour).UnixMicro())
-	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) })
+	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "shares")
+	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
 		"release": func(*rapid.T) { h.release() },

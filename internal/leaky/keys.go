@@ -26,6 +26,8 @@ import (
 //	fb:{b}:mine:<tag> list   a client's jobs, 23 bytes each: when it was accepted, and its id's UUID; a TTL that its newest renews
 //	fb:{b}:joint:<x>  string id of the job that is under way for all who ask for x; gone with its end, a TTL past its longest life
 //	fb:{b}:deciding:<id> string  who decides on a request that may get the job of that id, or one that stands in for it; a TTL of 2 s
+//	fb:{b}:rest:<x>   string until when no refresh of x is placed, since one failed, and how long that rest is, µs; gone with a success,
+//	                         a TTL 10 min past the rest
 //	fb:{b}:callbacks  zset   job id → µs from which on its callback is due; whoever sends it takes it out
 //
 // Channels: fb:{b}:wake (ask for slots now), fb:{b}:abort (a job id whose call is to be aborted), fb:{b}:final (id of a job, or of a

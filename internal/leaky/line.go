@@ -33,6 +33,7 @@ type Line struct {
 	keys     []string
 	now      func() any // "" for Redis's clock; tests give their own, in µs
 	offers   *groupcommit.Collector[encoded, Place]
+	shares   int // the most in a job: maxShares, in tests fewer
 	looks    *groupcommit.Collector[string, looked]
 }
 
@@ -44,7 +45,7 @@ const (
 
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
-	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }}
+	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, shares: maxShares}
 	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l

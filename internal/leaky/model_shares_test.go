@@ -30,12 +30,17 @@ type shared struct {
 	live      map[string]map[string]bool // by job: its shares, and "refresh"
 	mine      map[string][]entry         // by client
 	gone      map[string]string          // client by purged job
+	rests     map[string]rest            // by what is joined by that
 	callbacks zset
+	most      int // shares in a job
 }
+
+// rest is until when, and for how long, no refresh is placed. µs.
+type rest struct{ until, length float64 }
 
 func newShared() shared {
 	return shared{shares: map[string]*modelShare{}, joints: map[string]string{}, joined: map[string]string{}, live: map[string]map[string]bool{},
-		mine: map[string][]entry{}, gone: map[string]string{}, callbacks: zset{}}
+		mine: map[string][]entry{}, gone: map[string]string{}, rests: map[string]rest{}, callbacks: zset{}}
 }
 
 func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.shares[id] != nil }
@@ -46,7 +51,11 @@ func (m *model) join(o leaky.Offer) leaky.Outcome {
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
 		return leaky.Exists
-	case o.Join == "" || o.StartWithin > 0 || !underWay:
+	case o.Join == "" || o.StartWithin > 0:
+		return ""
+	case o.Refresh && !underWay && m.rests[o.Join].until <= m.now:
+		return ""
+	case !o.Refresh && (!underWay || len(m.live[job]) >= m.most):
 		return ""
 	case !o.Refresh:
 		m.advance()
@@ -76,12 +85,15 @@ func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
 		m.tell(o.Job)
 		return o
 	}
+	o.Job.Shared = true
 	m.joints[o.Join], m.joined[inner], m.live[inner] = inner, o.Join, map[string]bool{}
 	if o.Refresh {
 		m.live[inner]["refresh"] = true
 		return o
 	}
+	o.Job.Shared = false
 	m.addShare(o, inner)
+	o.Job.Shared = true
 	o.Job.ID, o.Job.Callback, o.Job.Fingerprint = inner, "", ""
 	return o
 }
@@ -106,11 +118,14 @@ func (m *model) unjoin(job string) {
 	}
 }
 
+// forNobody tells whether a job that has ended was a refresh that nobody has a share in.
+func (m *model) forNobody(id string) bool { return m.jobs[id].job.Shared && len(m.live[id]) == 0 }
+
 // finished ends the shares in a job that has ended.
 func (m *model) finished(job jobs.Job) {
-	m.unjoin(job.ID)
-	m.ended(job)
-	delete(m.live[job.ID], "refresh")
+	if !job.Shared {
+		m.ended(job)
+	}
 	for id := range m.live[job.ID] {
 		m.ended(m.shares[id].job)
 	}
@@ -145,6 +160,8 @@ func (m *model) lookAtShare(s *modelShare) leaky.Look {
 // purge is the model's Purge of a job on record, or of one that was purged before.
 func (m *model) purge(id string) leaky.PurgeOutcome {
 	switch s, j := m.shares[id], m.jobs[id]; {
+	case s == nil && j == nil && m.gone[id] == "":
+		return "unknown"
 	case s == nil && j == nil:
 	case !m.look(id).Standing.State.Final():
 		return leaky.NotEnded
@@ -167,7 +184,9 @@ func (m *model) remove(id string) {
 		m.gone[share] = m.shares[share].job.Client
 		delete(m.shares, share)
 	}
-	m.gone[id] = m.jobs[id].job.Client
+	if j := m.jobs[id].job; !j.Shared {
+		m.gone[id] = j.Client
+	}
 	delete(m.jobs, id)
 	delete(m.failed, id)
 	delete(m.live, id)

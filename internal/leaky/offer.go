@@ -13,7 +13,7 @@ import (
 // Offer asks for a place and, when there is one, writes the job's record and takes it, in one step. Concurrent
 // offers share a script call. It is idempotent by job id. An error leaves open whether the job was accepted:
 // the same offer again tells (Accepted or Exists). Where Offer.Join is set, the job's id is that of the caller's share: the job that waits
-// has one that only Job.Of tells. Where that one has 1,000 shares, the caller's job is its own.
+// has one that only Job.Of tells. Where that one has 1,000 shares, the next is in another job, and those after it in that.
 func (l *Line) Offer(ctx context.Context, o Offer) (Place, error) {
 	e, err := l.encode(o)
 	if err != nil {
@@ -40,6 +40,9 @@ const (
 	forRefresh = "refresh"
 	forJoin    = "join"
 )
+
+// maxShares bounds the shares in a job: their end is one step, and takes Redis 3 ms.
+const maxShares = 1000
 
 // maxJoin bounds Offer.Join, which is a key's name: a hash and more.
 const maxJoin = 128
@@ -81,8 +84,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 
 // offer is one shared call of the offer script.
 func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
-	args := make([]any, 0, 4+10*len(offers))
-	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds())
+	args := make([]any, 0, 5+10*len(offers))
+	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds(), l.shares)
 	for _, o := range offers {
 		client := clientTag(o.Job.Client)
 		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.

@@ -30,7 +30,12 @@ func TestARedrivenJobHasItsSharesBack(t *testing.T) {
 	if got := b.cancel(first); got != leaky.Canceled {
 		t.Errorf("cancel = %s", got)
 	}
+	joins := b.share("fourth", leaky.Joined) // it is under way again for all who ask for the same
 	b.run(jobs.Succeeded)
+	if b.state(joins) != jobs.Succeeded {
+		t.Errorf("who joined it is %s", b.state(joins))
+	}
+	b.share("fourth", leaky.Accepted)
 	if b.state(second) != jobs.Succeeded || b.state(first) != jobs.Canceled {
 		t.Errorf("they are %s and %s", b.state(second), b.state(first))
 	}
@@ -39,6 +44,23 @@ func TestARedrivenJobHasItsSharesBack(t *testing.T) {
 			t.Errorf("the record of %s ends in %v", id, ttl)
 		}
 	}
+}
+
+// Where others have asked for the same meanwhile, it is theirs that is joined; the redriven one ends without it.
+func TestARedrivenJobLeavesAnotherToBeJoined(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Concurrency = 2 })
+	failed := b.share("acme", leaky.Accepted)
+	b.run(jobs.Failed)
+	other := b.share("other", leaky.Accepted)
+	if got, err := b.Redrive(t.Context(), failed); err != nil || got != leaky.Redriven {
+		t.Fatalf("redrive = %s, %v", got, err)
+	}
+	if joins := b.share("third", leaky.Joined); b.look(joins).Job.Of != b.look(other).Job.Of {
+		t.Error("what is joined is the redriven job")
+	}
+	b.cancel(failed)
+	b.share("third", leaky.Joined)
 }
 
 // Where Redis has lost a job that is shared, nothing of it is left, and whoever asks for the same isn't joined to nothing.

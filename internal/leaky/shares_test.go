@@ -281,7 +281,8 @@ func TestARefreshIsOneJobForNoCaller(t *testing.T) {
 	}
 }
 
-// A thousand share a job; whoever comes then has one of its own, payload, places and all.
+// A thousand share a job. Whoever comes then begins the next, payload, places and all, and those after it share that: no more calls are made
+// than there are thousands.
 func TestAThousandShareAJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -296,6 +297,11 @@ func TestAThousandShareAJob(t *testing.T) {
 		}
 		last = offers[len(offers)-1]
 	}
+	refresh := b.joint("acme")
+	refresh.Refresh = true
+	if place := b.offer(refresh); place.Outcome != leaky.Joined {
+		t.Errorf("a refresh = %+v", place)
+	}
 	o := b.joint("acme")
 	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
 	o.Job.Payload, o.Job.Fingerprint, o.Job.Callback = []byte("\x00\n\n\xff"), "print", "https://example.org/"
@@ -305,20 +311,28 @@ func TestAThousandShareAJob(t *testing.T) {
 	if place := b.offer(o); place.Outcome != leaky.Accepted || place.Position != 2 {
 		t.Fatalf("offer = %+v", place)
 	}
-	look := b.look(o.Job.ID)
-	if look.Job.Of != "" || look.Job.Fingerprint != "print" || look.Job.Callback != o.Job.Callback || !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) {
+	look, full := b.look(o.Job.ID), b.look(last.Job.ID).Job.Of
+	next := look.Job.Of
+	if next == "" || next == full || look.Job.Fingerprint != "print" || look.Job.Callback != o.Job.Callback {
 		t.Errorf("it is %+v", look.Job)
 	}
-	if payload, err := b.Payload(t.Context(), o.Job.ID); err != nil || string(payload) != string(o.Job.Payload) {
+	if job := b.look(next).Job; !slices.Equal(job.Holds.Keys, o.Job.Holds.Keys) || !job.Shared {
+		t.Errorf("its job is %+v", job)
+	}
+	if payload, err := b.Payload(t.Context(), next); err != nil || string(payload) != string(o.Job.Payload) {
 		t.Errorf("payload %q, %v", payload, err)
 	}
-	refresh := b.joint("acme")
-	refresh.Refresh = true
-	if place := b.offer(refresh); place.Outcome != leaky.Joined {
-		t.Errorf("a refresh = %+v", place)
+	for range 40 {
+		b.share("other", leaky.Joined)
+	}
+	if s := b.status(); s.Waiting != 2 {
+		t.Errorf("%d jobs wait", s.Waiting)
 	}
 	b.run(jobs.Succeeded)
-	if b.state(last.Job.ID) != jobs.Succeeded {
-		t.Error("the last share hasn't ended with the job")
+	if b.state(last.Job.ID) != jobs.Succeeded || b.state(o.Job.ID) != jobs.Waiting {
+		t.Errorf("the last share is %s, the one that came then %s", b.state(last.Job.ID), b.state(o.Job.ID))
+	}
+	if id := b.share("acme", leaky.Joined); b.look(id).Job.Of != next {
+		t.Error("the end of the full job took the next one's shares along")
 	}
 }

@@ -29,7 +29,7 @@ import (
 //   - each job in failed has a record and has failed; each failed job on record is in failed, unless its operation keeps
 //     it at least as long as failed jobs are listed; its keys end together
 //   - a share's record has no TTL as long as its job has none, which knows of it then; what a job is found by to be joined, and
-//     the shares in it, are those of a job on record
+//     the shares in it, are those of a job on record; rests of refreshes end
 //   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share
 //   - a claim on a decision ends, within 2 s
 //   - every key has a TTL or is one of the line's own

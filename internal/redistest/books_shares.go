@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"forebay/internal/jobs"
 )
@@ -28,6 +29,9 @@ func jobOf(head string) string {
 	return of
 }
 
+// longestRest is for how long it is known that refreshes rest: the longest rest, and as long again (docs/drain.md).
+const longestRest = 20 * time.Minute
+
 // joined looks from what jobs are found by, to be joined, to the jobs.
 func (b *books) joined() (wrong []string) {
 	for _, join := range slices.Sorted(maps.Keys(b.joints)) {
@@ -38,6 +42,11 @@ func (b *books) joined() (wrong []string) {
 		}
 		if b.heads[id] == "" || ends || b.hashes["shares:"+id]["join"] != join {
 			wrong = append(wrong, fmt.Sprintf("joint:%s leads to %s, which can't be joined", join, id))
+		}
+	}
+	for _, name := range b.names {
+		if ttl, ends := b.ttls[name]; strings.HasPrefix(name, "rest:") && ends && ttl > longestRest {
+			wrong = append(wrong, fmt.Sprintf("%s ends in %v", name, ttl))
 		}
 	}
 	return wrong

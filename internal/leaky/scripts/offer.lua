@@ -3,13 +3,14 @@
 -- ARGV[10]   the part of the capacity that one client may hold
 -- ARGV[11]   horizon of a release, µs
 -- ARGV[12]   how long a client's list outlives the newest job in it, ms
--- ARGV[13..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+-- ARGV[13]   the most shares in a job
+-- ARGV[14..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
 --            'share', 'refresh' (for no caller), 'join' (only where it is under way); then three more follow: who may
 --            share it, id of the caller's share ('' for none), rest of that one's record
 -- Returns    what the line waits on, then five values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
-local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local max_wait, fraction, horizon, most_shares = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[13])
 local share_limit = math.max(1, math.floor(capacity * fraction))
 local waiting = call('ZCARD', LINE)
 local depth = waiting + call('ZCARD', DELAYED)
@@ -120,13 +121,13 @@ local function share(job, id, first, rest, client)
   call('HSET', prefix .. 'shares:' .. job, id, string.sub(rest, 1, 1) == '!' and client .. '!' or client)
 end
 
-local MOST_SHARES = 1000 -- their end is one step: 3 ms of Redis's time
+-- under_way is the job that is joined by that, and whether it has room for another share.
 local function under_way(join)
   local job = call('GET', prefix .. 'joint:' .. join)
-  if job and call('EXISTS', prefix .. 'job:' .. job) == 1 then return job, call('HLEN', prefix .. 'shares:' .. job) - 1 < MOST_SHARES end
+  if job and call('EXISTS', prefix .. 'job:' .. job) == 1 then return job, call('HLEN', prefix .. 'shares:' .. job) - 1 < most_shares end
 end
 
-local i = 13
+local i = 14
 while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
@@ -141,7 +142,7 @@ while i <= #ARGV do
     local job, open = under_way(join)
     if own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
-    elseif job and many == 'refresh' then
+    elseif many == 'refresh' and (job or rest_of(join) > now) then
       outcome = 'joined'
     elseif job and open then
       share(job, own, (begin(client, start_within, max_age, keep)), words, client)
@@ -150,10 +151,7 @@ while i <= #ARGV do
       outcome = 'joined'
     elseif many == 'join' then
       outcome = 'alone'
-    elseif job then -- no room for another share: the job is the caller's own
-      id, many = own, ''
-      rest = (string.match(rest, '^@%S+ ') or '') .. string.sub(words, 1, -2) .. string.sub(rest, (string.find(rest, '\n', 1, true)))
-    end
+    end -- a job that has no room is left behind: those who come are joined to the next
   end
 
   if not outcome then

@@ -181,10 +181,12 @@ end
 -- A job that callers share has a hash of their shares: each one's id, its client's tag and '!' where it has a callback; 'refresh' where
 -- it was begun for no caller; and 'join', by which others find it.
 
--- unjoin lets nobody join a job any more.
+-- unjoin lets nobody join a job any more, and returns by what it was joined.
 local function unjoin(id)
-  local key = prefix .. 'joint:' .. (call('HGET', prefix .. 'shares:' .. id, 'join') or '')
+  local join = call('HGET', prefix .. 'shares:' .. id, 'join') or ''
+  local key = prefix .. 'joint:' .. join
   if call('GET', key) == id then call('DEL', key) end
+  return join
 end
 
 -- each_share calls f with id, client's tag and whether it has a callback of every live share in a job, and returns how many those are.
@@ -200,6 +202,29 @@ local function each_share(id, f)
   return n
 end
 
+-- for_nobody tells of a job that has ended whether it was a refresh that no caller has a share in: 'join' alone is left.
+local function for_nobody(id) return call('HLEN', prefix .. 'shares:' .. id) == 1 end
+
+-- A refresh that failed for nobody has those after it rest, the longer the more of them fail in a row. A rest is told from Redis's time,
+-- and remembered for as long again as the longest, that the next one may follow it.
+local REST, LONGEST_REST, KEEP_REFRESH = 10 * 1000000, 600 * 1000000, 60000
+
+-- rest_of is until when what is joined by that rests, and how long it does; zeroes where it doesn't.
+local function rest_of(join)
+  local till, length = string.match(call('GET', prefix .. 'rest:' .. join) or '', '^(%d+) (%d+)$')
+  return tonumber(till) or 0, tonumber(length) or 0
+end
+
+-- give_up is for such a refresh what list_failed is for other jobs: nobody asks what became of it, and it is not to be redriven.
+local function give_up(id, join, keep)
+  local _, length = rest_of(join)
+  length = math.min(math.max(2 * length, REST), LONGEST_REST)
+  call('SET', prefix .. 'rest:' .. join, us(now + length) .. ' ' .. us(length), 'PX', us((length + LONGEST_REST) / 1000))
+  keep = math.min(keep, KEEP_REFRESH)
+  call('PEXPIRE', prefix .. 'result:' .. id, keep)
+  return keep
+end
+
 -- disband removes what is left of a job whose record is gone: nobody can tell of it, nor of a share in it.
 local function disband(id)
   unjoin(id)
@@ -208,18 +233,25 @@ local function disband(id)
 end
 
 -- finish ends a job for good, and with it the shares in it; a job that failed is listed. The caller has taken it out of its zset.
+-- A job for many is no client's: nothing tells afterwards that it was there.
 local function finish(id, state, keep, ...)
   local has, client = marks(beginning(id))
   vacate(has['@'])
-  if state == 'failed' then keep = list_failed(id, now, keep) end
+  local join = has['&'] and unjoin(id)
+  if join then call('HDEL', prefix .. 'shares:' .. id, 'refresh') end
+  if state == 'failed' then
+    keep = (join and for_nobody(id)) and give_up(id, join, keep) or list_failed(id, now, keep)
+  elseif state == 'succeeded' and join then
+    call('DEL', prefix .. 'rest:' .. join)
+  end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
-  ended(id, client, keep, has['!'])
-  if has['&'] then
-    unjoin(id)
-    call('HDEL', prefix .. 'shares:' .. id, 'refresh')
+  if join then
+    call('PEXPIRE', prefix .. 'job:' .. id, keep)
     each_share(id, function(share, of, calls_back) ended(share, of, keep, calls_back) end)
     call('PEXPIRE', prefix .. 'shares:' .. id, keep)
+  else
+    ended(id, client, keep, has['!'])
   end
   call('HINCRBY', BOOKS, state, 1)
   call('PUBLISH', prefix .. 'final', id)

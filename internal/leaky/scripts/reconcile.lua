@@ -48,7 +48,7 @@ local function live(key, id)
   elseif to == INFLIGHT then
     added = call('ZADD', INFLIGHT, 'NX', us(now + lease), id)
   else
-    if state == 'failed' then keep = list_failed(id, s[3] or now, keep) end
+    if state == 'failed' and not for_nobody(id) then keep = list_failed(id, s[3] or now, keep) end
     for _, name in ipairs({ 'job:', 'state:' }) do
       if call('PTTL', prefix .. name .. id) == -1 then call('PEXPIRE', prefix .. name .. id, keep) end
     end

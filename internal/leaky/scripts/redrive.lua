@@ -1,8 +1,9 @@
 -- redrive: failed jobs go back into the line, at their flow's end, as if they had just been offered: with all attempts, their
 -- full max_age and no start_within. Id, payload and words stay. Places that they held in limits were given back when they failed.
--- Whoever has a share in such a job has it again. A share stands for its job.
+-- Whoever has a share in such a job has it again, and others may join it, unless another is under way. A share stands for its job.
 -- ARGV[9..] job ids
--- Returns a word a job: 'redriven', 'not_failed' (it isn't, or is redriven already), 'unknown' or 'line_full'; fewer words than jobs
+-- Returns a word a job: 'redriven', 'not_failed' (it isn't, or is redriven already), 'for_nobody' (a refresh that no caller has a
+--         share in), 'unknown' or 'line_full'; fewer words than jobs
 --         where those that were rewritten came to 1 MiB: the rest is to be asked for again
 -- Idempotent by nature: a job that was redriven isn't failed.
 local depth = call('ZCARD', LINE) + call('ZCARD', DELAYED)
@@ -17,6 +18,7 @@ local function redrive(id)
   local key = prefix .. 'state:' .. id
   local s = call('HMGET', key, 'st', 'born')
   if s[1] ~= 'failed' then return 'not_failed' end
+  if has['&'] and for_nobody(id) then return 'for_nobody' end
   if depth >= capacity then return 'line_full' end
 
   local rest = string.sub(record, at)
@@ -35,6 +37,8 @@ local function redrive(id)
   call('DEL', prefix .. 'result:' .. id, prefix .. 'gone:' .. id)
   if has['&'] then
     call('PERSIST', prefix .. 'shares:' .. id)
+    local joint = prefix .. 'joint:' .. (call('HGET', prefix .. 'shares:' .. id, 'join') or '')
+    call('SET', joint, id, 'NX', 'PX', us(math.max(end_by - accepted, 0) / 1000 + keep))
     local shares = each_share(id, function(share) call('PERSIST', prefix .. 'job:' .. share) end)
     rewritten = rewritten + 1024 * shares -- as much work as 1 KiB each
   end

@@ -1,0 +1,136 @@
+package leaky_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// refresh is an offer of a refresh of what joint is for, at acme's turn.
+func (b *bench) refresh(want leaky.Outcome) leaky.Offer {
+	b.t.Helper()
+	o := b.joint("acme")
+	o.Refresh = true
+	if place := b.offer(o); place.Outcome != want {
+		b.t.Fatalf("offer of a refresh at %v = %+v, want %s", b.now, place, want)
+	}
+	return o
+}
+
+// failedJobs are those that an operator is shown.
+func (b *bench) failedJobs() []string {
+	b.t.Helper()
+	page, _, err := b.Failed(b.t.Context(), leaky.FailedFilter{Limit: 10})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return idsOf(page)
+}
+
+// A refresh that failed is nobody's: it isn't listed, can't be redriven, and is kept for a minute, its answer too.
+func TestAFailedRefreshIsForgotten(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []time.Duration{time.Hour, 40 * time.Second} {
+		b := newLine(t, nil)
+		o := b.joint("acme")
+		o.Refresh, o.Keep = true, keep
+		b.offer(o)
+		ticket := b.release().Tickets[0]
+		b.begin(ticket, "me")
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed, Result: jobs.Meta{Status: 500}, Body: []byte("no")})
+		if listed := b.failedJobs(); len(listed) != 0 {
+			t.Errorf("failed jobs %q", listed)
+		}
+		if got, err := b.Redrive(t.Context(), o.Job.ID); err != nil || got != leaky.ForNobody {
+			t.Errorf("redrive = %s, %v", got, err)
+		}
+		want := min(keep, time.Minute)
+		if s := b.look(o.Job.ID).Standing; s.State != jobs.Failed || s.ExpiresAt.Sub(b.now) != want {
+			t.Errorf("it stands at %+v", s)
+		}
+		prefix := jobs.KeyPrefix(b.Settings().Backend)
+		for _, key := range []string{"job:", "state:", "result:", "shares:"} {
+			if ttl := b.rdb.PTTL(t.Context(), prefix+key+o.Job.ID).Val(); ttl <= 0 || ttl > want {
+				t.Errorf("%s ends in %v", key, ttl)
+			}
+		}
+		b.rdb.ZAdd(t.Context(), prefix+"line", redis.Z{Score: 1, Member: o.Job.ID}) // as if Redis had lost that it left
+		if b.round(); len(b.failedJobs()) != 0 {
+			t.Error("the reconciler lists it")
+		}
+	}
+}
+
+// After a refresh that failed none is placed for a while, by whichever process, twice as long after each further one, 10 minutes at most. A
+// success ends that, and the next failure begins anew. Callers don't mind it.
+func TestRefreshesRestAfterOneThatFailed(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	fail := func(want time.Duration) {
+		t.Helper()
+		b.refresh(leaky.Accepted)
+		b.run(jobs.Failed)
+		b.pass(want - time.Microsecond)
+		if o := b.refresh(leaky.Joined); b.rdb.Exists(t.Context(), jobs.RecordKey(b.Settings().Backend, o.Job.ID)).Val() != 0 {
+			t.Error("a refresh that isn't placed leaves a record")
+		}
+		b.pass(time.Microsecond)
+	}
+	for _, want := range []time.Duration{10, 20, 40, 80, 160, 320, 600, 600} {
+		fail(want * time.Second)
+	}
+	key := jobs.KeyPrefix(b.Settings().Backend) + "rest:" + b.joint("acme").Join
+	if ttl := b.rdb.PTTL(t.Context(), key).Val(); ttl < 19*time.Minute || ttl > 20*time.Minute {
+		t.Errorf("the longest rest is remembered for %v", ttl)
+	}
+	b.refresh(leaky.Accepted)
+	b.run(jobs.Failed)
+	other := b.joint("acme")
+	other.Join, other.Refresh = "another", true
+	if place := b.offer(other); place.Outcome != leaky.Accepted {
+		t.Errorf("a refresh of something else = %+v", place)
+	}
+	b.run(jobs.Succeeded)
+	b.refresh(leaky.Joined)
+	b.share("acme", leaky.Accepted)
+	b.run(jobs.Succeeded)
+	fail(10 * time.Second)
+}
+
+// A refresh that a caller has joined is the caller's job: failed, it is listed and redriven as any, and nothing rests after it. One whose
+// callers have all left is nobody's again.
+func TestARefreshThatACallerJoinedFailsAsAnyJob(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	o := b.refresh(leaky.Accepted)
+	share := b.share("other", leaky.Joined)
+	b.run(jobs.Failed)
+	if listed := b.failedJobs(); len(listed) != 1 || listed[0] != o.Job.ID {
+		t.Errorf("failed jobs %q", listed)
+	}
+	if s := b.look(share).Standing; s.State != jobs.Failed || s.ExpiresAt.Sub(b.now) != b.Settings().KeepFailed {
+		t.Errorf("the share stands at %+v", s)
+	}
+	b.refresh(leaky.Accepted)
+	b.run(jobs.Succeeded)
+	if got, err := b.Redrive(t.Context(), share); err != nil || got != leaky.Redriven {
+		t.Errorf("redrive = %s, %v", got, err)
+	}
+	left := b.share("third", leaky.Joined)
+	b.cancel(share)
+	if got := b.cancel(left); got != leaky.Canceled || b.status().Waiting != 0 {
+		t.Errorf("with its last caller it is %s", got)
+	}
+
+	b.refresh(leaky.Accepted)
+	b.cancel(b.share("other", leaky.Joined))
+	b.run(jobs.Failed)
+	if listed := b.failedJobs(); len(listed) != 0 {
+		t.Errorf("failed jobs %q", listed)
+	}
+	b.refresh(leaky.Joined)
+}
