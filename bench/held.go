@@ -37,11 +37,12 @@ func held(ctx context.Context, e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.Held.Clients, r.Held.Woken = e.plan.Held, e.plan.Woken
+	r.Held.Clients = e.plan.Held
 	waits, err := f.wake(ctx, e.plan)
 	if err != nil {
 		return err
 	}
+	r.Held.Woken = len(waits)
 	r.Held.P50, r.Held.P99 = quantile(waits, 0.5), quantile(waits, 0.99)
 	e.stopAll()
 	return e.idleWaiters(ctx, &r.Held)
@@ -77,12 +78,12 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	for range p.Held {
 		all.Go(func() {
 			for i := range next {
-				late, err := f.wait(ctx, client, paths[i], i%p.Clients)
+				late, waited, err := f.wait(ctx, client, paths[i], i%p.Clients)
 				if err != nil {
 					cancel(err)
 					return
 				}
-				if i >= p.Held/10 && i < p.Held/10+p.Woken { // not the first, which ended before all waited, nor the last, when few do
+				if waited && i < p.Woken { // not the last, when few still wait
 					mu.Lock()
 					waits = append(waits, late)
 					mu.Unlock()
@@ -95,31 +96,33 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	return waits, context.Cause(ctx)
 }
 
-// wait polls until the job is done, and returns how long after its end the answer came.
-func (f *forebay) wait(ctx context.Context, client *http.Client, path string, i int) (time.Duration, error) {
+// wait polls until the job is done, and returns how long after its end the answer came, and whether it had been asked for before that: a job
+// may have ended before anybody waits for it.
+func (f *forebay) wait(ctx context.Context, client *http.Client, path string, i int) (late time.Duration, waited bool, err error) {
 	for {
+		sent := time.Now()
 		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+f.addr+path, nil)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		req.Header.Set("Authorization", "Bearer "+fmt.Sprintf(openKey, i))
 		req.Header.Set(api.HeaderPrefer, "wait=30")
 		res, err := client.Do(req)
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		body, err := io.ReadAll(res.Body)
 		now := time.Now()
 		res.Body.Close()
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		var job api.Job
 		if err := json.Unmarshal(body, &job); err != nil || res.StatusCode != http.StatusOK {
-			return 0, fmt.Errorf("status: %s: %s", res.Status, body)
+			return 0, false, fmt.Errorf("status: %s: %s", res.Status, body)
 		}
 		if job.Done {
-			return now.Sub(job.FinishedAt.Time), nil
+			return now.Sub(job.FinishedAt.Time), sent.Before(job.FinishedAt.Time), nil
 		}
 	}
 }

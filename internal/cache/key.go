@@ -27,8 +27,10 @@ import (
 // each step of a pointer.
 func Key(operation, scope string, payload []byte, pointers ...string) string {
 	h := sha256.New()
+	var length [8]byte
 	write := func(part []byte) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
 		h.Write(part)
 	}
 	write([]byte(operation))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ type metrics struct {
 	requests    *prometheus.CounterVec   // route, method, code
 	lostRefunds prometheus.Counter
 	duration    *prometheus.HistogramVec // route
+	answers     sync.Map                 // series → *answerMetrics
 }
 
 // newMetrics makes the server's metrics and registers them.
@@ -165,17 +167,43 @@ func (c checkCounters) shadow(violated bool) bool {
 // answered counts one call.
 func (m *metrics) answered(c *call) {
 	took := time.Since(c.began)
-	m.requests.WithLabelValues(c.route, methodLabel(c.r.Method), strconv.Itoa(c.status)).Inc()
-	m.duration.WithLabelValues(c.route).Observe((took - c.held).Seconds())
-	if c.decision == "" {
-		return
+	seconds := (took - c.held).Seconds()
+	found := m.of(series{c.route, methodLabel(c.r.Method), c.status, c.operation, c.decision, c.reason})
+	found.requests.Inc()
+	found.duration.Observe(seconds)
+	if c.decision != "" {
+		found.decisions.Inc()
+		found.admission.Observe(seconds)
 	}
-	operation := c.operation
-	if operation == "" {
-		operation = unknownOperation
+}
+
+// series are all labels of an answer: they come from closed lists, so there is no end of them but that of the config.
+type series struct {
+	route, method               string
+	status                      int
+	operation, decision, reason string
+}
+
+// answerMetrics are what an answer of some series counts in. Looking them up by their labels, one by one, would take longer than counting.
+type answerMetrics struct {
+	requests, decisions prometheus.Counter
+	duration, admission prometheus.Observer
+}
+
+func (m *metrics) of(s series) *answerMetrics {
+	if found, ok := m.answers.Load(s); ok {
+		return found.(*answerMetrics)
 	}
-	m.decisions.WithLabelValues(operation, c.decision, c.reason).Inc()
-	m.admission.WithLabelValues(c.decision).Observe((took - c.held).Seconds())
+	made := &answerMetrics{requests: m.requests.WithLabelValues(s.route, s.method, strconv.Itoa(s.status)), duration: m.duration.WithLabelValues(s.route)}
+	if s.decision != "" {
+		operation := s.operation
+		if operation == "" {
+			operation = unknownOperation
+		}
+		made.decisions, made.admission = m.decisions.WithLabelValues(operation, s.decision, s.reason), m.admission.WithLabelValues(s.decision)
+	}
+	found, _ := m.answers.LoadOrStore(s, made)
+	return found.(*answerMetrics)
 }
 
 func methodLabel(method string) string {
