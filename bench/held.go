@@ -73,21 +73,32 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 		}
 	}()
 	var mu sync.Mutex
-	var waits []time.Duration
+	var waits []time.Duration // guarded by mu
+	var begun int             // guarded by mu: first waits of clients
+	var crowded time.Time     // guarded by mu: when the last client had begun to wait, and its connection had been made
 	var all sync.WaitGroup
 	for range p.Held {
 		all.Go(func() {
+			first := true
 			for i := range next {
+				if first {
+					first = false
+					mu.Lock()
+					if begun++; begun == p.Held {
+						crowded = time.Now().Add(time.Second)
+					}
+					mu.Unlock()
+				}
 				late, waited, err := f.wait(ctx, client, paths[i], i%p.Clients)
 				if err != nil {
 					cancel(err)
 					return
 				}
-				if waited && i < p.Woken { // not the last, when few still wait
-					mu.Lock()
+				mu.Lock()
+				if waited && i < p.Woken && !crowded.IsZero() && time.Now().After(crowded) { // not the last either, when few still wait
 					waits = append(waits, late)
-					mu.Unlock()
 				}
+				mu.Unlock()
 			}
 		})
 	}
