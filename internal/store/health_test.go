@@ -232,6 +232,7 @@ func TestAFullRedisIsNoticedAndSoIsItsRoom(t *testing.T) {
 	}
 	limit("0")
 	within(t, 2*promised, "room again", s.Writable)
+	within(t, 2*promised, "which is told", func() bool { return len(log.lines("takes writes again")) > 0 })
 	if no, again := log.lines("takes no writes"), log.lines("takes writes again"); len(no) != 1 || len(again) != 1 {
 		t.Errorf("log: %q, %q", no, again)
 	}
