@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -102,13 +103,11 @@ func (w *world) deliveries(query string) (page api.Deliveries) {
 func (w *world) awaitDelivery(id, state string, attempts int) api.Delivery {
 	w.Helper()
 	var page api.Deliveries
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if page = w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) == 1 && page.Deliveries[0].State == state && page.Deliveries[0].Attempts == attempts {
-			return page.Deliveries[0]
-		}
-	}
-	w.Fatalf("it isn't %s after %d attempts: %+v", state, attempts, page)
-	return api.Delivery{}
+	w.eventually(fmt.Sprintf("%s after %d attempts", state, attempts), func() bool {
+		page = w.deliveries("jobs/" + id + "/deliveries")
+		return len(page.Deliveries) == 1 && page.Deliveries[0].State == state && page.Deliveries[0].Attempts == attempts
+	})
+	return page.Deliveries[0]
 }
 
 func TestAnOperatorSeesWhatBecameOfAWebhookAndSendsItAgain(t *testing.T) {
@@ -173,10 +172,11 @@ func TestARedrivenJobIsNotToldAgainBeforeItEnds(t *testing.T) {
 	}
 	w.want(w.tune(`{"paused":false}`), 200)
 	w.succeed(id, 200, "text/plain", []byte("at last"))
-	d := w.awaitDelivery(id, api.DeliveryDone, 1)
-	for deadline := time.Now().Add(time.Minute); d.WebhookID == first.WebhookID && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	var d api.Delivery
+	w.eventually("its second end is told", func() bool {
 		d = w.awaitDelivery(id, api.DeliveryDone, 1)
-	}
+		return d.WebhookID != first.WebhookID
+	})
 	if d.Type != "job.succeeded" {
 		t.Errorf("its second end: %+v", d)
 	}
