@@ -56,8 +56,8 @@ const (
 const (
 	CodeInvalidRequest        = "invalid_request"         // 400: not the JSON, or the headers, that this call takes
 	CodeInvalidIdempotencyKey = "invalid_idempotency_key" // 400
-	CodeInvalidCredentials    = "invalid_credentials"     // 400, 401
-	CodeCrossSite             = "cross_site"              // 403, admin: a page of another site asked
+	CodeInvalidCredentials    = "invalid_credentials"     // 400, 401; 429, admin: too many wrong tokens
+	CodeCrossSite             = "cross_site"              // 403, admin and check: a page of another site asked
 	CodeNotAllowed            = "operation_not_allowed"   // 403: not for the caller's tier
 	CodeUnknownOperation      = "unknown_operation"       // 404
 	CodeUnknownJob            = "job_not_found"           // 404: also another client's job

@@ -1,13 +1,9 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"maps"
-	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,52 +15,15 @@ import (
 	"forebay/internal/leaky"
 )
 
-// operator has h called for operators alone: those with the token where there is one, and never a browser that a page of
-// another site has made ask.
+// operator has h called for operators alone.
 func (s *Server) operator(h handler) handler {
-	sites := http.NewCrossOriginProtection()
 	return func(c *call) error {
 		c.w.Header()["Cache-Control"] = noStore
-		if err := sites.Check(c.r); err != nil {
-			return crossSite()
-		}
-		if s.AdminToken == "" {
-			// The listener is the loopback's. A site whose name points there is told by the Host that its page asks for.
-			if !loopbackHost(c.r.Host) {
-				return crossSite()
-			}
-			return h(c)
-		}
-		if !s.authorized(c.r.Header) {
-			c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay-admin"`)
-			return problem(http.StatusUnauthorized, api.CodeInvalidCredentials, "The admin token is required: send it as Authorization: Bearer <token>.")
+		if p := s.operators.Check(c.w.Header(), c.r); p != nil {
+			return p
 		}
 		return h(c)
 	}
-}
-
-func crossSite() *api.Problem {
-	return problem(http.StatusForbidden, api.CodeCrossSite, "The admin API can't be used from pages of other sites, or under a name that it doesn't have.")
-}
-
-// loopbackHost reports whether a Host field is an address or localhost: no name that somebody else's DNS could give.
-func loopbackHost(hostport string) bool {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.Trim(hostport, "[]")
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	_, err = netip.ParseAddr(host)
-	return err == nil
-}
-
-// authorized compares digests, so that the time it takes tells nothing of the token, its length included.
-func (s *Server) authorized(h http.Header) bool {
-	scheme, given, _ := strings.Cut(h.Get("Authorization"), " ")
-	want, got := sha256.Sum256([]byte(s.AdminToken)), sha256.Sum256([]byte(strings.TrimSpace(given)))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
 // listBackends answers GET /admin/v1/backends.

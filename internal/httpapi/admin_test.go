@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -254,12 +255,14 @@ func TestTheAdminTokenIsRequiredWhereThereIsOne(t *testing.T) {
 	const token = "0123456789abcdef"
 	w := newWorld(t, func(s *setup) { s.token = token })
 	backend, job := "/admin/v1/backends/"+w.backend, "/admin/v1/jobs/"+jobs.NewID(w.backend)
+	callers := 0
 	for call, status := range map[string]int{"GET /admin/v1/backends": 200, "GET " + backend: 200, "DELETE " + backend + "/override": 200, "GET /metrics": 200,
 		"GET " + backend + "/books": 200, "POST " + backend + "/redrive": 200, "GET /admin/v1/jobs": 200, "GET " + job: 404, "DELETE " + job: 404,
 		"POST " + job + "/redrive": 404} {
 		method, path, _ := strings.Cut(call, " ")
 		for _, wrong := range []string{"", "Bearer", "Bearer 0123456789abcdeF", "Bearer " + token + "0", "Basic " + token, token} {
-			a := w.call(method, w.admin+path, "", field("Authorization", wrong))
+			callers++ // wrong tokens of one address are braked
+			a := w.call(method, w.admin+path, "", field("Authorization", wrong), from(fmt.Sprint("192.0.2.", callers)))
 			w.problem(a, http.StatusUnauthorized, api.CodeInvalidCredentials)
 			if a.Header.Get("WWW-Authenticate") != `Bearer realm="forebay-admin"` {
 				t.Errorf("%v", a.Header)

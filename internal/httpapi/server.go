@@ -80,6 +80,7 @@ type Server struct {
 	operations  map[string]*Operation
 	cached      map[string]*cacheCounts // by operation
 	planner     *planner
+	operators   *Operators
 	metrics     *metrics
 	storeLog    sometimes
 	decisionLog atMost
@@ -131,6 +132,7 @@ func New(c Config) *Server {
 		s.cached[c.Operations[i].Name] = &cacheCounts{}
 	}
 	s.metrics = newMetrics(s)
+	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Metrics, c.Log)
 	s.planner = newPlanner(c, s.operations, s.metrics.checksOf)
 	s.metrics.preset(s)
 	return s

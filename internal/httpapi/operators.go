@@ -1,0 +1,198 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"forebay/api"
+)
+
+// Operators tells operators' requests from all others: those with the token where there is one,
+// and never one that a page of another site made a browser send. It guards the admin listeners of
+// both commands. Safe for concurrent use.
+type Operators struct {
+	token     string                       // "": none is asked for, and the listener is the loopback's
+	digest    [sha256.Size]byte            // of the token
+	address   func(r *http.Request) string // whom wrong tokens are counted by
+	sites     *http.CrossOriginProtection
+	refusals  *prometheus.CounterVec
+	brake     brake
+	log       *slog.Logger
+	sometimes sometimes
+}
+
+// Reasons of forebay_operator_refusals_total.
+const (
+	refusedNoToken    = "no_token"
+	refusedWrongToken = "wrong_token"
+	refusedBraked     = "too_many_wrong_tokens"
+	refusedSite       = "cross_site"
+)
+
+// NewOperators returns a check for operators with the token; "": for all who reach the listener,
+// which must be the loopback's. Wrong tokens are counted by what address returns for their
+// request; nil: by the peer of the connection. It registers its metric with metrics.
+func NewOperators(token string, address func(*http.Request) string, metrics prometheus.Registerer,
+	log *slog.Logger) *Operators {
+	if address == nil {
+		address = remoteHost
+	}
+	o := &Operators{token: token, digest: sha256.Sum256([]byte(token)), address: address,
+		sites: http.NewCrossOriginProtection(), log: log,
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_operator_refusals_total",
+			Help: "Requests for the admin API that were refused, by why."}, []string{"reason"})}
+	metrics.MustRegister(o.refusals)
+	for _, reason := range []string{refusedNoToken, refusedWrongToken, refusedBraked, refusedSite} {
+		o.refusals.WithLabelValues(reason)
+	}
+	return o
+}
+
+// Check returns nil for an operator's request, and the problem to answer any other with. It writes
+// the fields that go with the problem into h.
+func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
+	if o.sites.Check(r) != nil || o.token == "" && !loopbackHost(r.Host) {
+		// A site whose name points to the loopback is told by the Host that its page asks for.
+		o.refusals.WithLabelValues(refusedSite).Inc()
+		return problem(http.StatusForbidden, api.CodeCrossSite,
+			"The admin API can't be used from pages of other sites, or under a name that it doesn't have.")
+	}
+	if o.token == "" {
+		return nil
+	}
+	reason := refusedNoToken
+	if given, ok := bearer(r.Header); ok {
+		// Digests are compared, so that the time it takes tells nothing of the token.
+		digest, address := sha256.Sum256([]byte(given)), o.address(r)
+		right, wait := o.brake.try(address, time.Now(), func() bool {
+			return subtle.ConstantTimeCompare(o.digest[:], digest[:]) == 1
+		})
+		if right {
+			return nil
+		}
+		reason = refusedWrongToken
+		if wait > 0 {
+			reason = refusedBraked
+		}
+		o.sometimes.do(func() { o.log.Warn("operator refused", "reason", reason, "address", address) })
+		if wait > 0 {
+			o.refusals.WithLabelValues(reason).Inc()
+			p := problem(http.StatusTooManyRequests, api.CodeInvalidCredentials,
+				"Too many wrong admin tokens came from this address.")
+			p.RetryAfter = wholeSeconds(wait)
+			return p
+		}
+	}
+	o.refusals.WithLabelValues(reason).Inc()
+	h.Set("WWW-Authenticate", `Bearer realm="forebay-admin"`)
+	return problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
+		"The admin token is required: send it as Authorization: Bearer <token>.")
+}
+
+// Guard has next answer operators' requests, and refuses the others.
+func (o *Operators) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := o.Check(w.Header(), r)
+		if p == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h["Cache-Control"] = noStore
+		h.Set("Content-Type", "application/problem+json")
+		if p.RetryAfter > 0 {
+			h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+		}
+		w.WriteHeader(p.Status)
+		_ = json.NewEncoder(w).Encode(p) // a client that has left needs no answer
+	})
+}
+
+// bearer is the token that a request carries.
+func bearer(h http.Header) (token string, ok bool) {
+	scheme, token, _ := strings.Cut(h.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	return token, token != "" && strings.EqualFold(scheme, "Bearer")
+}
+
+// loopbackHost reports whether a Host field is an address or localhost: no name that somebody
+// else's DNS could give.
+func loopbackHost(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err = netip.ParseAddr(host)
+	return err == nil
+}
+
+// Bounds of wrong tokens from one address: a person's slips and a scraper with an old token stay
+// below, and guessing gets nowhere.
+const (
+	wrongAtOnce = 10
+	wrongEvery  = time.Second
+	// maxBraked bounds the addresses that are known, some 100 bytes each. Beyond it all new ones
+	// count as one.
+	maxBraked = 10_000
+)
+
+// brake counts wrong tokens. The zero value has seen none. Safe for concurrent use.
+type brake struct {
+	mu sync.Mutex
+	// by address: when all wrong tokens that came from it are forgotten, wrongEvery for each;
+	// guarded by mu
+	until map[string]time.Time
+}
+
+// try reports whether a token is right, which it asks only where the address has room for a wrong
+// one; wait is when it has again. Of many that come at once no more than wrongAtOnce are tried.
+func (b *brake) try(address string, now time.Time, isRight func() bool) (right bool, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	until, known := b.until[address]
+	if !known && len(b.until) >= maxBraked {
+		for a, end := range b.until {
+			if !end.After(now) {
+				delete(b.until, a)
+			}
+		}
+		if len(b.until) >= maxBraked {
+			address = ""
+			until = b.until[address]
+		}
+	}
+	if until.Before(now) {
+		until = now
+	}
+	if wait = until.Add(wrongEvery).Sub(now) - wrongAtOnce*wrongEvery; wait > 0 {
+		return false, wait
+	}
+	if isRight() {
+		return true, 0
+	}
+	if b.until == nil {
+		b.until = map[string]time.Time{}
+	}
+	b.until[address] = until.Add(wrongEvery)
+	return false, 0
+}
+
+// addressOf is what limits count a request's sender by, where it has an address.
+func (s *Server) addressOf(r *http.Request) string {
+	client, _ := s.Identity.Identify(r) // an error still has the address
+	return client.Address
+}
