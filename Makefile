@@ -15,6 +15,7 @@ build:
 test: redis nginx curl lint vuln
 	$(GO) build -race ./... # side by side, which -p 1 would not
 	$(GO) test $(TEST_FLAGS) -p 1 $$($(GO) list ./... | grep -v -e /e2e -e /chaos)
+	cd bench && $(GO) test $(TEST_FLAGS) ./...
 	$(GO) test $(TEST_FLAGS) -p 1 -count=1 ./e2e ./chaos # go test's cache doesn't know the binaries that they build
 
 lint:
@@ -22,6 +23,7 @@ lint:
 	if [ -n "$$unformatted" ]; then echo "not gofmt-clean, run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
+	cd bench && $(GO) vet ./... && "$$(cd .. && $(GO) tool -n staticcheck)" ./...
 
 # Only where its database can be reached: what it can't check, it says.
 vuln:
@@ -66,7 +68,7 @@ chaos: redis
 
 # Real Redis, real binaries, baselines in the same run; prints Markdown (docs/bench.md).
 bench: redis
-	$(GO) run ./bench $(BENCH_FLAGS)
+	cd bench && $(GO) run . $(BENCH_FLAGS)
 
 # Every fuzz target for a short while.
 FUZZTIME ?= 10s

@@ -45,10 +45,8 @@ func setUp(ctx context.Context, p plan, progress io.Writer) (*env, error) {
 
 func (e *env) prepare(ctx context.Context) error {
 	e.say("building")
-	build := exec.CommandContext(ctx, "go", "build", "-o", e.program("")+string(filepath.Separator),
-		"forebay/cmd/api", "forebay/cmd/worker", "forebay/bench/baseline", "forebay/bench/backend", "forebay/bench/asynqworker")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
+	if err := e.build(ctx); err != nil {
+		return err
 	}
 	server, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -65,6 +63,27 @@ func (e *env) prepare(ctx context.Context) error {
 	}
 	e.rdb = e.connect(1)
 	return e.await(ctx, p, func() error { return e.rdb.Ping(ctx).Err() })
+}
+
+// build makes the product's programs, with the versions that its own module names, and those
+// that it is measured against.
+func (e *env) build(ctx context.Context) error {
+	product, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "forebay").Output()
+	if err != nil {
+		return fmt.Errorf("find the product's module; run this in bench/: %w", err)
+	}
+	for dir, programs := range map[string][]string{
+		strings.TrimSpace(string(product)): {"./cmd/api", "./cmd/worker"},
+		".":                                {"./baseline", "./backend", "./asynqworker"},
+	} {
+		into := e.program("") + string(filepath.Separator)
+		build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", into}, programs...)...)
+		build.Dir = dir
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build: %w\n%s", err, out)
+		}
+	}
+	return nil
 }
 
 // connect returns a client of the run's Redis with as many connections.

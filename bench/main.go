@@ -1,9 +1,12 @@
 // Command bench measures the whole system against plain programs in the same run, and prints Markdown.
 //
-//	go run ./bench            everything, under ten minutes; docs/bench.md is its output
-//	go run ./bench -long      slow rates too, and longer: some minutes more
-//	go run ./bench -short     a smoke run of under a minute: its figures mean nothing, its errors do
-//	go run ./bench -only drain
+//	go run .            everything, under ten minutes; docs/bench.md is its output
+//	go run . -long      slow rates too, and longer: some minutes more
+//	go run . -short     a smoke run of under a minute: its figures mean nothing, its errors do
+//	go run . -only drain
+//
+// It is a module of its own and runs in this folder, so that what it measures against is no
+// dependency of the product.
 //
 // It builds the real binaries and the baselines, starts a Redis of its own, and measures each figure in rounds in which ours and the
 // baseline take turns: a machine that is slower for a while is slower for both. What counts is the ratio of one round, its median and its
