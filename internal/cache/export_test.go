@@ -9,6 +9,9 @@ var Canonical = canonical
 const (
 	ListOfOperations = operationsKey
 	PurgedKey        = purgedKey
+	ForgottenKey     = forgottenKey
+	ForgottenCount   = countKey
+	ForgottenNews    = forgottenNews
 )
 
 // ListOf is the key of an operation's list.

@@ -108,27 +108,63 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 // others need its room. Further calls do nothing.
 func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 
-// Run keeps up with purges that other processes make, until ctx ends. Without it they are noticed as Redis is asked for single answers.
+// Run keeps up with what other processes remove, until ctx ends: single answers as they are removed, and whatever was missed of that, and
+// purges, within about a second. Without it they are noticed as Redis is asked for single answers.
 func (m *Memory) Run(ctx context.Context) {
+	news := m.inner.rdb.Subscribe(ctx, forgottenNews)
+	defer func() { _ = news.Close() }()
+	heard := news.Channel()
 	tick := time.NewTicker(purgeLook)
 	defer tick.Stop()
-	known := "nothing yet" // it isn't known of what was remembered before the first look whether a purge came after it
+	known := removals{} // it isn't known of what was remembered before the first look whether it was removed since
 	for {
 		if m.healthy() {
-			look, cancel := context.WithTimeout(ctx, readTime)
-			text, err := m.inner.purged(look)
-			cancel()
-			if err == nil && text != known {
-				m.forgetAll()
-				known = text
+			known = m.catchUp(ctx, known)
+		}
+		for looks := false; !looks; {
+			select {
+			case <-tick.C:
+				looks = true
+			case message, ok := <-heard:
+				if !ok {
+					heard = nil
+					continue
+				}
+				m.drop(message.Payload)
+			case <-ctx.Done():
+				return
 			}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+	}
+}
+
+// removals are those that a process has heard of.
+type removals struct {
+	some      bool   // false: it hasn't looked yet
+	purges    string // the text that each purge changes
+	forgotten int64  // how many single answers were removed
+}
+
+// catchUp drops what was removed since the removals that are known, and returns those that are known then.
+func (m *Memory) catchUp(ctx context.Context, known removals) removals {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	purges, err := m.inner.purged(ctx)
+	if err != nil {
+		return known
+	}
+	keys, n, missed, err := m.inner.forgotten(ctx, known.forgotten)
+	switch {
+	case err != nil:
+		return known
+	case !known.some, missed, purges != known.purges:
+		m.forgetAll()
+	default:
+		for _, key := range keys {
+			m.drop(key)
 		}
 	}
+	return removals{some: true, purges: purges, forgotten: n}
 }
 
 // Put stores a in Redis as Cache.Put does, with its errors, and remembers it, also where Redis failed. It asks Redis whether healthy
@@ -278,6 +314,12 @@ func (m *Memory) forget(key string, before time.Time) {
 // Forget is Cache.Forget, and what this process remembers under the key is dropped at once, also where Redis failed.
 func (m *Memory) Forget(ctx context.Context, operation, key string) error {
 	err := m.inner.Forget(ctx, operation, key)
+	m.drop(key)
+	return err
+}
+
+// drop drops what is remembered under the key, and what is on its way here.
+func (m *Memory) drop(key string) {
 	m.mu.Lock()
 	if r := m.reads[key]; r != nil {
 		r.old.Store(true) // before what is remembered goes: it may be about to bring that back
@@ -285,7 +327,6 @@ func (m *Memory) Forget(ctx context.Context, operation, key string) error {
 	}
 	m.mu.Unlock()
 	m.forget(key, time.Now())
-	return err
 }
 
 // forgetAll drops everything, and whatever is on its way here.

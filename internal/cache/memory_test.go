@@ -373,3 +373,47 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	serves(t, m, "k", "known", 0) // it works all the same
 	goleak.VerifyNone(t, before)
 }
+
+// Case C113: what one process removes, every process forgets, also one that isn't asked for it and then loses Redis; and one that missed the
+// news.
+func TestWhatOneProcessRemovesEveryProcessForgets(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Start(t).Client(t) // of its own: a purge of another test would empty the memory
+	var healthy atomic.Bool
+	healthy.Store(true)
+	gone, missed, stays := cache.Key("op", "", []byte("1")), cache.Key("op", "", []byte("2")), cache.Key("op", "", []byte("3"))
+	there := memory(t, cache.New(rdb), 0, healthy.Load)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { there.Run(ctx) })
+	eventually(t, "it listens and has looked for the first time", func() bool {
+		return rdb.PubSubNumSub(t.Context(), cache.ForgottenNews).Val()[cache.ForgottenNews] == 1 && gets(t, rdb) >= 2
+	})
+	remember := func() {
+		for _, key := range []string{gone, missed, stays} {
+			put(t, rdb, key, answer("body", 0), time.Hour)
+			serves(t, there, key, "body", 0)
+		}
+	}
+	eventually(t, "it remembers", func() bool { // the first look drops what came before
+		remember()
+		n, _ := there.Holds()
+		return n == 3
+	})
+	if err := cache.New(rdb).Forget(t.Context(), "op", gone); err != nil {
+		t.Fatal(err)
+	}
+	// As Forget does, but that nobody hears of it at once.
+	rdb.Del(t.Context(), missed)
+	rdb.ZAdd(t.Context(), cache.ForgottenKey, redis.Z{Score: float64(rdb.Incr(t.Context(), cache.ForgottenCount).Val()), Member: missed})
+	eventually(t, "both are forgotten", func() bool { n, _ := there.Holds(); return n == 1 })
+	healthy.Store(false)
+	serves(t, there, gone, "", 0)
+	serves(t, there, missed, "", 0)
+	serves(t, there, stays, "body", 0)
+	if ttl := rdb.PTTL(t.Context(), cache.ForgottenKey).Val(); ttl < 366*24*time.Hour {
+		t.Errorf("what is forgotten is told of for %v", ttl)
+	}
+}

@@ -70,13 +70,19 @@ const (
 	tokenLife = 400 * 24 * time.Hour
 	// tellTime bounds the telling, which goes on when the purge itself was cut short: what it did must be known.
 	tellTime = time.Second
+	// maxForgotten bounds the removals that are told of one by one: 1 MB of Redis. A process that has missed more (at 10,000 a
+	// second it would, from one look to the next) drops all that it remembers.
+	maxForgotten = 10_000
 )
 
 // The lists' keys share a hash tag: a script writes to two of them.
 const (
 	listBegin     = "fb:cache:{index}:of:" // and the operation's name
 	operationsKey = "fb:cache:{index}:operations"
-	purgedKey     = "fb:cache:{index}:purged" // a random text, another one after each purge
+	purgedKey     = "fb:cache:{index}:purged"        // a random text, another one after each purge
+	forgottenKey  = "fb:cache:{index}:forgotten"     // zset: keys of single answers that were removed, by forgottenCount at that
+	countKey      = "fb:cache:{index}:forgotten:n"   // how many were
+	forgottenNews = "fb:cache:{index}:forgotten:now" // a channel: each key as it is removed
 )
 
 //go:embed list.lua
@@ -85,7 +91,10 @@ var listSource string
 //go:embed unlist.lua
 var unlistSource string
 
-var listScript, unlistScript = redis.NewScript(listSource), redis.NewScript(unlistSource)
+//go:embed forget.lua
+var forgetSource string
+
+var listScript, unlistScript, forgetScript = redis.NewScript(listSource), redis.NewScript(unlistSource), redis.NewScript(forgetSource)
 
 // list notes in the lists that an answer is there for some ms to come.
 func (c *Cache) list(ctx context.Context, key, operation string, left int64) error {
@@ -169,9 +178,9 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	return removed, nil
 }
 
-// Forget removes the one answer under a key of Key, and its line in the list of the operation that it was stored for. Other processes find it gone at
-// their next look, within about a second; one that isn't asked for it meanwhile and then loses Redis may serve it until it is too old. Errors are
-// Redis's: it may be there still, and calling again does no harm. An answer that is stored meanwhile may stay.
+// Forget removes the one answer under a key of Key, its line in the list of the operation that it was stored for, and what every
+// process remembers of it: most within milliseconds, each within about a second while it reaches Redis. Errors are Redis's: it may be
+// there still, and calling again does no harm. An answer that is stored meanwhile may stay.
 func (c *Cache) Forget(ctx context.Context, operation, key string) error {
 	list := listBegin + operation
 	score, err := c.rdb.ZScore(ctx, list, key).Result()
@@ -181,10 +190,33 @@ func (c *Cache) Forget(ctx context.Context, operation, key string) error {
 	case err == nil:
 		_, err = c.purgeListed(ctx, list, []string{key, strconv.FormatFloat(score, 'f', -1, 64)}, Filter{})
 	}
-	if err != nil {
+	// Last: a process that hears of it mustn't read it again from Redis.
+	if err := errors.Join(err, c.tellForgotten(ctx, key)); err != nil {
 		return fmt.Errorf("forget stored answer: %w", err)
 	}
 	return nil
+}
+
+// tellForgotten has every process drop what it remembers under the key.
+func (c *Cache) tellForgotten(ctx context.Context, key string) error {
+	return forgetScript.Run(ctx, c.rdb, []string{forgottenKey, countKey}, key, maxForgotten, tokenLife.Milliseconds(), forgottenNews).Err()
+}
+
+// forgotten are the keys of the answers that were removed one by one since there had been n of them, and how many there are by now. all: it
+// can't be said any more.
+func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int64, all bool, err error) {
+	now, err = c.rdb.Get(ctx, countKey).Int64()
+	if errors.Is(err, redis.Nil) {
+		now, err = 0, nil
+	}
+	switch {
+	case err != nil || now == n:
+		return nil, now, false, err
+	case now < n, now-n > maxForgotten:
+		return nil, now, true, nil
+	}
+	keys, err = c.rdb.ZRangeByScore(ctx, forgottenKey, &redis.ZRangeBy{Min: "(" + strconv.FormatInt(n, 10), Max: "+inf"}).Result()
+	return keys, now, false, err
 }
 
 // purgeLists goes through the lists of all operations that the filter means.

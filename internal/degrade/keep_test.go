@@ -22,7 +22,7 @@ func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {
 	keeper, degrader := degrade.NewKeeper(answers, map[string]degrade.Policy{operation: p}), degrade.New(answers)
 	job := jobs.Job{ID: "b-1", Operation: operation, Client: "acme", Tier: "pro", Payload: []byte(`{"month":11,"year":2026}`)}
 	body := "\x00\xff {\"n\":616581622363398142}\n"
-	if err := keeper.Store(t.Context(), job, jobs.Meta{Status: 201, ContentType: "a/b", Size: int64(len(body))}, []byte(body)); err != nil {
+	if err := keeper.Learn(t.Context(), job, jobs.Meta{Status: 201, ContentType: "a/b", Size: int64(len(body))}, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	for who, want := range map[caller]bool{{"acme", "pro"}: true, {"bolt", "pro"}: true, {"core", "free"}: false} {
@@ -39,6 +39,8 @@ type storeFunc func(key string, a cache.Answer, staleFor time.Duration) error
 func (f storeFunc) Put(_ context.Context, key string, a cache.Answer, staleFor time.Duration, _ cache.Owner) error {
 	return f(key, a, staleFor)
 }
+
+func (f storeFunc) Forget(context.Context, string, string) error { return nil }
 
 func TestOnlyWhatMayBeServedLaterIsKept(t *testing.T) {
 	t.Parallel()
@@ -57,7 +59,7 @@ func TestOnlyWhatMayBeServedLaterIsKept(t *testing.T) {
 			}
 			return nil
 		}), policies)
-		if err := keeper.Store(t.Context(), jobs.Job{Operation: operation, Client: "acme"}, jobs.Meta{Status: 200}, nil); err != nil || kept != want {
+		if err := keeper.Learn(t.Context(), jobs.Job{Operation: operation, Client: "acme"}, jobs.Meta{Status: 200}, nil); err != nil || kept != want {
 			t.Errorf("%s: kept %d times, %v; want %d", operation, kept, err, want)
 		}
 	}
@@ -80,7 +82,7 @@ func TestWhatTheBackendForbidsToKeepIsntKept(t *testing.T) {
 		keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { kept = true; return nil }),
 			map[string]degrade.Policy{"op": {FreshFor: time.Minute, Share: c.share}})
 		meta := jobs.Meta{Status: 200, Storing: degrade.Storing(strings.Split(c.header, "|"))}
-		if err := keeper.Store(t.Context(), jobs.Job{Operation: "op", Client: "acme"}, meta, nil); err != nil || kept != c.kept {
+		if err := keeper.Learn(t.Context(), jobs.Job{Operation: "op", Client: "acme"}, meta, nil); err != nil || kept != c.kept {
 			t.Errorf("Cache-Control: %s, share %q: kept %v, %v; want %v", c.header, c.share, kept, err, c.kept)
 		}
 	}
@@ -89,28 +91,38 @@ func TestWhatTheBackendForbidsToKeepIsntKept(t *testing.T) {
 	}
 }
 
-// Case C112 on the way in: neither errors nor redirects.
-func TestOnlyGoodAnswersAreKept(t *testing.T) {
+// Cases C112 and C113: what says for certain that the last good answer no longer holds removes it; trouble, and what isn't known, leaves it.
+func TestOnlyADefiniteAnswerChangesWhatIsStored(t *testing.T) {
 	t.Parallel()
 	answers, operation := cache.New(redistest.Client(t)), redistest.Name(t, "op")
-	p := degrade.Policy{FreshFor: time.Hour, Key: []string{"/id"}}
+	p := degrade.Policy{FreshFor: time.Hour, Key: []string{"/id"}, Share: degrade.ShareAll}
 	keeper := degrade.NewKeeper(answers, map[string]degrade.Policy{operation: p})
-	store := func(status int) error {
+	learn := func(status int, storing string) {
+		t.Helper()
 		job := jobs.Job{Operation: operation, Client: "acme", Payload: []byte(`{"id":1,"trace":"a"}`)}
-		return keeper.Store(t.Context(), job, jobs.Meta{Status: status}, []byte(http.StatusText(status)))
-	}
-	if err := store(200); err != nil {
-		t.Fatal(err)
-	}
-	for _, status := range []int{301, 302, 304, 404, 500, 503} {
-		if err := store(status); !errors.Is(err, cache.ErrNotGood) {
+		if err := keeper.Learn(t.Context(), job, jobs.Meta{Status: status, Storing: storing}, []byte(http.StatusText(status))); err != nil {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
-	a, ok, err := degrade.New(answers).Known(t.Context(), p.CacheKey(operation, "acme", "pro", []byte(`{"trace":"b","id":1}`)))
-	if !ok || err != nil || string(a.Body) != "OK" {
-		t.Errorf("%q, %v, %v", a.Body, ok, err)
+	key := p.CacheKey(operation, "bolt", "pro", []byte(`{"trace":"b","id":1}`))
+	for _, c := range []struct {
+		status  int
+		storing string
+		stays   bool
+	}{
+		{301, "", true}, {304, "", true}, {400, "", true}, {405, "", true}, {408, "", true}, {409, "", true}, {422, "", true}, {425, "", true},
+		{429, "", true}, {500, "", true}, {500, jobs.NoStore, true}, {503, "", true}, {504, "", true}, {0, "", true},
+		{401, "", false}, {403, "", false}, {404, "", false}, {410, "", false}, {451, "", false}, {404, jobs.NoStore, false},
+		{200, jobs.NoStore, false}, {206, jobs.NoStore, false}, {200, jobs.Private, false},
+	} {
+		learn(200, "")
+		learn(c.status, c.storing)
+		a, ok, err := degrade.New(answers).Known(t.Context(), key)
+		if err != nil || ok != c.stays || ok && string(a.Body) != "OK" {
+			t.Errorf("after %d %s: %q, %v, %v; want it there: %v", c.status, c.storing, a.Body, ok, err, c.stays)
+		}
 	}
+	learn(200, "")
 	if n, err := answers.Purge(t.Context(), cache.Filter{Operation: operation, Client: "acme"}); n != 1 || err != nil {
 		t.Errorf("its owner isn't known: removed %d, %v", n, err)
 	}
@@ -121,7 +133,7 @@ func TestAFailedKeepingNamesTheJob(t *testing.T) {
 	full := errors.New("no room")
 	keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { return full }),
 		map[string]degrade.Policy{"op": {Steps: []degrade.Step{{Kind: degrade.Stale}}, StaleFor: time.Hour}})
-	err := keeper.Store(t.Context(), jobs.Job{ID: "b-7", Operation: "op"}, jobs.Meta{Status: 200}, nil)
+	err := keeper.Learn(t.Context(), jobs.Job{ID: "b-7", Operation: "op"}, jobs.Meta{Status: 200}, nil)
 	if !errors.Is(err, full) || !strings.Contains(err.Error(), "b-7") {
 		t.Errorf("error %v", err)
 	}

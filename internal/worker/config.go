@@ -76,10 +76,10 @@ type Listener interface {
 	OnAbort(f func(id string))
 }
 
-// Stale keeps good answers, to be served later in the place of new work. It decides itself whether the job's operation wants that and the
-// backend allows it (jobs.Meta.Storing). It must be safe for concurrent use.
+// Stale keeps good answers, to be served later in the place of new work, and removes those that a later answer disproves. It decides itself
+// whether the job's operation wants that and the backend allows it (jobs.Meta.Storing). It must be safe for concurrent use.
 type Stale interface {
-	Store(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
+	Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }
 
 // defaultRetryOn are the statuses that speak of a passing trouble. 429 and 503 are not among them: they are no

@@ -42,7 +42,7 @@ func (d *drain) handle(t jobs.Ticket) {
 	if v.Sign != leaky.Throttled { // a refusal says nothing of how long calls take
 		v.Took = took
 	}
-	d.keep(started, v) // before it is settled: who sees that the job is done finds its answer stored
+	d.learn(started, v) // before it is settled: who sees that the job is done finds its answer stored, or the older one gone
 	d.settle(started, v)
 }
 
@@ -106,9 +106,10 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 		d.log.Debug("no answer", "job_id", s.Job.ID, "error", err)
 	}
 	v = judge(a, err, s.Attempt, d.policy, rand.Float64())
+	v.said = jobs.Meta{Status: a.Status, Storing: a.Storing}
 	if !v.To.Final() && errors.Is(context.Cause(one.ctx), errCanceled) {
 		// It came too late for this call, in time for the next. What the call says of the backend counts.
-		v = verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
+		v = verdict{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
 	}
 	return v, took
 }
@@ -135,15 +136,21 @@ func (d *drain) settle(s leaky.Started, v verdict) {
 	d.tellFeedback(v, feedback)
 }
 
-// keep puts a good answer by for later requests. The job goes its way whether that worked or not.
-func (d *drain) keep(s leaky.Started, v verdict) {
-	if v.To != jobs.Succeeded || d.stale == nil {
+// learn has what is stored for later requests follow the backend's last word on the job. The job goes its way whether that worked or not.
+func (d *drain) learn(s leaky.Started, v verdict) {
+	meta := v.Result
+	switch {
+	case d.stale == nil || v.To != jobs.Succeeded && v.To != jobs.Failed:
 		return
+	case v.To == jobs.Failed && good(v.said.Status): // it was too large: its body isn't there
+		return
+	case v.To == jobs.Failed:
+		meta = v.said // of an answer that broke off, too
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 	defer cancel()
-	if err := d.stale.Store(ctx, s.Job, v.Result, v.Body); err != nil {
-		d.log.Warn("the answer could not be kept for later", "job_id", s.Job.ID, "error", err)
+	if err := d.stale.Learn(ctx, s.Job, meta, v.Body); err != nil {
+		d.log.Warn("what is stored for later could not follow the answer", "job_id", s.Job.ID, "error", err)
 	}
 }
 

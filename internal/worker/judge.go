@@ -48,6 +48,7 @@ type policy struct {
 type verdict struct {
 	word string
 	leaky.Settlement
+	said jobs.Meta // status and Storing of the backend's answer, kept with the job or not; zero where there was none
 }
 
 // judge says what an answer, or the error in its stead, means for the job whose attempt number n it was. random is
@@ -55,9 +56,9 @@ type verdict struct {
 func judge(a answer, err error, n int, p policy, random float64) verdict {
 	switch {
 	case errors.Is(err, errCanceled):
-		return verdict{wordCanceled, leaky.Settlement{To: jobs.Canceled}}
+		return verdict{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled}}
 	case errors.Is(err, errStopping):
-		return verdict{wordGivenBack, leaky.Settlement{To: jobs.Waiting}}
+		return verdict{word: wordGivenBack, Settlement: leaky.Settlement{To: jobs.Waiting}}
 	case errors.Is(err, errDeadline):
 		return failed(leaky.NoSign, jobs.CodeDeadline, "The job reached its maximum age during the call.")
 	case errors.Is(err, errTimeout):
@@ -65,7 +66,7 @@ func judge(a answer, err error, n int, p policy, random float64) verdict {
 	case err != nil:
 		return retry(leaky.Unreachable, jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
 	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
-		return verdict{wordThrottled, leaky.Settlement{
+		return verdict{word: wordThrottled, Settlement: leaky.Settlement{
 			To: jobs.Waiting, Sign: leaky.Throttled, Gate: a.RetryAfter,
 			Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: said(a) + "."},
 		}}
@@ -76,7 +77,7 @@ func judge(a answer, err error, n int, p policy, random float64) verdict {
 	case a.TooLarge:
 		return failed(leaky.Answered, jobs.CodeResultTooLarge, "The backend's answer is larger than the operation's max_result.")
 	}
-	return withAnswer(verdict{wordSucceeded, leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
+	return withAnswer(verdict{word: wordSucceeded, Settlement: leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
 }
 
 // retry is an attempt that failed in a way that may pass: the job is delayed, or failed where it was the last one.
@@ -84,14 +85,14 @@ func retry(sign leaky.Sign, code, detail string, a answer, n int, p policy, rand
 	if n >= p.attempts {
 		return withAnswer(failed(sign, code, fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
 	}
-	return verdict{code, leaky.Settlement{
+	return verdict{word: code, Settlement: leaky.Settlement{
 		To: jobs.Delayed, Delay: max(backoff(n, p.base, p.cap, random), a.RetryAfter), Sign: sign,
 		Failure: jobs.Failure{Code: code, Detail: detail + "."},
 	}}
 }
 
 func failed(sign leaky.Sign, code, detail string) verdict {
-	return verdict{code, leaky.Settlement{To: jobs.Failed, Sign: sign, Failure: jobs.Failure{Code: code, Detail: detail}}}
+	return verdict{word: code, Settlement: leaky.Settlement{To: jobs.Failed, Sign: sign, Failure: jobs.Failure{Code: code, Detail: detail}}}
 }
 
 // withAnswer keeps the backend's answer with the job, where there is a whole one.

@@ -235,32 +235,56 @@ type kept struct {
 	body [][]byte
 }
 
-func (k *kept) Store(_ context.Context, job jobs.Job, meta jobs.Meta, body []byte) error {
+func (k *kept) Learn(_ context.Context, job jobs.Job, meta jobs.Meta, body []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.jobs, k.meta, k.body = append(k.jobs, job), append(k.meta, meta), append(k.body, body)
 	return k.err
 }
 
-func TestGoodAnswersAreKeptForLaterAndBadOnesNot(t *testing.T) {
+// Case C113: the keeper learns the backend's last word on each job, good or not, and that changes nothing for the job.
+func TestWhatIsKeptForLaterFollowsTheBackendsLastWord(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, asked)
+	s := newSite(t, func(_ *recorder, w http.ResponseWriter, r *http.Request) {
+		switch body, _ := io.ReadAll(r.Body); string(body) {
+		case `"broken"`:
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusGone)
+		case `"large"`:
+			_, _ = w.Write(make([]byte, 2<<20))
+		case `"gone"`:
+			w.WriteHeader(http.StatusNotFound)
+		case `"good"`:
+			w.WriteHeader(http.StatusAccepted)
+		}
+	})
+	s.Operations["report"] = worker.Operation{Method: "POST", Path: "/", MaxResult: 1 << 20}
 	var log lines
 	stale := &kept{err: errors.New("no room")}
 	s.config.Stale, s.config.Log = stale, slog.New(slog.NewTextHandler(&log, nil))
 	w := s.start(redistest.Client(t))
-	if standing := s.await(s.offer(asking(404))); standing.State != jobs.Failed {
-		t.Fatalf("%+v", standing)
-	}
-	id := s.offer(asking(202))
-	if standing := s.await(id); standing.State != jobs.Succeeded {
-		t.Fatalf("an answer that can't be kept for later fails its job: %+v", standing)
+	for _, step := range []struct {
+		payload string
+		to      jobs.State
+		learns  int // the status
+	}{{`"gone"`, jobs.Failed, 404}, {`"broken"`, jobs.Failed, 410}, {`"large"`, jobs.Failed, 0}, {`"good"`, jobs.Succeeded, 202}} {
+		stale.mu.Lock()
+		before := len(stale.jobs)
+		stale.mu.Unlock()
+		id := s.offer(func(o *leaky.Offer) { o.Job.Payload = []byte(step.payload) })
+		if standing := s.await(id); standing.State != step.to {
+			t.Fatalf("%s: %+v", step.payload, standing)
+		}
+		stale.mu.Lock()
+		switch learnt := stale.jobs[before:]; {
+		case step.learns == 0 && len(learnt) == 0:
+		case len(learnt) != 1 || learnt[0].ID != id || string(learnt[0].Payload) != step.payload || stale.meta[before].Status != step.learns:
+			t.Errorf("%s: learnt %+v, %+v", step.payload, learnt, stale.meta[before:])
+		}
+		stale.mu.Unlock()
 	}
 	w.finish(t)
-	if len(stale.jobs) != 1 || stale.jobs[0].ID != id || string(stale.jobs[0].Payload) != `{"status":202}` || stale.meta[0].Status != 202 || len(stale.body[0]) != 0 {
-		t.Errorf("kept %+v", stale.jobs)
-	}
-	if log.count("no room") != 1 {
+	if log.count("no room") != 3 {
 		t.Errorf("log: %s", log.String())
 	}
 }
@@ -273,7 +297,7 @@ type keeping struct {
 	rules []string     // guarded by mu: what the backend says of storing
 }
 
-func (k *keeping) Store(ctx context.Context, job jobs.Job, meta jobs.Meta, _ []byte) error {
+func (k *keeping) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, _ []byte) error {
 	look, err := k.line.Look(ctx, job.ID)
 	k.mu.Lock()
 	defer k.mu.Unlock()
