@@ -17,7 +17,6 @@ import (
 	"forebay/internal/config"
 	"forebay/internal/demo"
 	"forebay/internal/httpapi"
-	"forebay/internal/store"
 )
 
 type api struct {
@@ -55,7 +54,7 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 // calls, while clients may still ask for their jobs; requests under way are answered; the work in the background writes what is
 // left; Redis is let go.
 func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients, trying bool) (err error) {
-	s, err := store.Open(ctx, string(c.Redis.URL), a.log)
+	s, err := wire.OpenStore(ctx, c, a.log)
 	if err != nil {
 		return err
 	}

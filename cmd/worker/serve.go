@@ -23,7 +23,7 @@ import (
 
 // serve drains until ctx ends; then running calls get the time of c.Shutdown, and what still runs goes back to its line.
 func serve(ctx context.Context, c *config.Config, clients *wire.Clients, listen string, metrics *prometheus.Registry, log *slog.Logger) error {
-	s, err := store.Open(ctx, string(c.Redis.URL), log)
+	s, err := wire.OpenStore(ctx, c, log)
 	if err != nil {
 		return err
 	}

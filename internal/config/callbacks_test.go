@@ -90,7 +90,7 @@ func TestRulesForCallbacksHoldForTheClientsFile(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	c.Callbacks.HTTP = true
-	if clients, err := ParseClients("clients.yaml", []byte(text), env, c, onlyHTTPS(t)); err != nil || len(clients) != 2 {
+	if clients, err := ParseClients("clients.yaml", []byte(text), env, c, onlyHTTPS(t)); err != nil || len(clients.Clients) != 2 {
 		t.Errorf("where the config permits it: %v, %v", clients, err)
 	}
 }

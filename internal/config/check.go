@@ -70,8 +70,8 @@ func (c *Config) checkListeners(r *report) {
 	r.oneOf("http.legacy_rate_limit_headers", c.HTTP.LegacyRateLimitHeaders, "epoch", "delta", "off")
 
 	r.address("admin.listen", c.Admin.Listen)
-	if c.Admin.Listen == c.HTTP.Listen && !strings.HasSuffix(c.Admin.Listen, ":0") {
-		r.errorf("admin.listen", "is the same as http.listen; the two are apart so that clients can't reach the admin API")
+	if overlap(c.Admin.Listen, c.HTTP.Listen) {
+		r.errorf("admin.listen", "takes the port of http.listen; the two are apart so that clients can't reach the admin API")
 	}
 	token := string(c.Admin.Token)
 	switch {
@@ -84,14 +84,25 @@ func (c *Config) checkListeners(r *report) {
 	}
 }
 
+// overlap reports whether two listeners of one host can't both be opened.
+func overlap(a, b string) bool {
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	return portA == portB && portA != "0" && (hostA == hostB || all(hostA) || all(hostB) || isLoopback(a) && isLoopback(b))
+}
+
+// all reports whether a listener's host stands for all addresses.
+func all(host string) bool {
+	a, _ := netip.ParseAddr(host)
+	return host == "" || a.IsUnspecified()
+}
+
 // isLoopback reports whether only this host can reach a listener.
 func isLoopback(listen string) bool {
 	host, _, _ := net.SplitHostPort(listen)
 	a, _ := netip.ParseAddr(host)
 	return host == "localhost" || a.Unmap().IsLoopback()
 }
-
-var redisSchemes = []string{"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 
 func (c *Config) checkRedis(r *report) {
 	r.oneOf("redis.on_failure", c.Redis.OnFailure, "degrade", "reject")
@@ -104,20 +115,28 @@ func (c *Config) checkRedis(r *report) {
 	case len(c.HTTP.TrustedProxies) == 0:
 		r.errorf("check.method_header", "is believed from http.trusted_proxies alone, and there are none; name the gateway's address there")
 	}
-	if c.Redis.URL != "" {
-		r.redisURL("redis.url", c.Redis.URL)
-	} else if r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {
+	if c.Redis.URL == "" && c.Redis.RedisLogin != (RedisLogin{}) {
+		r.errorf("redis.url", "is required beside what logs in to it, such as redis://127.0.0.1:6379/0")
+	}
+	if c.Redis.URL == "" && r.given("worker.embedded") && !r.given("redis.url") && !c.Worker.Embedded {
 		r.errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the embedded Redis; set redis.url, or leave this out")
 	}
 }
 
-func (r *report) redisURL(key string, url SecretURL) {
-	scheme, rest, _ := strings.Cut(string(url), "://")
-	switch {
-	case !slices.Contains(redisSchemes, scheme):
-		r.errorf(key, "begins with none of %s://", strings.Join(redisSchemes, "://, "))
-	case rest == "" || rest[0] == '/' && scheme != "unix":
-		r.errorf(key, "names no host; write it as in redis://127.0.0.1:6379/0")
+// redisRules reports what the rules of the one who connects say against a Redis whose URL is given at
+// url; the keys of its login stand beside that.
+func (r *report) redisRules(url string, to SecretURL, login RedisLogin, rules []Rules) {
+	for _, rule := range rules {
+		if rule.Redis == nil || to == "" {
+			continue
+		}
+		if field, err := rule.Redis(to, login); err != nil {
+			key := url
+			if field != "url" {
+				key = parent(url) + "." + field
+			}
+			r.errorf(key, "%v", err)
+		}
 	}
 }
 
@@ -145,8 +164,6 @@ func (c *Config) checkRegion(r *report) {
 		r.errorf("region.sync.redis", "is required: the URL of a Redis that all regions reach, such as redis://centre.example.com:6379/0")
 	case g.Sync.Redis == c.Redis.URL:
 		r.errorf("region.sync.redis", "is also redis.url; regions that share one Redis count together without this, so leave region out")
-	default:
-		r.redisURL("region.sync.redis", g.Sync.Redis)
 	}
 	if g.Sync.Every != 0 || r.given("region.sync.every") {
 		r.duration("region.sync.every", g.Sync.Every, 100*time.Millisecond, time.Minute)
@@ -216,9 +233,20 @@ func (r *report) address(key, listen string) {
 		r.errorf(key, "%s isn't host:port; write it as in 127.0.0.1:8080, or :8080 for all addresses", r.shown(key, listen))
 		return
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil || strings.ContainsAny(host, " /") {
-		r.errorf(key, "%s isn't host:port with a port of 0 to 65535", r.shown(key, listen))
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || !isHost(host) && host != "" {
+		r.errorf(key, "%s isn't host:port with a port of 0 to 65535; write it as in 127.0.0.1:8080", r.shown(key, listen))
 	}
+}
+
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+var numbersForm = regexp.MustCompile(`^[0-9.]+$`)
+
+// isHost reports whether text is an address, or may be a name. Numbers alone are never a name.
+func isHost(text string) bool {
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	return hostForm.MatchString(text) && !numbersForm.MatchString(text) && len(text) <= 253
 }
 
 // names are the keys of a map in one order, so that the same file gives the same messages.

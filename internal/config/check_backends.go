@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -69,13 +70,19 @@ func checkURL(r *report, key, text string) {
 	// The URL isn't shown: a user in it may be a secret.
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || !isHost(u.Hostname()) || !isPort(u.Port()):
 		r.errorf(key, "isn't a URL of a service; write %s", form)
 	case u.User != nil:
 		r.errorf(key, "holds a user; send credentials in headers, such as Authorization: Basic ${NAME}")
 	case strings.ContainsAny(text, "?#"):
 		r.errorf(key, "holds a query or a fragment; write %s", form)
 	}
+}
+
+// isPort reports whether a URL's port can be connected to; "" is its scheme's.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }
 
 // headerName is RFC 9110's token.

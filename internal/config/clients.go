@@ -8,9 +8,19 @@ import (
 // MaxClientsFile bounds a clients file, in bytes: 10,000 clients of ten keys each take about as much.
 const MaxClientsFile = 8 << 20
 
-// clientsFile is what a clients file holds.
-type clientsFile struct {
+// ClientsFile is what a clients file holds.
+type ClientsFile struct {
 	Clients []Client `key:"clients" max:"10000"`
+
+	Path    string // as errors have it: with ${NAME}, where the config has that
+	written written
+}
+
+// Describe is as Config.Describe.
+func (f *ClientsFile) Describe() string {
+	d := describer{written: f.written}
+	d.describe("clients", "clients", reflect.ValueOf(f.Clients), "")
+	return d.String()
 }
 
 // LoadClients reads the clients file at path, for a config that was loaded: its clients beside those of c. They are
@@ -19,7 +29,7 @@ type clientsFile struct {
 //
 // A file without the key clients is an error: a file that was cut short must not make everybody a stranger. It says
 // "clients: []" where it means nobody.
-func LoadClients(path string, lookup func(string) (string, bool), c *Config, rules ...Rules) ([]Client, error) {
+func LoadClients(path string, lookup func(string) (string, bool), c *Config, rules ...Rules) (*ClientsFile, error) {
 	text, err := readFile(path, MaxClientsFile)
 	if err != nil {
 		return nil, err
@@ -27,8 +37,10 @@ func LoadClients(path string, lookup func(string) (string, bool), c *Config, rul
 	return ParseClients(path, text, lookup, c, rules...)
 }
 
-// ParseClients is LoadClients for a text that was read already; path is what errors call it.
-func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...Rules) ([]Client, error) {
+// ParseClients is LoadClients for a text that was read already; path is what errors call it, unless c has it
+// from the environment.
+func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...Rules) (*ClientsFile, error) {
+	path = c.written.or("identity.clients_file", path)
 	if len(text) > MaxClientsFile {
 		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", Size(MaxClientsFile))}}
 	}
@@ -37,10 +49,10 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 		problem.File = path
 		return nil, Errors{*problem}
 	}
-	r, file := newReport(path), clientsFile{}
+	r, file := newReport(path), &ClientsFile{Path: path}
 	if tree != nil {
-		d := decoder{report: r, lookup: lookup, root: reflect.TypeFor[clientsFile]()}
-		d.value(tree, reflect.ValueOf(&file).Elem(), "", 1, 0)
+		d := decoder{report: r, lookup: lookup, root: reflect.TypeFor[ClientsFile]()}
+		d.value(tree, reflect.ValueOf(file).Elem(), "", 1, 0)
 	}
 	if !r.given("clients") && len(r.errors) == 0 {
 		r.errorf("clients", "is required; write clients: [] where there are none")
@@ -61,5 +73,6 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 	if len(r.errors) > 0 {
 		return nil, Errors(sorted(r.errors))
 	}
-	return file.Clients, nil
+	file.written = r.written()
+	return file, nil
 }

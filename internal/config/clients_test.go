@@ -37,10 +37,11 @@ func TestAClientsFileGivesClientsWithTheirOwnLimits(t *testing.T) {
 	if c.Identity.ClientsFile != "clients.yaml" {
 		t.Fatalf("the clients file is %q", c.Identity.ClientsFile)
 	}
-	clients, err := LoadClients("testdata/clients_working.yaml", env, c)
+	file, err := LoadClients("testdata/clients_working.yaml", env, c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	clients := file.Clients
 	if len(clients) != 2 || clients[0].Name != "globex" || clients[0].Tier != "pro" || len(clients[0].KeySHA256) != 1 || clients[0].Weight != 2.5 {
 		t.Fatalf("%+v", clients)
 	}
@@ -54,7 +55,7 @@ func TestAClientsFileGivesClientsWithTheirOwnLimits(t *testing.T) {
 	}) {
 		t.Errorf("limits %+v", clients[0].Limits)
 	}
-	text := DescribeClients(clients)
+	text := file.Describe()
 	for _, line := range []string{"clients:\n  - name: globex\n", "    weight: 2.5\n", "          burst: 1200\n", "          enforce: false\n", "    # no limits: those of its tier\n", "…\""} {
 		if !strings.Contains(text, strings.ReplaceAll(line, "          ", "        ")) {
 			t.Errorf("%q is missing in\n%s", line, text)
@@ -106,7 +107,7 @@ func TestAClientsFileWithoutClientsIsAnErrorUnlessItSaysSo(t *testing.T) {
 			t.Errorf("%q: got\n%v\nwant\n%s", text, err, want)
 		}
 	}
-	if clients, err := ParseClients("f", []byte("clients: []"), env, c); err != nil || len(clients) != 0 {
+	if clients, err := ParseClients("f", []byte("clients: []"), env, c); err != nil || len(clients.Clients) != 0 {
 		t.Errorf("nobody: %v, %v", clients, err)
 	}
 }

@@ -45,6 +45,8 @@ type Config struct {
 	Backends map[string]Backend `key:"backends" max:"100"`
 	// Operations are what clients may ask for. Required.
 	Operations map[string]Operation `key:"operations" max:"1000"`
+
+	written written // what Describe shows instead of the environment's values
 }
 
 // HTTP is the public listener.
@@ -83,9 +85,37 @@ type Redis struct {
 	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Absent: a Redis inside
 	// the process, for trying out, that keeps nothing.
 	URL SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
+	RedisLogin
 	// OnFailure is what a request for a job gets while Redis is lost: degrade (default: the last good
 	// answer from memory where the operation permits one, else 503) or reject (503 at once).
 	OnFailure string `key:"on_failure"`
+}
+
+// RedisLogin is what a Redis needs beside its URL.
+type RedisLogin struct {
+	// Username and Password are those of the server, master or nodes, taken literally: no character of
+	// them is special, as it would be in the URL. They are given here or there.
+	Username string `key:"username"`
+	Password Secret `key:"password"`
+	// SentinelUsername and SentinelPassword are those of the sentinels, which may ask for others than
+	// the servers that they watch. Absent: the sentinels ask for none.
+	SentinelUsername string `key:"sentinel_username"`
+	SentinelPassword Secret `key:"sentinel_password"`
+	// TLS is for servers that the system's authorities don't vouch for, or that ask for certificates.
+	// It needs a URL with TLS.
+	TLS RedisTLS `key:"tls" absent:"servers with TLS are verified against the system's authorities"`
+}
+
+// RedisTLS says how servers and this client know each other. Paths that aren't absolute begin where
+// the config lies.
+type RedisTLS struct {
+	// CA is a PEM file of the only authorities that are trusted. Default: the system's.
+	CA string `key:"ca"`
+	// Cert and Key are PEM files of this client's certificate and its private key; both or neither.
+	Cert string `key:"cert"`
+	Key  string `key:"key"`
+	// ServerName must be in each server's certificate. Default: the host of the server's address.
+	ServerName string `key:"server_name"`
 }
 
 // Checks are what gateways ask before they let a request through (GET /v1/check).
@@ -119,6 +149,7 @@ type Region struct {
 type Sync struct {
 	// Redis is the centre, with the forms of redis.url. Required, and another than redis.url.
 	Redis SecretURL `key:"redis"`
+	RedisLogin
 	// Every is the interval. Default 1s; 100ms to 1m: a longer one is no limit any more.
 	Every time.Duration `key:"every"`
 }

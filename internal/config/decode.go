@@ -187,6 +187,13 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, key string) {
 	text, used, err := expand(n.Value, d.lookup)
 	at := d.places[key]
 	at.fromEnv = used
+	switch {
+	case v.Type() == reflect.TypeFor[Secret]() || !used:
+	case v.Type() == reflect.TypeFor[SecretURL]() && !onlyVariable.MatchString(n.Value):
+		at.written = SecretURL(n.Value).String()
+	default:
+		at.written = n.Value
+	}
 	d.places[key] = at
 	if err != nil {
 		d.errorf(key, "%v", err)

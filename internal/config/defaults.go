@@ -68,7 +68,9 @@ func (c *Config) settle(dir string) {
 			c.Operations[name] = o
 		}
 	}
-	for _, path := range []*string{&c.Identity.CountryDatabase, &c.Identity.ClientsFile} {
+	own, centre := &c.Redis.TLS, &c.Region.Sync.TLS
+	for _, path := range []*string{&c.Identity.CountryDatabase, &c.Identity.ClientsFile,
+		&own.CA, &own.Cert, &own.Key, &centre.CA, &centre.Cert, &centre.Key} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}

@@ -12,89 +12,101 @@ import (
 )
 
 // Describe returns the config as it is in effect, as YAML: every default filled in, every number with
-// its unit, secrets as *** and key digests shortened. A key that is absent and means something by
-// it stands there as a comment. Without what it hides, the text is a config of the same meaning.
+// its unit, secrets as *** and key digests shortened. What came from the environment is shown as the
+// file has it, with ${NAME}. A key that is absent and means something by it stands there as a comment.
+// Without what it hides, the text is a config of the same meaning.
 func (c *Config) Describe() string {
-	var out strings.Builder
-	describeStruct(&out, reflect.ValueOf(c).Elem(), "")
-	return out.String()
+	d := describer{written: c.written}
+	d.structure("", reflect.ValueOf(c).Elem(), "")
+	return d.String()
 }
 
-// DescribeClients is Describe for the clients of a clients file.
-func DescribeClients(clients []Client) string {
-	var out strings.Builder
-	describe(&out, "clients", reflect.ValueOf(clients), "")
-	return out.String()
+type describer struct {
+	strings.Builder
+	written written
 }
 
-func describeStruct(out *strings.Builder, v reflect.Value, indent string) {
+func (d *describer) structure(path string, v reflect.Value, indent string) {
 	for _, f := range reflect.VisibleFields(v.Type()) {
-		key, value := f.Tag.Get("key"), v.FieldByIndex(f.Index)
-		means := f.Tag.Get("absent")
+		key := f.Tag.Get("key")
 		if key == "" {
 			continue // a number in place of its struct: see describe
 		}
+		value, means := v.FieldByIndex(f.Index), f.Tag.Get("absent")
 		switch value.Kind() {
 		case reflect.Bool:
 			// It says something whatever it is.
 		case reflect.Struct:
 			if value.IsZero() && means != "" {
-				describeAbsent(out, key, means, indent)
+				d.absent(key, means, indent)
 				continue
 			}
 		case reflect.Slice:
 			if value.Len() == 0 && (value.IsNil() || means != "") {
-				describeAbsent(out, key, means, indent)
+				d.absent(key, means, indent)
 				continue
 			}
 		default:
 			if value.IsZero() {
-				describeAbsent(out, key, means, indent)
+				d.absent(key, means, indent)
 				continue
 			}
 		}
-		describe(out, key, value, indent)
+		d.describe(join(path, key), key, value, indent)
 	}
 }
 
-func describeAbsent(out *strings.Builder, key, means, indent string) {
+func (d *describer) absent(key, means, indent string) {
 	if means != "" {
-		fmt.Fprintf(out, "%s# no %s: %s\n", indent, key, means)
+		fmt.Fprintf(d, "%s# no %s: %s\n", indent, key, means)
 	}
 }
 
-func describe(out *strings.Builder, key string, v reflect.Value, indent string) {
+func (d *describer) describe(path, key string, v reflect.Value, indent string) {
+	if cost, ok := v.Interface().(Cost); ok && cost.From == "" {
+		v = reflect.ValueOf(cost.Fixed)
+	}
 	switch v.Kind() {
 	case reflect.Struct:
-		if cost, ok := v.Interface().(Cost); ok && cost.From == "" {
-			fmt.Fprintf(out, "%s%s: %d\n", indent, key, cost.Fixed)
-			return
-		}
-		fmt.Fprintf(out, "%s%s:\n", indent, key)
-		describeStruct(out, v, indent+"  ")
+		fmt.Fprintf(d, "%s%s:\n", indent, key)
+		d.structure(path, v, indent+"  ")
 	case reflect.Map:
-		fmt.Fprintf(out, "%s%s:\n", indent, key)
+		fmt.Fprintf(d, "%s%s:\n", indent, key)
 		for _, name := range names(asMap(v)) {
-			describe(out, quoted(name), v.MapIndex(reflect.ValueOf(name)), indent+"  ")
+			d.describe(join(path, name), quoted(name), v.MapIndex(reflect.ValueOf(name)), indent+"  ")
 		}
 	case reflect.Slice:
 		if v.Len() > 0 && v.Type().Elem().Kind() == reflect.Struct && !oneLine(v.Type().Elem()) {
-			fmt.Fprintf(out, "%s%s:\n", indent, key)
+			fmt.Fprintf(d, "%s%s:\n", indent, key)
 			for i := range v.Len() {
-				var item strings.Builder
-				describeStruct(&item, v.Index(i), indent+"    ")
-				fmt.Fprintf(out, "%s  - %s", indent, strings.TrimLeft(item.String(), " "))
+				item := describer{written: d.written}
+				item.structure(fmt.Sprintf("%s[%d]", path, i), v.Index(i), indent+"    ")
+				fmt.Fprintf(d, "%s  - %s", indent, strings.TrimLeft(item.String(), " "))
 			}
 			return
 		}
 		var items []string
 		for i := range v.Len() {
-			items = append(items, describeScalar(v.Index(i)))
+			items = append(items, d.scalar(fmt.Sprintf("%s[%d]", path, i), v.Index(i)))
 		}
-		fmt.Fprintf(out, "%s%s: [%s]\n", indent, key, strings.Join(items, ", "))
+		fmt.Fprintf(d, "%s%s: [%s]\n", indent, key, strings.Join(items, ", "))
 	default:
-		fmt.Fprintf(out, "%s%s: %s\n", indent, key, describeScalar(v))
+		fmt.Fprintf(d, "%s%s: %s\n", indent, key, d.scalar(path, v))
 	}
+}
+
+// scalar is a value as YAML: what the file has, where that isn't all of it.
+func (d *describer) scalar(path string, v reflect.Value) string {
+	if text, ok := d.written[path]; ok {
+		return strconv.Quote(text)
+	}
+	if text, ok := d.written[path+".operation"]; ok {
+		return "{operation: " + strconv.Quote(text) + "}"
+	}
+	if text, ok := d.written[path+".body"]; ok {
+		return "{body: " + text + "}"
+	}
+	return describeScalar(v)
 }
 
 // oneLine reports whether structs of a type are written like values.

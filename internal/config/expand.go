@@ -9,6 +9,9 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// onlyVariable is text that is one variable and nothing else.
+var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z0-9_]+\}$`)
+
 // expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after
 // the YAML was parsed, and not again to what it put in. used says that a variable was.
 func expand(text string, lookup func(string) (string, bool)) (expanded string, used bool, err error) {

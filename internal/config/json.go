@@ -16,15 +16,27 @@ const maxNesting = 32
 
 // json writes a YAML value as JSON, its members in their order.
 func (d *decoder) json(n *yaml.Node, out *JSON, key string) {
-	text, err := d.appendJSON(nil, n, maxNesting)
+	fromEnv := false
+	text, err := appendJSON(nil, n, maxNesting, func(text string) (string, error) {
+		text, used, err := expand(text, d.lookup)
+		fromEnv = fromEnv || used
+		return text, err
+	})
 	if err != nil {
 		d.errorf(key, "%v", err)
 		return
 	}
 	*out = JSON(text)
+	if fromEnv {
+		at := d.places[key]
+		shown, _ := appendJSON(nil, n, maxNesting, func(text string) (string, error) { return text, nil })
+		at.fromEnv, at.written = true, string(shown)
+		d.places[key] = at
+	}
 }
 
-func (d *decoder) appendJSON(out []byte, n *yaml.Node, depth int) ([]byte, error) {
+// appendJSON writes n after out, each text of it as expand has it.
+func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string, error)) ([]byte, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("is nested deeper than %d levels", maxNesting)
 	}
@@ -38,7 +50,7 @@ func (d *decoder) appendJSON(out []byte, n *yaml.Node, depth int) ([]byte, error
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = d.appendJSON(out, item, depth-1); err != nil {
+			if out, err = appendJSON(out, item, depth-1, expand); err != nil {
 				return nil, err
 			}
 		}
@@ -56,7 +68,7 @@ func (d *decoder) appendJSON(out []byte, n *yaml.Node, depth int) ([]byte, error
 				out = append(out, ',')
 			}
 			out = append(appendText(out, name.Value), ':')
-			if out, err = d.appendJSON(out, n.Content[i+1], depth-1); err != nil {
+			if out, err = appendJSON(out, n.Content[i+1], depth-1, expand); err != nil {
 				return nil, err
 			}
 		}
@@ -71,7 +83,7 @@ func (d *decoder) appendJSON(out []byte, n *yaml.Node, depth int) ([]byte, error
 		}
 		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has it, or in quotes", brief(n.Value), n.Line)
 	case "!!str", "!!timestamp":
-		text, _, err := expand(n.Value, d.lookup)
+		text, err := expand(n.Value)
 		if err != nil {
 			return nil, fmt.Errorf("on line %d: %w", n.Line, err)
 		}

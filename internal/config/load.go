@@ -39,6 +39,11 @@ type Rules struct {
 	// Callback is asked about each URL of a client's webhooks, with the rules for all. Its error names the mend and shows nothing of the
 	// URL, which may have come from the environment.
 	Callback func(all Callbacks, url string) error
+	// Redis is asked about each Redis. Its error says what is wrong with the key field beside the URL, or
+	// with the URL itself (field is url), and shows nothing of either.
+	Redis func(url SecretURL, login RedisLogin) (field string, err error)
+	// File is asked about each file that a key names, by its path. Its error doesn't show the path.
+	File func(key, path string) error
 }
 
 // readFile reads a file of at most so many bytes.
@@ -74,6 +79,7 @@ func build(file string, tree *yaml.Node, lookup func(string) (string, bool), rul
 		d := decoder{report: r, lookup: lookup, root: reflect.TypeFor[Config]()}
 		d.value(tree, reflect.ValueOf(c).Elem(), "", 1, 0)
 	}
+	c.written = r.written()
 	return c.verdict(r, rules)
 }
 
@@ -91,11 +97,30 @@ func (c *Config) verdict(r *report, rules []Rules) (*Config, []Warning, error) {
 		c.keepRules(r, list, rules)
 	}
 	c.callbackRules(r, "identity.clients", c.Identity.Clients, rules)
+	r.redisRules("redis.url", c.Redis.URL, c.Redis.RedisLogin, rules)
+	r.redisRules("region.sync.redis", c.Region.Sync.Redis, c.Region.Sync.RedisLogin, rules)
+	c.fileRules(r, rules)
 	if len(r.errors) > 0 {
 		return nil, nil, Errors(sorted(r.errors))
 	}
 	c.warn(r)
 	return c, sorted(r.warnings), nil
+}
+
+// fileRules reports what the rules say against files that aren't part of a Redis's login.
+func (c *Config) fileRules(r *report, rules []Rules) {
+	for key, path := range map[string]string{
+		"identity.country_database": c.Identity.CountryDatabase, "identity.clients_file": c.Identity.ClientsFile,
+	} {
+		for _, rule := range rules {
+			if rule.File == nil || path == "" {
+				continue
+			}
+			if err := rule.File(key, path); err != nil {
+				r.errorf(key, "%s %v", r.shown(key, path), err)
+			}
+		}
+	}
 }
 
 var yamlLine = regexp.MustCompile(`^line ([0-9]+): `)

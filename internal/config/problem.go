@@ -69,6 +69,29 @@ type place struct {
 	line    int
 	text    string // of a scalar, as it stands in the file: with ${NAME} unexpanded
 	fromEnv bool
+	written string // text without secrets, where fromEnv; "" for a Secret
+}
+
+// written is what stands in a file for values that came from the environment, by key path, as YAML
+// scalars. What a Secret key says isn't in it.
+type written map[string]string
+
+// or is what is written at a key, where that came from the environment.
+func (w written) or(key, otherwise string) string {
+	if text, ok := w[key]; ok {
+		return text
+	}
+	return otherwise
+}
+
+func (r *report) written() written {
+	w := written{}
+	for key, p := range r.places {
+		if p.written != "" {
+			w[key] = p.written
+		}
+	}
+	return w
 }
 
 func newReport(file string) *report {

@@ -34,6 +34,9 @@ func holders(name string, t reflect.Type, path string) []string {
 	var found []string
 	for _, f := range reflect.VisibleFields(t) {
 		key := f.Tag.Get("key")
+		if key == "" {
+			continue // what it holds is promoted, or isn't given by keys
+		}
 		if key == name {
 			if path == "" {
 				found = append(found, "the top level")

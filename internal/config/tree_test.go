@@ -96,6 +96,9 @@ func schema(t reflect.Type, key string) []string {
 	}
 	var all []string
 	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous || !f.IsExported() {
+			continue // its fields are the struct's own; or it is no key
+		}
 		if name := f.Tag.Get("key"); name != "" {
 			all = append(all, schema(f.Type, strings.TrimPrefix(key+"."+name, "."))...)
 		} else {
@@ -110,6 +113,9 @@ func TestEveryKeyIsNamedAndEveryMapAndListHasABound(t *testing.T) {
 	var walk func(reflect.Type)
 	walk = func(s reflect.Type) {
 		for _, f := range reflect.VisibleFields(s) {
+			if f.Anonymous || !f.IsExported() {
+				continue
+			}
 			below := f.Type
 			if below.Kind() == reflect.Map || below.Kind() == reflect.Slice {
 				if most(f) < 1 {
@@ -199,6 +205,55 @@ func TestNoMessageShowsAValueOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// What came from the environment is shown as the file has it, whichever key it is and whatever it holds.
+func TestDescribeShowsNoValueOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"testdata/working_full.yaml", switchedOn(t)} {
+		root, all := tree(t, file)
+		for _, l := range all {
+			if l.node.Kind != yaml.ScalarNode {
+				continue
+			}
+			was, taken := *l.node, 0
+			values := []string{was.Value}
+			if l.kind.Kind() == reflect.String {
+				values = append(values, "/canary", "canary", "canary:8080", "redis://:canary@canary/0?canary=canary", "https://canary.example/canary")
+			}
+			for _, value := range values {
+				*l.node = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Tag: "!!str", Value: "${CANARY}", Line: was.Line}
+				c, _, err := build("f", root, func(name string) (string, bool) {
+					if name == "CANARY" {
+						expanded, _, err := expand(value, sampleEnv)
+						if err != nil {
+							expanded, _, err = expand(value, env)
+						}
+						return expanded, err == nil
+					}
+					if v, ok := env(name); ok {
+						return v, true
+					}
+					return sampleEnv(name)
+				}, nil)
+				*l.node = was
+				if err != nil {
+					continue
+				}
+				taken++
+				shown := c.Describe()
+				if hidden := l.kind == reflect.TypeFor[Secret](); !hidden && !strings.Contains(shown, "${CANARY}") {
+					t.Errorf("%s from the environment isn't shown as ${CANARY}:\n%s", l.path, shown)
+				}
+				if strings.Contains(strings.ReplaceAll(shown, "${CANARY}", ""), "canary") {
+					t.Errorf("%s: the environment's %q is shown:\n%s", l.path, value, shown)
+				}
+			}
+			if taken == 0 && l.kind != reflect.TypeFor[JSON]() {
+				t.Errorf("%s can't come from the environment", l.path)
+			}
+		}
+	}
+}
+
 // C121: no key is dropped silently, wherever it stands.
 func TestAnUnknownKeyIsRefusedEverywhere(t *testing.T) {
 	t.Parallel()
@@ -247,6 +302,9 @@ func TestAnUnknownKeyIsRefusedEverywhere(t *testing.T) {
 }
 
 func sampleEnv(name string) (string, bool) {
+	if strings.HasPrefix(name, "REDIS_") || name == "SENTINEL_PASSWORD" {
+		return `a/b?c#d@e%f:"`, true
+	}
 	if name == "ACME_WEBHOOK_SECRET" {
 		return "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", true
 	}
@@ -288,19 +346,28 @@ func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
 	}
 }
 
-// A limit's keys are the same wherever it is listed; it is enough to show them in one list.
+// A limit's keys are the same wherever it is listed, and so are those of a Redis's login; it is enough to
+// show them once.
 var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)\.limits\[\]`)
+
+func shownOnce(key string) string {
+	key = anyList.ReplaceAllString(key, "limits[]")
+	if rest, of := strings.CutPrefix(key, "region.sync."); of && rest != "redis" && rest != "every" {
+		return "redis." + rest
+	}
+	return key
+}
 
 func TestTheSampleShowsEveryKey(t *testing.T) {
 	t.Parallel()
 	_, all := tree(t, switchedOn(t))
 	shown := map[string]bool{}
 	for _, l := range all {
-		shown[anyList.ReplaceAllString(l.key, "limits[]")] = true
+		shown[shownOnce(l.key)] = true
 	}
 	known := map[string]bool{}
 	for _, key := range schema(reflect.TypeFor[Config](), "") {
-		key = anyList.ReplaceAllString(key, "limits[]")
+		key = shownOnce(key)
 		if known[key] = true; !shown[key] {
 			t.Errorf("%s is missing", key)
 		}
@@ -360,7 +427,8 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	}
 	for _, l := range all {
 		switch anyList.ReplaceAllString(l.key, "limits[]") {
-		case "admin.token", "http.trusted_proxies[]", "redis.url", "region.name", "region.share", "region.sync.redis",
+		case "admin.token", "http.trusted_proxies[]", "redis.url", "redis.username", "redis.password", "redis.sentinel_username",
+			"redis.sentinel_password", "redis.tls.ca", "redis.tls.cert", "redis.tls.key", "redis.tls.server_name", "region.name", "region.share", "region.sync.redis",
 			"check.method_header", "identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
 			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
 			"tiers.<name>.grace.period", "tiers.<name>.grace.factor",

@@ -187,7 +187,7 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
-			st, err := store.Open(t.Context(), proxy.URL(), slog.New(slog.DiscardHandler))
+			st, err := store.Open(t.Context(), store.Config{URL: proxy.URL()}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Sentinel is one sentinel that watches a master with one replica and fails over within about a second.
@@ -78,4 +80,10 @@ func (s *Sentinel) awaitReplica(t testing.TB) {
 // URL is the sentinel's as the service's config takes it.
 func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + s.Addr + "/" + MasterName + "/0"
+}
+
+// Client is connected to the sentinel itself, and closed when t ends.
+func (s *Sentinel) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	return newClient(t, s.Addr)
 }

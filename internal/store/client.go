@@ -32,7 +32,7 @@ const (
 )
 
 // client returns a client of t. It repeats no command.
-func (t target) client(size int, timeout time.Duration, config *tls.Config) redis.UniversalClient {
+func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs:            slices.Clone(t.addrs), // a cluster's client appends to it
 		MasterName:       t.master,
@@ -48,7 +48,7 @@ func (t target) client(size int, timeout time.Duration, config *tls.Config) redi
 		// moves, calls to it fail; scripts of several keys, and those are all of ours, would anyway.
 		MaxRedirects: -1,
 
-		Dialer:                dialer(timeout, config),
+		Dialer:                dialer(timeout, t.config),
 		DialerRetries:         1,
 		DialTimeout:           timeout,
 		ReadTimeout:           timeout,

@@ -59,7 +59,7 @@ func TestEmbeddedKeysEndWithTheirTime(t *testing.T) {
 // C133: the hard cap refuses, it doesn't evict: who has used up a limit stays known.
 func TestAFullEmbeddedRedisRefusesAndForgetsNobody(t *testing.T) {
 	t.Parallel()
-	s, err := store.OpenWith(t.Context(), "", slog.New(slog.DiscardHandler), nil, 1000)
+	s, err := store.OpenSmall(t.Context(), slog.New(slog.DiscardHandler), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

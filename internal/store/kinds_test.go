@@ -5,13 +5,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
-	"io"
-	"log/slog"
+	"fmt"
 	"math/big"
 	"net"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -160,64 +163,128 @@ func masterOf(t *testing.T, rdb *redis.ClusterClient, key string) int {
 	return pid
 }
 
+// N17: a Redis with a private authority, which asks its clients for certificates, is reached with both,
+// and a server that the authority doesn't vouch for isn't.
 func TestTLSIsVerified(t *testing.T) {
 	t.Parallel()
-	addr, roots := tlsFront(t, redistest.Client(t).(*redis.Client).Options().Addr)
-	s, err := store.OpenWith(t.Context(), "rediss://"+addr, slog.New(slog.DiscardHandler), &tls.Config{RootCAs: roots}, 1)
-	if err != nil {
-		t.Fatal(err)
+	ours, theirs := newAuthority(t), newAuthority(t)
+	cert, key := ours.issue(t, "server", net.IPv4(127, 0, 0, 1))
+	addr := redistest.StartTLS(t, ours.file, cert, key)
+	cert, key = ours.issue(t, "client")
+	login := store.Login{TLS: store.TLS{CA: ours.file, Cert: cert, Key: key}}
+
+	s, _ := openedAs(t, store.Config{URL: "rediss://" + addr, Login: login})
+	within(t, 10*time.Second, "healthy with the authority and a client's certificate", s.Healthy)
+
+	login.TLS.ServerName = "server"
+	s, _ = openedAs(t, store.Config{URL: "rediss://" + addr, Login: login})
+	within(t, 10*time.Second, "healthy by the name in the certificate", s.Healthy)
+
+	for what, c := range map[string]store.Config{
+		"certificate": {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: theirs.file, Cert: cert, Key: key}}},
+		"unknown":     {URL: "rediss://" + addr},
+		"other.test":  {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: ours.file, Cert: cert, Key: key, ServerName: "other.test"}}},
+		"required":    {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: ours.file}}},
+	} {
+		s, _ := openedAs(t, c)
+		within(t, 10*time.Second, "the reason says "+what, func() bool { return strings.Contains(s.Reason(), what) })
 	}
-	defer s.Close()
-	within(t, 10*time.Second, "healthy with a good certificate", s.Healthy)
-	stranger, _ := opened(t, "rediss://"+addr)
-	within(t, 10*time.Second, "a certificate that nobody vouches for is the reason", func() bool {
-		return strings.Contains(stranger.Reason(), "certificate")
-	})
 	if s, _ := opened(t, "redis://"+addr); s.Healthy() {
 		t.Error("a server that wants TLS is healthy without")
 	}
 }
 
-// tlsFront is a TLS server on the loopback before the server at socket.
-func tlsFront(t *testing.T, socket string) (addr string, roots *x509.CertPool) {
+// N15: sentinels may ask for another password than the servers that they watch, or for none.
+// C122: passwords apart from the URL are taken as they are.
+func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const data, own = `d/a?t#a@%41:"`, `s#e/n?t@%`
+	group := redistest.StartSentinel(t)
+	for _, server := range []*redistest.Server{group.Master, group.Replica} {
+		rdb := server.Client(t)
+		if err := rdb.ConfigSet(t.Context(), "masterauth", data).Err(); err != nil {
+			t.Fatal(err)
+		}
+		require(t, rdb, data)
+	}
+	if err := group.Client(t).Do(t.Context(), "SENTINEL", "SET", redistest.MasterName, "auth-pass", data).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s, _ := openedAs(t, store.Config{URL: group.URL(), Login: store.Login{Password: data}})
+	within(t, 10*time.Second, "healthy where the sentinel asks for none", s.Healthy)
+
+	require(t, group.Client(t), own)
+	s, _ = openedAs(t, store.Config{URL: group.URL(), Login: store.Login{Password: data, SentinelPassword: own}})
+	within(t, 10*time.Second, "healthy with both passwords", s.Healthy)
+
+	escaped := fmt.Sprintf("redis+sentinel://:%s@%s/%s/0?sentinel_password=%s",
+		url.PathEscape(data), group.Addr, redistest.MasterName, url.QueryEscape(own))
+	s, _ = openedAs(t, store.Config{URL: escaped})
+	within(t, 10*time.Second, "healthy with both passwords in the URL", s.Healthy)
+
+	for _, login := range []store.Login{{Password: data}, {Password: data, SentinelPassword: data}} {
+		if s, _ := openedAs(t, store.Config{URL: group.URL(), Login: login}); s.Healthy() {
+			t.Error("the sentinel takes the wrong password")
+		}
+	}
+}
+
+// require has a server or a sentinel ask new connections for a password.
+func require(t *testing.T, rdb redis.UniversalClient, password string) {
+	t.Helper()
+	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">"+password).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// authority signs certificates; file holds its own.
+type authority struct {
+	file string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	a := &authority{key: key, cert: &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}}
+	a.file = a.write(t, "CERTIFICATE", a.sign(t, a.cert, key))
+	return a
+}
+
+// issue returns the files of a certificate for a name and addresses, and of its key.
+func (a *authority) issue(t *testing.T, name string, ips ...net.IP) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := x509.ParseCertificate(der)
+	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots = x509.NewCertPool()
-	roots.AddCert(leaf)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name}, IPAddresses: ips}
+	return a.write(t, "CERTIFICATE", a.sign(t, template, private)), a.write(t, "PRIVATE KEY", der)
+}
+
+func (a *authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			front, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer front.Close()
-				back, err := net.Dial("unix", socket)
-				if err != nil {
-					return
-				}
-				defer back.Close()
-				go func() { io.Copy(back, front); back.Close() }()
-				io.Copy(front, back)
-			}()
-		}
-	}()
-	return l.Addr().String(), roots
+	return der
+}
+
+func (a *authority) write(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

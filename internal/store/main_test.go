@@ -41,8 +41,13 @@ func (j *journal) lines(part string) (found []string) {
 // opened returns a store that is closed when t ends, and its log.
 func opened(t *testing.T, url string) (*store.Store, *journal) {
 	t.Helper()
+	return openedAs(t, store.Config{URL: url})
+}
+
+func openedAs(t *testing.T, c store.Config) (*store.Store, *journal) {
+	t.Helper()
 	j := &journal{}
-	s, err := store.Open(t.Context(), url, slog.New(slog.NewTextHandler(j, nil)))
+	s, err := store.Open(t.Context(), c, slog.New(slog.NewTextHandler(j, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ package store
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,48 +51,31 @@ type Store struct {
 	refusal  string        // guarded by mu: why Redis takes no writes; "" when it does
 }
 
-// options are what tests change.
-type options struct {
-	tls     *tls.Config
-	maxKeys int64
-}
-
-// Open connects to the Redis that url names; "" starts one inside this process, which keeps nothing.
-//
-//	redis://user:password@host:6379/0           one server; rediss:// with TLS, verified against the system's roots
-//	unix:///run/redis.sock?db=0                 one server on a unix socket
-//	redis+sentinel://host:26379,host2/master/0  the master that sentinels name; also rediss+sentinel://.
-//	                                            User and password are the master's; the sentinels' own go into the
-//	                                            parameters sentinel_username and sentinel_password
-//	redis+cluster://host:6379,host2             a cluster, found through any of its nodes; also rediss+cluster://
-//
-// A port may be left out. An error says how to mend the URL and repeats no secret of it.
+// Open connects to the Redis that c names. A Config that Check finds fault with is an error, which
+// repeats no secret.
 //
 // A Redis that is absent, hung or too old is no error: Open says so in the log, Healthy is false, and the Store goes on
 // trying until Close. Open takes at most half a second; ctx cuts that short. go-redis's own messages go to log at debug
 // level, for the whole process.
-func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
-	return open(ctx, url, log, options{tls: &tls.Config{MinVersion: tls.VersionTLS12}, maxKeys: maxEmbeddedKeys})
+func Open(ctx context.Context, c Config, log *slog.Logger) (*Store, error) {
+	return open(ctx, c, log, maxEmbeddedKeys)
 }
 
-func open(ctx context.Context, url string, log *slog.Logger, o options) (*Store, error) {
+func open(ctx context.Context, c Config, log *slog.Logger, maxKeys int64) (*Store, error) {
 	redis.SetLogger(libraryLog{log})
-	s := &Store{log: log, maxKeys: o.maxKeys, reason: unprobed, since: time.Now(), lost: make(chan struct{})}
+	s := &Store{log: log, maxKeys: maxKeys, reason: unprobed, since: time.Now(), lost: make(chan struct{})}
 	close(s.lost)
 	var err error
-	if url == "" {
+	if c.URL == "" {
 		s.embedded, s.target, err = embed()
 	} else {
-		s.target, err = parse(url)
+		s.target, err = c.target()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !s.target.tls {
-		o.tls = nil
-	}
-	s.client = s.target.client(frontPool, frontTimeout, o.tls)
-	s.executor = s.target.client(executorPool, executorTimeout, o.tls)
+	s.client = s.target.client(frontPool, frontTimeout)
+	s.executor = s.target.client(executorPool, executorTimeout)
 	s.close = sync.OnceValue(s.shut)
 
 	var watching context.Context
@@ -189,6 +171,9 @@ func (s *Store) probe(ctx context.Context) {
 	defer cancel()
 	err := s.ping(bounded)
 	var found node
+	if s.embedded != nil {
+		found.version = "embedded"
+	}
 	if err == nil && s.embedded == nil && (!s.Healthy() || time.Since(s.inspected) >= recheckEvery) {
 		if found, err = inspect(bounded, s.client); err == nil {
 			s.inspected = time.Now()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +14,8 @@ import (
 type target struct {
 	kind             kind
 	tls              bool
-	addrs            []string // host:port; of a single server also the path of a unix socket
+	config           *tls.Config // nil without tls
+	addrs            []string    // host:port; of a single server also the path of a unix socket
 	user, password   string
 	sentinelUser     string
 	sentinelPassword string
@@ -49,14 +51,14 @@ func parse(raw string) (target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	t, known := schemes[scheme]
 	if !ok || !known {
-		return target{}, errors.New("redis URL: it must begin with redis://, rediss:// (TLS), unix://, redis+sentinel://, " +
+		return target{}, errors.New("must begin with redis://, rediss:// (TLS), unix://, redis+sentinel://, " +
 			"rediss+sentinel://, redis+cluster:// or rediss+cluster://, as in redis://127.0.0.1:6379/0")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(raw, "#") || strings.Contains(path, "@") || strings.Contains(query, "@") {
-		return target{}, errors.New("redis URL: percent-encode the special characters of user and password: " +
-			"/ is %2F, ? is %3F, # is %23, @ is %40, % is %25")
+		return target{}, errors.New("has a character in user or password that ends them; give username and password " +
+			"apart from the URL, or percent-encode it: / is %2F, ? is %3F, # is %23, @ is %40, % is %25")
 	}
 
 	at := strings.LastIndexByte(authority, '@')
@@ -70,7 +72,7 @@ func parse(raw string) (target, error) {
 
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return target{}, errors.New("redis URL: what follows ? must be name=value pairs joined by &, percent-encoded")
+		return target{}, errors.New("must have after ? only name=value pairs joined by &, percent-encoded")
 	}
 	take := func(name string) string {
 		v := params.Get(name)
@@ -89,10 +91,10 @@ func parse(raw string) (target, error) {
 		err = t.server(hosts, path)
 	}
 	if err != nil {
-		return target{}, fmt.Errorf("redis URL: %w", err)
+		return target{}, err
 	}
-	for name := range params {
-		return target{}, fmt.Errorf("redis URL: unknown parameter %q: remove it", name)
+	if len(params) > 0 {
+		return target{}, errors.New("has an unknown parameter after ?; remove it")
 	}
 	return t, nil
 }
@@ -103,9 +105,10 @@ func userinfo(s string) (user, password string, err error) {
 	password, err2 := url.PathUnescape(p)
 	switch {
 	case err1 != nil || err2 != nil:
-		return "", "", errors.New("redis URL: user or password has a % that begins no escape: write it %25")
+		return "", "", errors.New("has a % in user or password that begins no escape; write it %25, or give username and " +
+			"password apart from the URL")
 	case !found || password == "":
-		return "", "", errors.New("redis URL: a user without a password: write user:password@, or :password@ for a password alone")
+		return "", "", errors.New("has a user without a password; write user:password@, or :password@ for a password alone")
 	}
 	return user, password, nil
 }
@@ -113,7 +116,7 @@ func userinfo(s string) (user, password string, err error) {
 func (t *target) socket(hosts, path, db string) error {
 	p, err := url.PathUnescape(path)
 	if hosts != "" || path == "" || err != nil {
-		return errors.New("a unix socket needs its absolute path, as in unix:///run/redis.sock?db=0")
+		return errors.New("needs the absolute path of the unix socket, as in unix:///run/redis.sock?db=0")
 	}
 	t.addrs = []string{"/" + p}
 	return t.setDB(db)
@@ -121,7 +124,7 @@ func (t *target) socket(hosts, path, db string) error {
 
 func (t *target) server(hosts, path string) (err error) {
 	if strings.Contains(hosts, ",") {
-		return errors.New("several addresses: use redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
+		return errors.New("has several addresses; use redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
 	}
 	if t.addrs, err = addresses(hosts, "6379"); err != nil {
 		return err
@@ -135,7 +138,7 @@ func (t *target) sentinels(hosts, path string) (err error) {
 	}
 	name, db, _ := strings.Cut(path, "/")
 	if t.master, err = url.PathUnescape(name); err != nil || t.master == "" {
-		return errors.New("the name of the sentinels' master is missing, as in redis+sentinel://host:26379,host2:26379/mymaster/0")
+		return errors.New("lacks the name of the sentinels' master; write it as in redis+sentinel://host:26379,host2:26379/mymaster/0")
 	}
 	return t.setDB(db)
 }
@@ -145,7 +148,7 @@ func (t *target) nodes(hosts, path string) (err error) {
 		return err
 	}
 	if path != "" && path != "0" {
-		return errors.New("a cluster has database 0 alone: write nothing after the addresses")
+		return errors.New("names a database, and a cluster has 0 alone; write nothing after the addresses")
 	}
 	return nil
 }
@@ -156,7 +159,7 @@ func (t *target) setDB(s string) error {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > maxDB {
-		return errors.New("the database must be a number, as in redis://127.0.0.1:6379/0")
+		return errors.New("has a database that is no number; write it as in redis://127.0.0.1:6379/0")
 	}
 	t.db = n
 	return nil
@@ -166,7 +169,7 @@ func (t *target) setDB(s string) error {
 func addresses(hosts, port string) ([]string, error) {
 	var out []string
 	for i, h := range strings.Split(hosts, ",") {
-		wrong := fmt.Errorf("address %d must be host:port, with an IPv6 address in brackets, as in 127.0.0.1:%s or [::1]:%[2]s", i+1, port)
+		wrong := fmt.Errorf("has an address (number %d) that isn't host:port with a port of 1 to 65535; write it as in 127.0.0.1:%s or [::1]:%[2]s", i+1, port)
 		host, p := h, port
 		if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
 			host = h[1 : len(h)-1]

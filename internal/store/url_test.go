@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -47,34 +48,34 @@ func TestABadURLNamesTheMendAndKeepsItsSecrets(t *testing.T) {
 		{"s3cret@127.0.0.1:6379", "must begin with redis://"},
 		{"http://:s3cret@host", "must begin with redis://"},
 		{"REDIS://:s3cret@host", "must begin with redis://"},
-		{"redis://", "address 1 must be host:port"},
-		{"redis://:s3cret@", "address 1 must be host:port"},
-		{"redis://:s3cret@:6379", "address 1 must be host:port"},
+		{"redis://", "address (number 1)"},
+		{"redis://:s3cret@", "address (number 1)"},
+		{"redis://:s3cret@:6379", "address (number 1)"},
 		{"redis://s3cret@host", ":password@"},
 		{"redis://me:@host", ":password@"},
 		{"redis://:s3cret%zz@host", "%25"},
 		{"redis://:a/s3cret@host", "/ is %2F"},
 		{"redis://:a?s3cret@host", "? is %3F"},
 		{"redis://:a#s3cret@host", "# is %23"},
-		{"redis://:s3cret@host:0", "address 1 must be host:port"},
-		{"redis://:s3cret@host:65536", "address 1 must be host:port"},
-		{"redis://:s3cret@host:port", "address 1 must be host:port"},
-		{"redis://:s3cret@::1", "in brackets"},
-		{"redis://:s3cret@[::1", "in brackets"},
-		{"redis://:s3cret@host/one", "database must be a number"},
-		{"redis://:s3cret@host/-1", "database must be a number"},
-		{"redis://:s3cret@host/0/1", "database must be a number"},
-		{"redis://:s3cret@host/99999999999999999999", "database must be a number"},
+		{"redis://:s3cret@host:0", "address (number 1)"},
+		{"redis://:s3cret@host:65536", "address (number 1)"},
+		{"redis://:s3cret@host:port", "address (number 1)"},
+		{"redis://:s3cret@::1", "[::1]:6379"},
+		{"redis://:s3cret@[::1", "[::1]:6379"},
+		{"redis://:s3cret@host/one", "database that is no number"},
+		{"redis://:s3cret@host/-1", "database that is no number"},
+		{"redis://:s3cret@host/0/1", "database that is no number"},
+		{"redis://:s3cret@host/99999999999999999999", "database that is no number"},
 		{"redis://:s3cret@h1,h2", "redis+cluster://"},
-		{"redis://:s3cret@host?read_timeout=1h", `unknown parameter "read_timeout"`},
+		{"redis://:s3cret@host?read_timeout=1h", "unknown parameter"},
 		{"redis://:s3cret@host?%zz=s3cret", "name=value"},
 		{"unix://:s3cret@run/redis.sock", "absolute path"},
 		{"unix://", "absolute path"},
-		{"unix:///run/redis.sock?db=x", "database must be a number"},
+		{"unix:///run/redis.sock?db=x", "database that is no number"},
 		{"redis+sentinel://:s3cret@h1", "redis+sentinel://host:26379,host2:26379/mymaster/0"},
-		{"redis+sentinel://:s3cret@h1//0", "master is missing"},
-		{"redis+sentinel://:s3cret@h1,/main", "address 2 must be host:port"},
-		{"redis+cluster://:s3cret@h1/1", "database 0 alone"},
+		{"redis+sentinel://:s3cret@h1//0", "lacks the name"},
+		{"redis+sentinel://:s3cret@h1,/main", "address (number 2)"},
+		{"redis+cluster://:s3cret@h1/1", "a cluster has 0 alone"},
 	} {
 		_, err := parse(c.url)
 		if err == nil || !strings.Contains(err.Error(), c.mend) || strings.Contains(err.Error(), "s3cret") {
@@ -92,4 +93,40 @@ func FuzzURL(f *testing.F) {
 			t.Fatalf("%q is accepted as %+v", raw, got)
 		}
 	})
+}
+
+// C122: what the URL and the keys beside it can't both say is an error that names the key.
+func TestALoginThatContradictsTheURLNamesTheField(t *testing.T) {
+	t.Parallel()
+	const sentinels = "redis+sentinel://h/main"
+	for _, c := range []struct {
+		url   string
+		login Login
+		field string
+	}{
+		{"redis://:s3cret@h", Login{Password: "s3cret"}, "password"},
+		{"redis://:s3cret@h", Login{Username: "me"}, "username"},
+		{"redis://h", Login{Username: "me"}, "username"},
+		{"redis://h,i", Login{}, "url"},
+		{"redis://h:99999", Login{}, "url"},
+		{"redis://:a#s3cret@h", Login{}, "url"},
+		{"redis://h", Login{SentinelPassword: "s3cret"}, "sentinel_password"},
+		{"redis://h", Login{SentinelUsername: "me"}, "sentinel_username"},
+		{sentinels, Login{SentinelUsername: "me"}, "sentinel_username"},
+		{sentinels + "?sentinel_password=s3cret", Login{SentinelPassword: "s3cret"}, "sentinel_password"},
+		{sentinels + "?sentinel_password=s3cret", Login{SentinelUsername: "me"}, "sentinel_username"},
+		{"redis://h", Login{TLS: TLS{CA: "s3cret"}}, "tls"},
+		{"rediss://h", Login{TLS: TLS{CA: "/s3cret"}}, "tls.ca"},
+		{"rediss://h", Login{TLS: TLS{CA: "url_test.go"}}, "tls.ca"},
+		{"rediss://h", Login{TLS: TLS{Key: "/s3cret"}}, "tls.cert"},
+		{"rediss://h", Login{TLS: TLS{Cert: "/s3cret"}}, "tls.key"},
+		{"rediss://h", Login{TLS: TLS{Cert: "url_test.go", Key: "/s3cret"}}, "tls.key"},
+		{"rediss://h", Login{TLS: TLS{Cert: "url_test.go", Key: "url_test.go"}}, "tls.cert"},
+	} {
+		var found ConfigError
+		err := Config{URL: c.url, Login: c.login}.Check()
+		if !errors.As(err, &found) || found.Field != c.field || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s with %+v: %v; want an error of %s without secrets", c.url, c.login, err, c.field)
+		}
+	}
 }

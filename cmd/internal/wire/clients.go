@@ -207,7 +207,11 @@ func (cs *Clients) read() (text []byte, err error) {
 }
 
 func (cs *Clients) parse(text []byte) ([]config.Client, error) {
-	return config.ParseClients(cs.config.Identity.ClientsFile, text, cs.lookup, cs.config, conditions)
+	file, err := config.ParseClients(cs.config.Identity.ClientsFile, text, cs.lookup, cs.config, conditions)
+	if err != nil {
+		return nil, err
+	}
+	return file.Clients, nil
 }
 
 func (cs *Clients) set(text []byte) (clientSet, error) {

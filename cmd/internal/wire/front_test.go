@@ -65,7 +65,7 @@ func front(t *testing.T, text string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), redistest.Start(t).URL(), log)
+	s, err := store.Open(t.Context(), store.Config{URL: redistest.Start(t).URL()}, log)
 	if err != nil {
 		t.Fatal(err)
 	}

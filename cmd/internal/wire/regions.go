@@ -46,7 +46,7 @@ func together(c *config.Config, limiter *admission.Limiter, own *store.Store, me
 		return func(context.Context) {}, nil
 	}
 	log = log.With("region", c.Region.Name)
-	centre, err := store.Open(context.Background(), string(sync.Redis), log.With("redis", "centre"))
+	centre, err := store.Open(context.Background(), redisAt(sync.Redis, sync.RedisLogin), log.With("redis", "centre"))
 	if err != nil {
 		return nil, fmt.Errorf("region.sync.redis: %w", err)
 	}

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +20,7 @@ import (
 	"forebay/internal/config"
 	"forebay/internal/httpapi"
 	"forebay/internal/identity"
+	"forebay/internal/store"
 )
 
 // Exit codes of both commands.
@@ -32,7 +36,7 @@ func Load(path string, lookup func(string) (string, bool)) (*config.Config, []co
 }
 
 // conditions are the rules of those who go by the config.
-var conditions = config.Rules{Limit: possible, Callback: callable}
+var conditions = config.Rules{Limit: possible, Callback: callable, Redis: reachable, File: readable}
 
 // Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
 // left out.
@@ -45,31 +49,66 @@ func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Wr
 		fmt.Fprintln(stderr, err)
 		return ExitUsage
 	}
-	clients, err := checkNamed(c, lookup)
-	if err != nil {
-		fmt.Fprintln(stderr, err)
-		return ExitUsage
+	var clients *config.ClientsFile
+	if file := c.Identity.ClientsFile; file != "" {
+		if clients, err = config.LoadClients(file, lookup, c, conditions); err != nil {
+			fmt.Fprintln(stderr, err)
+			return ExitUsage
+		}
 	}
 	fmt.Fprintf(stdout, "# %s is valid. In effect:\n%s", path, c.Describe())
-	if file := c.Identity.ClientsFile; file != "" {
-		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", file, config.DescribeClients(clients))
+	if clients != nil {
+		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", clients.Path, clients.Describe())
 	}
 	return ExitOK
 }
 
-// checkNamed reads the files that a config names.
-func checkNamed(c *config.Config, lookup func(string) (string, bool)) (clients []config.Client, err error) {
-	if path := c.Identity.CountryDatabase; path != "" {
-		countries, err := identity.OpenCountries(path)
-		if err != nil {
-			return nil, fmt.Errorf("identity.country_database: %w", err)
+// readable is the rule for a file that the config names. The clients file's contents are read later: what is
+// wrong there has places of its own.
+func readable(key, path string) error {
+	var err error
+	if key == "identity.country_database" {
+		var countries *identity.Countries
+		if countries, err = identity.OpenCountries(path); err == nil {
+			countries.Close() // it fails never
 		}
-		countries.Close() // it fails never
+	} else {
+		var f *os.File
+		if f, err = os.Open(path); err == nil {
+			f.Close()
+		}
 	}
-	if path := c.Identity.ClientsFile; path != "" {
-		return config.LoadClients(path, lookup, c, conditions)
+	var of *fs.PathError
+	switch {
+	case errors.As(err, &of):
+		return fmt.Errorf("can't be read: %w", of.Err)
+	case err != nil: // the path may come from the environment
+		return errors.New("can't be used: " + strings.ReplaceAll(err.Error(), path+" ", ""))
 	}
-	return nil, nil
+	return nil
+}
+
+// reachable is the rule of store for where a Redis is and the login to it.
+func reachable(url config.SecretURL, login config.RedisLogin) (field string, err error) {
+	err = redisAt(url, login).Check()
+	var wrong store.ConfigError
+	if errors.As(err, &wrong) {
+		return wrong.Field, wrong.Err
+	}
+	return "", err
+}
+
+// OpenStore connects to the Redis of the config. See store.Open.
+func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (*store.Store, error) {
+	return store.Open(ctx, redisAt(c.Redis.URL, c.Redis.RedisLogin), log)
+}
+
+func redisAt(url config.SecretURL, login config.RedisLogin) store.Config {
+	return store.Config{URL: string(url), Login: store.Login{
+		Username: login.Username, Password: string(login.Password),
+		SentinelUsername: login.SentinelUsername, SentinelPassword: string(login.SentinelPassword),
+		TLS: store.TLS(login.TLS),
+	}}
 }
 
 // Version is the version that the binary was built as.

@@ -46,7 +46,7 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := redistest.Start(t)
-	s, err := store.Open(ctx, server.URL(), log)
+	s, err := store.Open(ctx, store.Config{URL: server.URL()}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
