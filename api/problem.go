@@ -40,8 +40,10 @@ type FieldError struct {
 type BackendAnswer struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
-	Body        string `json:"body,omitempty"`        // where the bytes are valid UTF-8
-	BodyBase64  []byte `json:"body_base64,omitempty"` // where they aren't
+	// Fields are others that describe it, by name, such as Content-Encoding.
+	Fields     map[string]string `json:"fields,omitempty"`
+	Body       string            `json:"body,omitempty"`        // where the bytes are valid UTF-8
+	BodyBase64 []byte            `json:"body_base64,omitempty"` // where they aren't
 }
 
 // Types of problems. Those of quotas are drafted by the IETF (draft-ietf-httpapi-ratelimit-headers-11); every other problem is

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"forebay/api"
 )
@@ -11,11 +12,12 @@ import (
 type Result struct {
 	Status      int // of the 200s
 	ContentType string
-	Body        []byte // byte for byte
+	Header      http.Header // of the answer that it came in: Content-Disposition, Content-Encoding and the like
+	Body        []byte      // byte for byte
 }
 
 func (a answer) result() *Result {
-	return &Result{Status: a.status, ContentType: a.header.Get("Content-Type"), Body: a.body}
+	return &Result{Status: a.status, ContentType: a.header.Get("Content-Type"), Header: a.header, Body: a.body}
 }
 
 // Status tells where a job stands. Another client's job is one that isn't there: an *Error with api.CodeUnknownJob.

@@ -25,12 +25,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forebay/internal/groupcommit"
+	"forebay/internal/jobs"
 )
 
 // Answer is what the backend said to a request.
 type Answer struct {
 	Status      int           // 200 to 299
 	ContentType string        // "" where the backend sent none
+	Fields      jobs.Fields   // others that go with the body
 	Body        []byte        // byte for byte
 	Age         time.Duration // how long ago the backend gave it, at milliseconds, by Redis's clock
 }
@@ -41,6 +43,8 @@ const (
 	MaxBody = 64 << 20
 	// MaxContentType bounds a stored content type; real ones are under 100 bytes.
 	MaxContentType = 1 << 10
+	// maxHead bounds what stands before a body.
+	maxHead = maxLine + MaxContentType + 1 + jobs.MaxFields
 )
 
 // What Put refuses.
@@ -72,7 +76,7 @@ func (a Answer) check() error {
 	if a.Status < 200 || a.Status > 299 {
 		return fmt.Errorf("status %d: %w", a.Status, ErrNotGood)
 	}
-	if len(a.Body) > MaxBody || len(a.ContentType) > MaxContentType {
+	if len(a.Body) > MaxBody || len(a.ContentType) > MaxContentType || len(a.Fields) > jobs.MaxFields {
 		return ErrTooLarge
 	}
 	return nil
@@ -173,22 +177,27 @@ func understand(key string, left *redis.DurationCmd, value *redis.StringCmd) fou
 	if !ok || left.Val() < 0 { // no TTL: somebody else's key, whose age nobody knows
 		return found{err: fmt.Errorf("%s holds something else", key)}
 	}
-	a := Answer{Status: h.status, ContentType: string(text[h.line:h.body]), Body: text[h.body:], Age: h.age(left.Val())}
+	a := Answer{Status: h.status, Body: text[h.body:], Age: h.age(left.Val())}
+	a.ContentType, a.Fields = h.texts(text)
 	return found{answer: a, keepFor: h.good, ok: true}
 }
 
 // absent is what PTTL says of a key that isn't there.
 const absent = -2
 
-// A value is one line of ASCII, "1 <good> <status> <n> [<owner>]\n", then n bytes of content type, then the body. 1 is the layout's version,
-// good the ms that the answer is good for (put.lua reads it too), owner an Owner's mark.
+// A value is one line of ASCII, "1 <good> <status> <n> [<owner>]\n", then n bytes of content type, and where there are Fields of a line break and these,
+// then the body. 1 is the layout's version, good the ms that the answer is good for (put.lua reads it too), owner an Owner's mark.
 
 const maxLine = 64 // bytes: more than any line takes
 
 func encode(a Answer, good int64, of Owner) []byte {
-	value := make([]byte, 0, maxLine+len(a.ContentType)+len(a.Body))
-	value = fmt.Appendf(value, "1 %d %d %d %s\n", good, a.Status, len(a.ContentType), of.mark())
-	value = append(value, a.ContentType...)
+	texts := a.ContentType
+	if a.Fields != "" {
+		texts += "\n" + string(a.Fields)
+	}
+	value := make([]byte, 0, maxLine+len(texts)+len(a.Body))
+	value = fmt.Appendf(value, "1 %d %d %d %s\n", good, a.Status, len(texts), of.mark())
+	value = append(value, texts...)
 	return append(value, a.Body...)
 }
 
@@ -198,6 +207,12 @@ type head struct {
 	status     int
 	owner      string // a mark; "": nobody's
 	line, body int    // where the content type begins, and where the body does
+}
+
+// texts are what stands before the body of the value whose head h is.
+func (h head) texts(value []byte) (contentType string, fields jobs.Fields) {
+	contentType, rest, _ := strings.Cut(string(value[h.line:h.body]), "\n")
+	return contentType, jobs.Fields(rest)
 }
 
 // age of an answer whose key has a TTL of left.

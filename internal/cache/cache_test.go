@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forebay/internal/cache"
+	"forebay/internal/jobs"
 	"forebay/internal/redistest"
 )
 
@@ -51,13 +52,14 @@ func TestAnAnswerComesBackByteForByte(t *testing.T) {
 		for _, a := range []cache.Answer{
 			{Status: 200, ContentType: "application/json", Body: []byte(`{"b":616581622363398142, "a":9007199254740993,"x":1e400 ,"y":1.10}` + "\n")},
 			{Status: 204},
+			{Status: 200, Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields)), Body: []byte("N27")},
 			{Status: 201, ContentType: "image/png", Body: every},
-			{Status: 200, ContentType: "text/plain; charset=\"a\n1 1 1\"", Body: []byte("\n\n1 2 3 4\n")},
+			{Status: 200, ContentType: "text/plain; charset=\"1 1 1\"", Fields: "Content-Language: 1 1 1\nEtag: \"2\"\n", Body: []byte("\n\n1 2 3 4\n")},
 			{Status: 299, Body: bytes.Repeat([]byte("1 MiB"), 1<<20/5)},
 		} {
 			put(t, rdb, key, a, time.Hour)
 			got, ok := get(t, rdb, key)
-			if !ok || got.Status != a.Status || got.ContentType != a.ContentType || !bytes.Equal(got.Body, a.Body) {
+			if !ok || got.Status != a.Status || got.ContentType != a.ContentType || got.Fields != a.Fields || !bytes.Equal(got.Body, a.Body) {
 				t.Errorf("stored status %d, type %q, %d bytes; read %v, %d, %q, %d bytes", a.Status, a.ContentType, len(a.Body),
 					ok, got.Status, got.ContentType, len(got.Body))
 			}
@@ -99,6 +101,7 @@ func TestAnAnswerOverItsBoundIsNotStored(t *testing.T) {
 	for name, a := range map[string]cache.Answer{
 		"body": {Status: 200, Body: make([]byte, cache.MaxBody+1)},
 		"type": {Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)},
+		"rest": {Status: 200, Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields+1))},
 	} {
 		if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", name, err)

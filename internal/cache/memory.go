@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"forebay/internal/jobs"
 )
 
 const (
@@ -94,7 +96,7 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 		entries: otter.Must(&otter.Options[string, entry]{ // it fails on contradicting options alone
 			MaximumWeight: uint64(maxBytes),
 			Weigher: func(key string, e entry) uint32 {
-				return uint32(entryBytes + len(key) + len(e.answer.ContentType) + len(e.answer.Body)) // the texts are under 2 MiB
+				return uint32(entryBytes + len(key) + len(e.answer.ContentType) + len(e.answer.Fields) + len(e.answer.Body)) // the texts are under 2 MiB
 			},
 			// It only makes room: whether an answer may still be served is decided when it is asked for, exactly.
 			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, entry]) time.Duration {
@@ -180,6 +182,7 @@ func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Dur
 	if len(a.Body) <= MaxRemembered {
 		// The caller may go on with its buffers, and they may be larger than what is in them: that would escape the bound.
 		e.answer.Body, e.answer.ContentType = bytes.Clone(a.Body), strings.Clone(a.ContentType)
+		e.answer.Fields = jobs.Fields(strings.Clone(string(a.Fields)))
 	}
 	m.keep(key, e, func(entry) bool { return false }, new(atomic.Bool))
 	return err

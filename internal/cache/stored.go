@@ -138,7 +138,7 @@ func (c *Cache) Inspect(ctx context.Context, key string) (Entry, bool, error) {
 	var size *redis.IntCmd
 	var left *redis.DurationCmd
 	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		begin, size, left = p.GetRange(ctx, key, 0, maxLine+MaxContentType), p.StrLen(ctx, key), p.PTTL(ctx, key)
+		begin, size, left = p.GetRange(ctx, key, 0, maxHead), p.StrLen(ctx, key), p.PTTL(ctx, key)
 		return nil
 	})
 	if err != nil {
@@ -152,7 +152,9 @@ func (c *Cache) Inspect(ctx context.Context, key string) (Entry, bool, error) {
 	if !ok || left.Val() < 0 {
 		return Entry{}, false, fmt.Errorf("inspect stored answer: %s holds something else", key)
 	}
-	return Entry{Key: key, Age: h.age(left.Val()), Left: left.Val(), Status: h.status, ContentType: text[h.line:h.body], Size: size.Val() - int64(h.body)}, true, nil
+	contentType, _ := h.texts([]byte(text))
+	return Entry{Key: key, Age: h.age(left.Val()), Left: left.Val(), Status: h.status, ContentType: contentType,
+		Size: size.Val() - int64(h.body)}, true, nil
 }
 
 // Purge removes stored answers, in Redis at once and in the memory of every process within about a second, and returns how many it removed in
@@ -271,7 +273,7 @@ func (c *Cache) purgeListed(ctx context.Context, list string, found []string, f 
 func (c *Cache) drop(ctx context.Context, keys []string, f Filter) (removed int, gone []string, err error) {
 	heads, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
-			p.GetRange(ctx, key, 0, maxLine+MaxContentType)
+			p.GetRange(ctx, key, 0, maxHead)
 		}
 		return nil
 	})

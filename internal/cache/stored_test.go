@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forebay/internal/cache"
+	"forebay/internal/jobs"
 	"forebay/internal/redistest"
 )
 
@@ -104,7 +105,8 @@ func TestOperatorsLookAtAnAnswerWithoutReadingIt(t *testing.T) {
 			e.Age+e.Left != time.Hour {
 			s.Errorf("%+v, %v, %v", e, ok, err)
 		}
-		long := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType), Body: make([]byte, 1<<20)}
+		long := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType),
+			Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields)), Body: make([]byte, 1<<20)}
 		key = cache.Key(s.report, "long", nil)
 		put(s.T, s.rdb, key, long, time.Hour)
 		if e, ok, err := s.cache.Inspect(s.Context(), key); err != nil || !ok || e.ContentType != long.ContentType || e.Size != 1<<20 {

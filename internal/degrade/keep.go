@@ -46,7 +46,7 @@ func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 		}
 		return nil
 	}
-	a := cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Body: body}
+	a := cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Fields: meta.Fields, Body: body}
 	if err := k.store.Put(ctx, key, a, p.KeepFor(), cache.Owner{Operation: job.Operation, Client: job.Client}); err != nil {
 		return fmt.Errorf("keep the answer of job %s: %w", job.ID, err)
 	}

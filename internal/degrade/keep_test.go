@@ -22,12 +22,12 @@ func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {
 	keeper, degrader := degrade.NewKeeper(answers, map[string]degrade.Policy{operation: p}), degrade.New(answers)
 	job := jobs.Job{ID: "b-1", Operation: operation, Client: "acme", Tier: "pro", Payload: []byte(`{"month":11,"year":2026}`)}
 	body := "\x00\xff {\"n\":616581622363398142}\n"
-	if err := keeper.Learn(t.Context(), job, jobs.Meta{Status: 201, ContentType: "a/b", Size: int64(len(body))}, []byte(body)); err != nil {
+	if err := keeper.Learn(t.Context(), job, jobs.Meta{Status: 201, ContentType: "a/b", Fields: "Etag: 1\n", Size: int64(len(body))}, []byte(body)); err != nil {
 		t.Fatal(err)
 	}
 	for who, want := range map[caller]bool{{"acme", "pro"}: true, {"bolt", "pro"}: true, {"core", "free"}: false} {
 		a, ok, err := stale(t, degrader, p, operation, who, `{"year": 2026, "month": 11}`, degrade.Wish{})
-		if err != nil || ok != want || ok && (a.Status != 201 || a.ContentType != "a/b" || string(a.Body) != body) {
+		if err != nil || ok != want || ok && (a.Status != 201 || a.ContentType != "a/b" || a.Fields != "Etag: 1\n" || string(a.Body) != body) {
 			t.Errorf("%s: %v %+v %v, want %v", who.client, ok, a, err, want)
 		}
 	}

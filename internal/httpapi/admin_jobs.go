@@ -101,7 +101,7 @@ func adminJobView(look leaky.Look, now time.Time) api.AdminJob {
 		v.Failure = &api.JobFailure{Code: st.Failure.Code, Detail: st.Failure.Detail}
 	}
 	if v.Done && st.Result.Status != 0 {
-		v.Answer = &api.KeptAnswer{Size: st.Result.Size, BackendAnswer: api.BackendAnswer{Status: st.Result.Status, ContentType: st.Result.ContentType}}
+		v.Answer = &api.KeptAnswer{Size: st.Result.Size, BackendAnswer: *backendAnswer(st.Result)}
 	}
 	return v
 }

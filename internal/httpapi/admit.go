@@ -224,7 +224,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 			if body, err := a.line.Result(a.ctx, look.Job.Source()); err == nil {
 				a.s.warm(a.line, look.Job, a.payload)
 				h["Content-Location"] = []string{view.Links.Result}
-				h["X-Content-Type-Options"] = noSniff
+				a.describe(look.Standing.Result.ContentType, look.Standing.Result.Fields)
 				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)
 				return nil
 			}

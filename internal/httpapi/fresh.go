@@ -113,7 +113,7 @@ func (a *attempt) serve(found cache.Answer, status string) {
 	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
 	h[api.HeaderCacheStatus] = []string{status}
 	h["Cache-Control"] = noStore
-	h["X-Content-Type-Options"] = noSniff
+	a.describe(found.ContentType, found.Fields)
 	a.bytes(http.StatusOK, found.ContentType, found.Body)
 }
 

@@ -29,7 +29,7 @@ func (s *Server) result(c *call) error {
 		if err != nil {
 			return storeError{err}
 		}
-		c.w.Header()["X-Content-Type-Options"] = noSniff
+		c.describe(st.Result.ContentType, st.Result.Fields)
 		c.bytes(st.Result.Status, st.Result.ContentType, body)
 		s.warm(line, look.Job, nil)
 		return nil
@@ -103,7 +103,7 @@ func failedResult(ctx context.Context, line Line, look leaky.Look) error {
 	if meta.Status == 0 {
 		return p
 	}
-	p.BackendAnswer = &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType}
+	p.BackendAnswer = backendAnswer(meta)
 	body, err := line.Result(ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same

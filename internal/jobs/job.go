@@ -61,6 +61,7 @@ type Failure struct {
 type Meta struct {
 	Status      int    // 0: there is none
 	ContentType string // "" where the backend sent none
+	Fields      Fields // others that go with the bytes
 	Size        int64
 	Storing     string // what the backend forbids its answer to be kept for: "", NoStore or Private. It isn't kept with the job
 }

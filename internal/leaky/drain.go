@@ -108,7 +108,7 @@ func (l *Line) Settle(ctx context.Context, s Settlement) (SettleVerdict, Feedbac
 		status = s.Result.Status
 	}
 	a, err := l.run(ctx, settleScript, s.ID, s.Run, s.Owner, string(s.To), micros(s.Delay), string(s.Sign), micros(s.Gate),
-		s.Failure.Code, s.Failure.Detail, status, s.Result.ContentType, s.Body, micros(s.Took))
+		s.Failure.Code, s.Failure.Detail, status, s.Result.ContentType, s.Body, micros(s.Took), string(s.Result.Fields))
 	if err != nil {
 		return "", Feedback{}, err
 	}

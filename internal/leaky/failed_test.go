@@ -28,7 +28,7 @@ func (b *bench) fail(code string) string {
 func (b *bench) failed(ticket leaky.Ticket, code string) {
 	b.t.Helper()
 	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed, Failure: jobs.Failure{Code: code, Detail: "It said no."},
-		Result: jobs.Meta{Status: 404, ContentType: "text/plain"}, Body: []byte("no")}
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n"}, Body: []byte("no")}
 	if v := b.settle(s); v != leaky.Settled {
 		b.t.Fatalf("settle = %s", v)
 	}
@@ -83,7 +83,7 @@ func TestAFailedJobStaysListedWithItsCauseAndLastAnswer(t *testing.T) {
 		t.Fatalf("failed = %+v, %q, %v", page, next, err)
 	}
 	want := jobs.Standing{State: jobs.Failed, Attempts: 1, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."},
-		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Size: 2}}
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n", Size: 2}}
 	got := page[1].Standing
 	if got.State != want.State || got.Attempts != want.Attempts || got.Failure != want.Failure || got.Result != want.Result || !got.FinishedAt.Equal(b.now.Add(-2*time.Second)) {
 		t.Errorf("it stands %+v", got)

@@ -25,7 +25,7 @@ func TestAResultIsKeptByteForByte(t *testing.T) {
 			id := b.accept("acme")
 			ticket := b.release().Tickets[0]
 			b.begin(ticket, "me")
-			meta := jobs.Meta{Status: 203, ContentType: `text/plain; charset="ütf-8"`}
+			meta := jobs.Meta{Status: 203, ContentType: `text/plain; charset="ütf-8"`, Fields: "Etag: \"ü\"\n"}
 			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: to, Result: meta, Body: body})
 			got, err := b.Result(context.Background(), id)
 			if err != nil || !bytes.Equal(got, body) {

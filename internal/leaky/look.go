@@ -71,6 +71,7 @@ func readLook(id string, a *answer, waitingOn string) (Look, error) {
 	if born := fields.when(); !born.IsZero() {
 		look.Job.CreatedAt = born // a redriven job's record says since when it waits
 	}
+	look.Standing.Result.Fields = jobs.Fields(fields.text())
 	return look, firstError(a.err, fields.err)
 }
 

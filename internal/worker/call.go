@@ -31,6 +31,8 @@ const (
 type answer struct {
 	Status      int
 	ContentType string
+	Fields      jobs.Fields
+	Left        []string      // names of fields that aren't kept though such are
 	RetryAfter  time.Duration // 0: none, or none that lies ahead
 	Storing     string        // as jobs.Meta has it
 	Body        []byte        // nil where Whole is false
@@ -55,7 +57,7 @@ func newCaller(headers http.Header) *caller {
 				Proxy:                  nil, // the backend's address is in the config, and nowhere else
 				DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
 				TLSHandshakeTimeout:    connectTime,
-				DisableCompression:     true, // results are kept as they came
+				DisableCompression:     true, // decode does that, within max_result
 				MaxIdleConnsPerHost:    idleConns,
 				MaxConnsPerHost:        jobs.MaxConcurrency, // the line's concurrency is what bounds them
 				IdleConnTimeout:        idleTime,
@@ -112,9 +114,11 @@ func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int
 		a.TooLarge = true
 	case err == nil:
 		a.Body, a.Whole = data, true
+		a.decode(resp.Header, op.maxResult)
 	case good(a.Status):
 		return answer{}, fmt.Errorf("read the answer: %w", err)
 	}
+	a.Fields, a.Left = jobs.FieldsOf(resp.Header)
 	return a, nil
 }
 
@@ -122,7 +126,7 @@ func (c *caller) setHeaders(req *http.Request, job jobs.Job, attempt int) {
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "forebay")
-	h.Set("Accept-Encoding", "identity") // a result is served without Content-Encoding, so none is asked for
+	h.Set("Accept-Encoding", "identity") // not every client of ours could read another; see decode
 	for name, values := range c.headers {
 		h[http.CanonicalHeaderKey(name)] = values
 	}

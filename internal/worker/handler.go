@@ -105,6 +105,9 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 	if err != nil {
 		d.log.Debug("no answer", "job_id", s.Job.ID, "error", err)
 	}
+	if len(a.Left) > 0 {
+		d.log.Warn("fields of the backend's answer are not kept: too long, or with control characters", "job_id", s.Job.ID, "fields", a.Left)
+	}
 	v = judge(a, err, s.Attempt, d.policy, rand.Float64())
 	v.said = jobs.Meta{Status: a.Status, Storing: a.Storing}
 	if !v.To.Final() && errors.Is(context.Cause(one.ctx), errCanceled) {

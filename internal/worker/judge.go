@@ -100,7 +100,7 @@ func withAnswer(v verdict, a answer) verdict {
 	switch {
 	case a.Status == 0:
 	case a.Whole:
-		v.Result = jobs.Meta{Status: a.Status, ContentType: a.ContentType, Size: int64(len(a.Body)), Storing: a.Storing}
+		v.Result = jobs.Meta{Status: a.Status, ContentType: a.ContentType, Fields: a.Fields, Size: int64(len(a.Body)), Storing: a.Storing}
 		v.Body = a.Body
 	case a.TooLarge:
 		v.Failure.Detail += " Its answer is larger than the operation's max_result and was not kept."

@@ -114,12 +114,12 @@ local function move(id, state, ...)
 end
 
 -- standing reads what is told of where a job stands (look.go); born is when a redriven job was first accepted. told leaves it out of an
--- answer where there is nothing yet: 14 nils for each job that waits are no small part of an answer.
+-- answer where there is nothing yet: 15 nils for each job that waits are no small part of an answer.
 local NOTHING = {}
 local function told(s) return s[1] and s or NOTHING end
 local function standing(id)
   return call('HMGET', prefix .. 'state:' .. id, 'st', 'att', 'next', 'start', 'fin', 'exp', 'cancel', 'code', 'detail',
-    'status', 'type', 'size', 'ver', 'born')
+    'status', 'type', 'size', 'ver', 'born', 'fields')
 end
 
 -- vacate gives back the places that a job holds in limits of concurrency (jobs/record.go). They are keys of other subjects: on

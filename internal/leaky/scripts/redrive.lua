@@ -31,7 +31,8 @@ local function redrive(id)
   rest = (has['&'] and '& ' or '') .. (has['!'] and '! ' or '') .. rest
   call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
   -- run stays, or an old ticket would be good again; by stays, or an old settlement, repeated, would be told that it was lost.
-  call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size')
+  call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size',
+    'fields')
   call('PERSIST', key)
   move(id, 'waiting', 'born', s[2] or accepted)
   call('DEL', prefix .. 'result:' .. id, prefix .. 'gone:' .. id)

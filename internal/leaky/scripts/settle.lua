@@ -7,7 +7,7 @@
 -- ARGV[15] throttled: how long the backend asked to be left alone, µs (0: it didn't say; 1 s doubling to 1 m)
 -- ARGV[16], ARGV[17] failure's code and detail ('' for none)
 -- ARGV[18] status of the answer to keep ('' for none)   ARGV[19] its content type   ARGV[20] its bytes
--- ARGV[21] length of the call, µs (0: don't learn from it)
+-- ARGV[21] length of the call, µs (0: don't learn from it)   ARGV[22] the kept answer's fields ('' for none)
 -- Returns 'settled' or 'forfeited' (the lease was lost before: nothing changed), the factor, µs until the gate opens, and
 --         what this call changed of them: gate_closed, lowered, raised_to_full, probe_passed
 -- Idempotent by run and nonce, but for the changes: they are told once.
@@ -51,6 +51,7 @@ else
   if ARGV[18] ~= '' then
     call('SET', prefix .. 'result:' .. id, ARGV[20], 'PX', keep)
     call('HSET', key, 'status', ARGV[18], 'type', ARGV[19], 'size', #ARGV[20])
+    if ARGV[22] ~= '' then call('HSET', key, 'fields', ARGV[22]) end
   end
   finish(id, to, keep)
 end

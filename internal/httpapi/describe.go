@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"mime"
+	"slices"
+	"strings"
+
+	"forebay/api"
+	"forebay/internal/jobs"
+)
+
+// sandbox keeps a browser from running a backend's answer as a page of this origin.
+var sandbox = []string{"sandbox; default-src 'none'"}
+
+// describe writes the fields of a backend's answer that c is about to send: those that were kept with it, and those that keep a browser
+// from running it. A POST's Location is its job's.
+func (c *call) describe(contentType string, kept jobs.Fields) {
+	h := c.w.Header()
+	for name, value := range kept.All() {
+		if name != "Location" || !c.admission {
+			h[name] = append(h[name], value)
+		}
+	}
+	h["X-Content-Type-Options"], h["Content-Security-Policy"] = noSniff, sandbox
+	if runs(contentType) {
+		h["Content-Disposition"] = []string{attachment(h.Get("Content-Disposition"))}
+	}
+}
+
+// inert are the types, beside pictures, sound and films, that no browser runs.
+var inert = []string{"application/json", "application/octet-stream", "application/x-ndjson", "application/zip",
+	"text/plain", "text/csv"}
+
+// runs reports whether a browser may run what has this type, or show it by a program (PDF) that a sandbox stops: all but what is known
+// not to be. A type that can't be read is any type: browsers read them in more ways than one.
+func runs(contentType string) bool {
+	if contentType == "" {
+		return false // nosniff: it stays unknown
+	}
+	kind, _, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return true
+	}
+	if slices.Contains(inert, kind) {
+		return false
+	}
+	class, sub, _ := strings.Cut(kind, "/")
+	xml := strings.HasSuffix(sub, "+xml")
+	return xml || class != "image" && class != "audio" && class != "video" && !strings.HasSuffix(sub, "+json")
+}
+
+// attachment is a Content-Disposition that has the answer saved, under the name that the given one has for it.
+func attachment(disposition string) string {
+	kind, parameters, named := strings.Cut(disposition, ";")
+	switch {
+	case strings.Contains(kind, "="): // parameters alone
+		return "attachment; " + disposition
+	case named && strings.TrimSpace(parameters) != "":
+		return "attachment;" + parameters
+	}
+	return "attachment"
+}
+
+// backendAnswer tells of an answer without its bytes.
+func backendAnswer(meta jobs.Meta) *api.BackendAnswer {
+	return &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType, Fields: meta.Fields.Map()}
+}
