@@ -83,6 +83,7 @@ const (
 	CodeLineFull              = "line_full"               // 429; 409 where an operator redrives a job
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
+	CodeTooManyLists          = "too_many_lists"          // 429: another list of the caller's is being read
 	CodeTooManyStreams        = "too_many_streams"        // 429: the caller has as many open as one may
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503

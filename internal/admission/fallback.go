@@ -51,6 +51,11 @@ func (f *Fallback) Peek(ctx context.Context, r Request) (Verdict, error) {
 // Refund gives back what a verdict of this Fallback charged, to where it was charged.
 func (f *Fallback) Refund(ctx context.Context, v Verdict) error { return f.shared.Refund(ctx, v) }
 
+// Settle is Limiter.Settle, where it was charged.
+func (f *Fallback) Settle(ctx context.Context, v Verdict, cost int64) error {
+	return f.shared.Settle(ctx, v, cost)
+}
+
 func isMistake(err error) bool {
 	return errors.Is(err, ErrCost) || errors.Is(err, ErrRules) || errors.Is(err, errNoSubject)
 }

@@ -110,7 +110,7 @@ type charged struct {
 func (c *charged) tell(r *Region) {
 	if r != nil {
 		c.region = r
-		r.note(c, 1)
+		r.note(c, func(spent int64) int64 { return spent })
 	}
 }
 
@@ -164,18 +164,22 @@ func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
 // Refund gives back what an allowed request was charged, where it was charged, as far as it still counts: for work that
 // was refused after all. Only the first call for a verdict does anything, even where it fails: the refund may have been carried out.
 // After ErrNotAsked it wasn't, and the next call tries again. The end of ctx doesn't stop it.
-func (l *Limiter) Refund(ctx context.Context, v Verdict) error {
+func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle(ctx, v, 0) }
+
+// Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. A place of a limit of
+// concurrency is given back whole.
+func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 	if v.charge == nil || v.charge.returned.Swap(true) {
 		return nil
 	}
 	by := v.charge.by
-	err := by.giveBack(ctx, v.charge.questions, v.charge.answers, by.within)
+	err := by.giveBack(ctx, v.charge.questions, v.charge.answers, cost, by.within)
 	if errors.Is(err, ErrNotAsked) && len(v.charge.questions) == 1 { // of many, others may have been carried out
 		v.charge.returned.Store(false)
 		return err
 	}
 	if v.charge.region != nil {
-		v.charge.region.note(v.charge, -1)
+		v.charge.region.note(v.charge, func(spent int64) int64 { return cost - spent })
 	}
 	return err
 }
@@ -227,12 +231,12 @@ func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, 
 			a, err = l.ask(work, q)
 		}
 		if err != nil {
-			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, l.within/refundShare))
+			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, 0, l.within/refundShare))
 		}
 		answers = append(answers, a)
 		if q.mode == spend && !a.spent && len(questions) > 1 {
 			refused = true
-			if err := l.giveBack(ctx, questions, answers, l.within/refundShare); err != nil {
+			if err := l.giveBack(ctx, questions, answers, 0, l.within/refundShare); err != nil {
 				return nil, err
 			}
 			for i := range answers {
@@ -243,8 +247,8 @@ func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, 
 	return answers, nil
 }
 
-// giveBack refunds what the answered questions spent, as far as it can, even where the caller has left.
-func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer, within time.Duration) error {
+// giveBack refunds what the answered questions spent beyond a cost, as far as it can, even where the caller has left.
+func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer, keep int64, within time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
 	by := time.Now().Add(within)
 	var failed error
@@ -256,7 +260,7 @@ func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers [
 		if len(q.keys) == 0 {
 			continue // nothing but shadow limits without room
 		}
-		q.mode, q.at, q.by = refund, a.now, by
+		q.mode, q.cost, q.at, q.by = refund, max(0, q.cost-keep), a.now, by
 		if _, err := l.ask(ctx, q); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("refund: %w", err))
 		}

@@ -101,8 +101,13 @@ func (s *Server) listDeliveries(c *call) error {
 	if err != nil {
 		return err
 	}
+	leave, err := c.readTurn(operators)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	answer := api.Deliveries{Deliveries: []api.Delivery{}}
-	for calls := 0; calls < maxListCalls && l.backend != "" && len(answer.Deliveries) < l.limit; {
+	for calls := 0; calls < maxListCalls && l.backend != "" && len(answer.Deliveries) < l.limit; calls++ {
 		page, next, err := s.Deliveries.List(c.ctx, l.backend, l.state, l.cursor, l.limit-len(answer.Deliveries))
 		if errors.Is(err, webhook.ErrCursor) {
 			return wrongDeliveriesCursor()
@@ -112,9 +117,6 @@ func (s *Server) listDeliveries(c *call) error {
 		}
 		for _, d := range page {
 			answer.Deliveries = append(answer.Deliveries, deliveryView(d))
-		}
-		if next != "" || len(page) > 0 { // a backend that has nothing costs next to nothing
-			calls++
 		}
 		if l.cursor = next; next == "" {
 			l.turn()

@@ -15,11 +15,12 @@ import (
 	"forebay/internal/leaky"
 )
 
-// Bounds of a page of jobs. One call of leaky's looks at 1,000 jobs at most, which takes Redis about 2 ms; a page stays far within storeTime. A
-// list that has no job left costs a tenth of that, and there are four to each of up to 100 backends: such calls aren't counted.
+// Bounds of a page of jobs. A request looks at leaky.MaxWork of them, on all backends together; a call that finds an empty list takes
+// Redis as long as callWork of them, so that there are at most maxListCalls.
 const (
 	defaultPage  = 50
 	maxListCalls = 20
+	callWork     = leaky.MaxWork / maxListCalls
 )
 
 // listable are the words for a status and the states that each is listed by. Jobs that ended and haven't failed are in no list. A state
@@ -40,6 +41,11 @@ func (s *Server) listJobs(c *call) error {
 	if err != nil {
 		return err
 	}
+	leave, err := c.readTurn(operators)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	found, err := l.page(c, s.Lines)
 	if err != nil {
 		return err
@@ -130,8 +136,9 @@ func wrongCursor() error {
 // page reads the next jobs, at most l.limit, and moves l behind them.
 func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
 	var found []leaky.Look
-	for calls := 0; calls < maxListCalls && !l.end() && len(found) < l.limit; {
-		part, err := l.part(c, lines[l.backend], l.limit-len(found))
+	for work := leaky.MaxWork; work > 0 && !l.end() && len(found) < l.limit; {
+		part, err := lines[l.backend].List(c.ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Code: l.code,
+			Cursor: l.cursor, Limit: l.limit - len(found), Work: work})
 		if errors.Is(err, leaky.ErrCursor) {
 			return nil, wrongCursor()
 		}
@@ -139,22 +146,12 @@ func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
 			return nil, storeError{err}
 		}
 		found = append(found, part.Jobs...)
-		if l.cursor = part.Next; l.cursor != "" || len(part.Jobs) > 0 {
-			calls++
-		}
-		if l.cursor == "" {
+		work -= max(callWork, part.Work)
+		if l.cursor = part.Next; l.cursor == "" {
 			l.turn()
 		}
 	}
 	return found, nil
-}
-
-func (l *listing) part(c *call, line Line, limit int) (leaky.Page, error) {
-	if l.code == "" {
-		return line.List(c.ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Cursor: l.cursor, Limit: limit})
-	}
-	found, next, err := line.Failed(c.ctx, leaky.FailedFilter{Client: l.client, Operation: l.operation, Code: l.code, Before: l.cursor, Limit: limit})
-	return leaky.Page{Jobs: found, Next: next}, err
 }
 
 // turn moves to the beginning of the next list: the backend's next state, or the next backend's first.

@@ -179,6 +179,11 @@ func (c *call) planOf(operation string) *plan {
 		override: c.override, grace: !c.newUntil.IsZero(), check: c.check})
 }
 
+// readsPlan is what applies to the caller's lists. It is the same for new clients.
+func (c *call) readsPlan() *plan {
+	return c.s.planner.plan(planKey{tier: c.client.Tier, country: c.client.Country, reads: true})
+}
+
 // subject is whom limits count when a client asks for an operation.
 func subject(client identity.Client, operation string) admission.Subject {
 	s := admission.Subject{Client: client.ID, Address: client.Address, Operation: operation, Tier: client.Tier, Country: client.Country}
@@ -195,7 +200,7 @@ func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdi
 	if err != nil {
 		return v, err
 	}
-	if c.s.Store.Healthy() { // else it may be word of this process alone
+	if c.s.Store.Healthy() && !p.reads { // else it may be word of this process alone
 		c.s.heard.decision(p, r, v)
 	}
 	for i, s := range v.Standings {

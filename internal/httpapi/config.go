@@ -78,7 +78,8 @@ type When struct {
 type Tier struct {
 	Weight float64 // in the line; > 0
 	Limits []Limit
-	Grace  Grace // the zero value: none
+	Reads  []Limit // of lists, in jobs that they look at; none of an operation, nor on jobs at one time
+	Grace  Grace   // the zero value: none
 }
 
 // Grace is what a tier gives to clients that are new: for Period since they were first seen, the limits that count a client by itself

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,25 +16,36 @@ import (
 	"forebay/internal/leaky"
 )
 
-// maxOwnRounds bounds the work for one page: in each round every backend looks at a bounded number of the client's jobs (leaky's Mine). A page
-// may be short for it, or empty.
-const maxOwnRounds = 8
+// maxOwnRounds bounds the calls of each backend for one page: after the first, work is left only where some backends had less to look at
+// than their part.
+const maxOwnRounds = 4
 
-// listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first.
+// listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first. It looks at a bounded number of jobs, on all backends
+// together, so that a page may be short, or empty.
 func (s *Server) listOwn(c *call) error {
 	l, err := s.parseOwnListing(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	l.filter.Client = c.client.ID
-	for range maxOwnRounds {
+	if !s.Store.Healthy() {
+		return storeError{errUnhealthy}
+	}
+	leave, err := c.readTurn(c.client.ID)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	charged, err := c.chargeReads(leaky.MaxWork)
+	if err != nil {
+		return err
+	}
+	l.filter.Client, l.work = c.client.ID, charged.work
+	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 && len(l.found) < l.limit; round++ {
 		if err := l.round(c); err != nil {
 			return storeError{err}
 		}
-		if l.end || len(l.found) >= l.limit {
-			break
-		}
 	}
+	charged.settle(c, l.work)
 	answer := api.JobList{Jobs: []api.Job{}}
 	now := time.Now()
 	for _, look := range l.found {
@@ -48,9 +60,10 @@ func (s *Server) listOwn(c *call) error {
 // ownListing is a walk over one client's lists on all backends at once. All stand at one place in time, so that a cursor needs no more than
 // that, and new backends don't disturb it.
 type ownListing struct {
-	lines  map[string]Line
+	lines  map[string]Line  // those that may have more
 	filter leaky.MineFilter // its After is where the walk stands
 	limit  int
+	work   int // jobs that may still be looked at
 	found  []leaky.Look
 	end    bool // there are no more
 }
@@ -63,7 +76,7 @@ func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ownListing{lines: s.Lines, limit: defaultPage, filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
+	l := &ownListing{lines: maps.Clone(s.Lines), limit: defaultPage, filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
 	if l.filter.Status != "" && !slices.Contains(ownStatuses, l.filter.Status) {
 		return nil, invalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
 	}
@@ -146,17 +159,19 @@ func (l *ownListing) round(c *call) error {
 	return nil
 }
 
-// ask has all backends look at once.
+// ask has all backends look at once, each at its part of the work that is left, and forgets those that have nothing more. Each call is
+// some work, whatever it finds.
 func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 	var (
 		all   sync.WaitGroup
 		mu    sync.Mutex
 		pages []leaky.MinePage // guarded by mu
+		empty []string         // guarded by mu
 		wrong error            // guarded by mu
 	)
-	for _, line := range l.lines {
-		filter := l.filter
-		filter.Limit = limit
+	filter := l.filter
+	filter.Limit, filter.Work = limit, max(1, l.work/max(1, len(l.lines)))
+	for name, line := range l.lines {
 		all.Go(func() {
 			page, err := line.Mine(c.ctx, filter)
 			mu.Lock()
@@ -164,9 +179,16 @@ func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 			if err != nil {
 				wrong = err
 			}
+			if len(page.Jobs) == 0 && page.Next == (leaky.Mark{}) {
+				empty = append(empty, name)
+			}
 			pages = append(pages, page)
+			l.work -= max(1, page.Work)
 		})
 	}
 	all.Wait()
+	for _, name := range empty {
+		delete(l.lines, name)
+	}
 	return pages, wrong
 }

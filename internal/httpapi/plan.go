@@ -19,6 +19,7 @@ type planKey struct {
 	override  *Override // nil: none
 	grace     bool      // the client is new
 	check     bool      // a gateway asks: nobody will tell when the work ends, so nothing counts work at one time
+	reads     bool      // a list: limits on reads alone
 }
 
 // applied is a limit as it applies to a request.
@@ -54,6 +55,12 @@ func (p *planner) applying(k planKey) (common, own []applied) {
 		} else {
 			common = append(common, a)
 		}
+	}
+	if k.reads {
+		for _, l := range p.tiers[k.tier].Reads {
+			add(l, false)
+		}
+		return common, nil
 	}
 	for _, l := range ofTier(p.tiers[k.tier], k.override) {
 		add(l, false)
@@ -114,6 +121,7 @@ type plan struct {
 	policy []string        // RateLimit-Policy, as long as the rules stand as they are; nil where it changes with the month
 	counts []checkCounters // of each rule
 	holds  bool            // some limit is on jobs at one time: a job holds a place of it
+	reads  bool            // the limits are on reads
 }
 
 // planner finds plans, and makes each once. Safe for concurrent use.
@@ -150,7 +158,10 @@ func newPlanner(c Config, operations map[string]*Operation, count func(admission
 		}
 	}
 	for tier := range c.Tiers {
-		p.plain[planKey{tier: tier}] = p.make(planKey{tier: tier})
+		for _, reads := range []bool{false, true} {
+			k := planKey{tier: tier, reads: reads}
+			p.plain[k] = p.make(k)
+		}
 		for name := range operations {
 			k := planKey{tier: tier, operation: name}
 			p.plain[k] = p.make(k)
@@ -165,6 +176,7 @@ func (p *planner) all() []Limit {
 	all := slices.Clone(p.limits)
 	for _, t := range p.tiers {
 		all = append(all, t.Limits...)
+		all = append(all, t.Reads...)
 	}
 	for _, o := range p.operations {
 		all = append(all, o.Limits...)
@@ -198,7 +210,7 @@ func (o *Override) asks(country string) bool {
 
 func (p *planner) make(k planKey) *plan {
 	common, own := p.applying(k)
-	made := &plan{weight: p.tiers[k.tier].Weight, own: len(common)}
+	made := &plan{weight: p.tiers[k.tier].Weight, own: len(common), reads: k.reads}
 	if k.override != nil && k.override.Weight > 0 {
 		made.weight = k.override.Weight
 	}

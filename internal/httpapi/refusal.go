@@ -26,9 +26,13 @@ func (p *plan) overLimit(v admission.Verdict, cost int64) *api.Problem {
 		p.Reason = v.Reason
 		return p
 	}
+	detail := "Limit " + l.Name + " allows " + allowance(l) + "."
+	if p.reads {
+		detail = "Limit " + l.Name + " allows lists to look at " + number(l.Amount, "job") + " per " + windowWord(l.Window) + "."
+	}
 	return &api.Problem{
 		Type: api.TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: api.CodeRateLimit,
-		Detail:           "Limit " + l.Name + " allows " + allowance(l) + ".",
+		Detail:           detail,
 		Reason:           v.Reason,
 		ViolatedPolicies: violated(v),
 		RetryAfter:       wholeSeconds(v.RetryAfter),

@@ -21,11 +21,12 @@ type Identifier interface {
 }
 
 // Limiter says whether a request may enter. Decide spends all or nothing, Peek nothing, Refund gives back what an
-// allowed verdict spent.
+// allowed verdict spent, and Settle what it spent beyond a cost.
 type Limiter interface {
 	Decide(context.Context, admission.Request) (admission.Verdict, error)
 	Peek(context.Context, admission.Request) (admission.Verdict, error)
 	Refund(context.Context, admission.Verdict) error
+	Settle(ctx context.Context, v admission.Verdict, cost int64) error
 }
 
 // Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.
@@ -44,7 +45,6 @@ type Line interface {
 	ResetTuning(ctx context.Context, by string) error
 	Status(context.Context) (leaky.Status, error)
 	List(context.Context, leaky.ListFilter) (leaky.Page, error)
-	Failed(context.Context, leaky.FailedFilter) (page []leaky.Look, next string, err error)
 	Redrive(ctx context.Context, id string) (leaky.Outcome, error)
 	RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error)
 	CheckBooks(context.Context) (leaky.Report, error)
@@ -89,6 +89,7 @@ type Server struct {
 	warmed      recently      // jobs whose answers were
 	twins       twins
 	heard       heard
+	reading     reading
 	trials      trials
 	refreshed   refreshed
 	refreshing  chan struct{} // a place for each refresh that is being offered
@@ -154,7 +155,7 @@ func (s *Server) isDraining() bool {
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.identified(s.listOwn))}},
+		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.caller(s.listOwn))}},
 		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
 		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
 		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},

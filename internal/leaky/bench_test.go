@@ -161,3 +161,31 @@ func BenchmarkRun(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkMine is one page of the list of a client with 10,000 jobs, of which none is what it looks for, and one of those that wait.
+func BenchmarkMine(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	for range 10_000 / batch {
+		offers := make([]leaky.Offer, batch)
+		for i := range offers {
+			offers[i] = benchOffer(line.Settings().Backend, 0)
+		}
+		if _, err := line.OfferAll(context.Background(), offers); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1}, {Status: "queued", Limit: 50}, {Limit: 50}, {Operation: "other", Limit: 1}} {
+		f.Client = "client-0"
+		b.Run(f.Status+f.Operation+strconv.Itoa(f.Limit), func(b *testing.B) {
+			reportScripts(b, rdb, func() {
+				for b.Loop() {
+					page, err := line.Mine(context.Background(), f)
+					if err != nil {
+						b.Fatal(err)
+					}
+					f.After = page.Next
+				}
+			})
+		})
+	}
+}

@@ -3,8 +3,6 @@ package leaky
 import (
 	"context"
 	"fmt"
-
-	"forebay/internal/jobs"
 )
 
 // FailedFilter says which failed jobs are meant.
@@ -12,20 +10,6 @@ type FailedFilter struct {
 	Operation string // "": any
 	Client    string // "": any
 	Code      string // of jobs.Failure; "": any
-	Before    string // cursor: the next return value of the page before; "": from the newest on. RedriveAll doesn't mind it
-	Limit     int    // jobs on the page: 1 to MaxPage. RedriveAll doesn't mind it
-}
-
-// Failed lists failed jobs with their cause, newest first, and says where to go on: "" after the last page. A page may have
-// fewer jobs than Limit, or none, before that. A job is listed for KeepFailed, or until it is redriven. ErrCursor: Before
-// isn't a cursor of this list.
-func (l *Line) Failed(ctx context.Context, f FailedFilter) (page []Look, next string, err error) {
-	from, err := parseCursor(f.Before, listsOf[jobs.Failed])
-	if err != nil {
-		return nil, "", err
-	}
-	found, err := l.list(ctx, query{place: from, reverse: true, client: f.Client, operation: f.Operation, code: f.Code, limit: f.Limit})
-	return found.jobs, found.next.String(), err
 }
 
 // What Redrive says of a job, beside LineFull.
@@ -77,7 +61,7 @@ func (l *Line) RedriveAll(ctx context.Context, f FailedFilter, max int) (Redrive
 			done.Stopped = MaxReached
 			return done, nil
 		}
-		q.limit = min(max-done.Redriven, MaxPage)
+		q.limit = min(max-done.Redriven, MaxWork)
 		found, err := l.list(ctx, q)
 		if err != nil {
 			return done, err

@@ -56,15 +56,13 @@ func (b *bench) redriveAll(f leaky.FailedFilter, max int) leaky.RedriveResult {
 func (b *bench) listed(f leaky.FailedFilter) []string {
 	b.t.Helper()
 	var ids []string
-	for f.Limit = 2; ; {
-		page, next, err := b.Failed(context.Background(), f)
+	for cursor := ""; ; {
+		page, err := b.List(context.Background(), leaky.ListFilter{State: jobs.Failed, Client: f.Client, Operation: f.Operation, Code: f.Code, Cursor: cursor, Limit: 2})
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		for _, look := range page {
-			ids = append(ids, look.Job.ID)
-		}
-		if f.Before = next; next == "" {
+		ids = append(ids, idsOf(page.Jobs)...)
+		if cursor = page.Next; cursor == "" {
 			return ids
 		}
 	}
@@ -78,9 +76,10 @@ func TestAFailedJobStaysListedWithItsCauseAndLastAnswer(t *testing.T) {
 	b.offer(report)
 	b.offer(other)
 	first, second := b.fail(jobs.CodeBackendStatus), b.fail(jobs.CodeResultTooLarge)
-	page, next, err := b.Failed(context.Background(), leaky.FailedFilter{Limit: 10})
-	if err != nil || next != "" || len(page) != 2 || page[0].Job.ID != second || page[1].Job.ID != first {
-		t.Fatalf("failed = %+v, %q, %v", page, next, err)
+	failed, err := b.List(context.Background(), leaky.ListFilter{State: jobs.Failed, Limit: 10})
+	page := failed.Jobs
+	if err != nil || failed.Next != "" || len(page) != 2 || page[0].Job.ID != second || page[1].Job.ID != first {
+		t.Fatalf("failed = %+v, %v", failed, err)
 	}
 	want := jobs.Standing{State: jobs.Failed, Attempts: 1, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."},
 		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n", Size: 2}}

@@ -1,6 +1,7 @@
 package leaky_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -86,37 +87,29 @@ func (h *history) client() string {
 }
 
 func (h *history) list() {
-	f := leaky.ListFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+	f := leaky.ListFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"), Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
 		State: rapid.SampledFrom([]jobs.State{"", jobs.Waiting, jobs.Delayed, jobs.Released, jobs.Running, jobs.Failed}).Draw(h.T, "state")}
-	var got []leaky.Look
+	h.agree("list", h.pages(f), h.model.list(f.State, f.Client, ""), nil)
+}
+
+func (h *history) pages(f leaky.ListFilter) (got []leaky.Look) {
 	for {
 		page, err := h.line.List(context.Background(), f)
-		if err != nil || len(page.Jobs) > f.Limit {
-			h.Fatalf("a page of %d jobs, want %d: %v", len(page.Jobs), f.Limit, err)
+		if err != nil || len(page.Jobs) > f.Limit || page.Work > cmp.Or(f.Work, leaky.MaxWork) {
+			h.Fatalf("a page of %d jobs of %d that were looked at, want %d of %d: %v", len(page.Jobs), page.Work, f.Limit, f.Work, err)
 		}
 		got = append(got, page.Jobs...)
 		if f.Cursor = page.Next; f.Cursor == "" {
-			break
+			return got
 		}
 	}
-	h.agree("list", got, h.model.list(f.State, f.Client, ""), nil)
 }
 
 func (h *history) failed() {
-	f := leaky.FailedFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+	f := leaky.ListFilter{State: jobs.Failed, Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
 		Code: rapid.SampledFrom([]string{"", jobs.CodeWorkerLost, jobs.CodeBackendStatus, "other"}).Draw(h.T, "code")}
-	var got []leaky.Look
-	for {
-		page, next, err := h.line.Failed(context.Background(), f)
-		if err != nil || len(page) > f.Limit {
-			h.Fatalf("a page of %d jobs, want %d: %v", len(page), f.Limit, err)
-		}
-		got = append(got, page...)
-		if f.Before = next; next == "" {
-			break
-		}
-	}
-	h.agree("failed", got, h.model.list(jobs.Failed, f.Client, f.Code), nil)
+	h.agree("failed", h.pages(f), h.model.list(jobs.Failed, f.Client, f.Code), nil)
 }
 
 func (h *history) books() {

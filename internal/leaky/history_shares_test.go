@@ -90,6 +90,7 @@ func (h *history) lookAtGone(id string) {
 
 func (h *history) mine() {
 	f := leaky.MineFilter{Client: rapid.SampledFrom([]string{"a", "b", "c", "nobody"}).Draw(h.T, "client"), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Work:      rapid.IntRange(0, 4).Draw(h.T, "work"),
 		Status:    rapid.SampledFrom([]string{"", "", "queued", "running", "succeeded", "canceled"}).Draw(h.T, "status"),
 		Operation: rapid.SampledFrom([]string{"", "", "report", "other"}).Draw(h.T, "operation")}
 	var got []leaky.Look

@@ -1,6 +1,7 @@
 package leaky
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -13,12 +14,23 @@ import (
 	"forebay/internal/jobs"
 )
 
-// Bounds of one page. A filter may have to look at many jobs to find few: 1,000 take Redis about 2 ms.
 const (
-	MaxPage      = 200
-	maxLookedAt  = 1000
+	// MaxPage is the most jobs that a page may be asked for. One call gives fewer: at most maxGiven.
+	MaxPage = 200
+	// MaxWork is how many jobs one call looks at, and maxGiven how many of them it describes, which takes three times as long: under
+	// 1 ms of Redis's one thread, for which everybody else waits.
+	MaxWork      = 100
+	maxGiven     = MaxWork / 2
 	cursorFields = 3
 )
+
+// work is the number of jobs that a call may look at.
+func (l *Line) work(asked int) (int, error) {
+	if asked < 0 || asked > MaxWork {
+		return 0, fmt.Errorf("line of %s: a call looks at 1 to %d jobs, not %d", l.settings.Backend, MaxWork, asked)
+	}
+	return cmp.Or(asked, MaxWork), nil
+}
 
 var (
 	// ErrCursor says that a cursor isn't one that Next gave.
@@ -32,8 +44,10 @@ type ListFilter struct {
 	State     jobs.State // Waiting, Delayed, Released, Running or Failed; "": all of them
 	Client    string     // "": any
 	Operation string     // "": any
+	Code      string     // of jobs.Failure; "": any. Of failed jobs alone
 	Cursor    string     // Next of the page before; "": from the beginning
 	Limit     int        // jobs on the page: 1 to MaxPage
+	Work      int        // jobs to look at, at most: 1 to MaxWork; 0: MaxWork
 }
 
 // Page is a part of a list. It may have fewer jobs than Limit, or none, and still not be the last: one call looks at a
@@ -41,11 +55,12 @@ type ListFilter struct {
 type Page struct {
 	Jobs []Look
 	Next string // cursor of the next page; "" after the last
+	Work int    // jobs that were looked at
 }
 
 // List tells of the jobs that wait (next one first), are delayed (by the end of their backoff), are in flight (by the end of
-// their lease) or have failed (newest first); without a State, in this order. Jobs that ended otherwise have no index:
-// ErrNotListed. A cursor stands while jobs come and go: each job that stays where it is is listed once; one in flight
+// their lease) or have failed (newest first, for KeepFailed or until they are redriven); without a State, in this order. Jobs that
+// ended otherwise have no index: ErrNotListed. A cursor stands while jobs come and go: each job that stays where it is is listed once; one in flight
 // whose lease is renewed meanwhile may come twice. ErrCursor: the cursor isn't one of this list.
 func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	lists, known := listsOf[f.State]
@@ -56,7 +71,7 @@ func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	q := query{place: from, reverse: from.key == keyFailed, client: f.Client, operation: f.Operation, limit: f.Limit}
+	q := query{place: from, reverse: from.key == keyFailed, client: f.Client, operation: f.Operation, code: f.Code, limit: f.Limit, work: f.Work}
 	if from.key == keyInflight {
 		q.state = f.State
 	}
@@ -68,7 +83,7 @@ func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	if next.end() {
 		next = following(lists, from.key)
 	}
-	return Page{Jobs: found.jobs, Next: next.String()}, nil
+	return Page{Jobs: found.jobs, Next: next.String(), Work: found.work}, nil
 }
 
 // listsOf are the zsets that jobs of a state are in.
@@ -142,18 +157,23 @@ type query struct {
 	client, operation, code string
 	state                   jobs.State
 	until                   time.Time // failed jobs: not those that failed later; zero: all
-	limit                   int
+	limit, work             int
 }
 
 type foundJobs struct {
 	now  time.Time
 	jobs []Look
 	next place
+	work int
 }
 
 func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 	if q.limit < 1 || q.limit > MaxPage {
 		return foundJobs{}, fmt.Errorf("line of %s: list: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, q.limit)
+	}
+	work, err := l.work(q.work)
+	if err != nil {
+		return foundJobs{}, err
 	}
 	client, reverse, until := "", "", any("")
 	if q.client != "" {
@@ -165,7 +185,7 @@ func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 	if !q.until.IsZero() {
 		until = q.until.UnixMicro()
 	}
-	a, err := l.run(ctx, listScript, q.key+1, reverse, q.score, q.id, q.limit, maxLookedAt, client, q.operation, string(q.state), q.code, until)
+	a, err := l.run(ctx, listScript, q.key+1, reverse, q.score, q.id, min(q.limit, maxGiven), work, client, q.operation, string(q.state), q.code, until)
 	if err != nil {
 		return foundJobs{}, err
 	}
@@ -175,6 +195,7 @@ func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 	if found.next.id == "" {
 		found.next.key = -1
 	}
+	found.work = int(a.number())
 	for len(a.values) > 0 && a.err == nil {
 		row := a.list()
 		id := row.text()

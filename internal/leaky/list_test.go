@@ -37,12 +37,12 @@ func TestAListStandsWhileJobsComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.MaxWait = 10_000, 24*time.Hour })
 	b.pause(true)
-	for i := range 90 { // of one tag, all of them
+	for i := range 45 { // of one tag, all of them
 		b.accept(fmt.Sprint("client-", i))
 	}
 	want := ids(b.list(leaky.ListFilter{State: jobs.Waiting, Limit: leaky.MaxPage}).Jobs)
-	if len(want) != 90 {
-		t.Fatalf("%d jobs wait, want 90", len(want))
+	if len(want) != 45 {
+		t.Fatalf("%d jobs wait, want 45", len(want))
 	}
 	var got []string
 	f := leaky.ListFilter{State: jobs.Waiting, Limit: 7}
@@ -89,7 +89,7 @@ func TestAMadeUpCursorIsRefused(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"!", "0 1 x"} {
-		if _, _, err := b.Failed(t.Context(), leaky.FailedFilter{Before: cursor, Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Cursor: cursor, Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
 			t.Errorf("%q: %v", cursor, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := b.list(f)
-		if total := calls(t, b)["total"]; total > 1100 {
+		if total := calls(t, b)["total"]; total > 5*leaky.MaxWork {
 			t.Errorf("%d commands for one page", total)
 		}
 		got = append(got, ids(page.Jobs)...)
@@ -127,7 +127,7 @@ func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
 			break
 		}
 	}
-	if len(got) != 3 || !slices.Contains(got, last) || pages != 3 {
+	if len(got) != 3 || !slices.Contains(got, last) || pages != 2503/leaky.MaxWork+1 {
 		t.Errorf("%v on %d pages", got, pages)
 	}
 	page := b.list(leaky.ListFilter{State: jobs.Waiting, Limit: 1})

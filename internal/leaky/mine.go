@@ -23,6 +23,7 @@ type MineFilter struct {
 	Operation string // "": any
 	After     Mark
 	Limit     int // 1 to MaxPage
+	Work      int // jobs to look at, at most: 1 to MaxWork; 0: MaxWork
 }
 
 // MinePage is a part of a client's list, newest first. It may have fewer jobs than Limit, or none, and still not be the last: one call
@@ -30,6 +31,7 @@ type MineFilter struct {
 type MinePage struct {
 	Jobs []Look
 	Next Mark // where to go on: no job that is newer is missing from what was listed so far. The zero value: this was the last page
+	Work int  // jobs that were looked at
 }
 
 // Mine lists the jobs of one client on this backend that are on record, newest first, whatever became of them. A Mark stands while jobs come
@@ -37,6 +39,10 @@ type MinePage struct {
 func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
 		return MinePage{}, fmt.Errorf("line of %s: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, f.Limit)
+	}
+	work, err := l.work(f.Work)
+	if err != nil {
+		return MinePage{}, err
 	}
 	score, member, ours := any(""), "", ""
 	if f.After != (Mark{}) {
@@ -49,12 +55,12 @@ func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 			ours = "1"
 		}
 	}
-	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, f.Limit, maxLookedAt, f.Operation, f.Status, ours)
+	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, min(f.Limit, maxGiven), work, f.Operation, f.Status, ours)
 	if err != nil {
 		return MinePage{}, err
 	}
 	now, waitingOn, callTime := a.when(), a.text(), a.micros()
-	page := MinePage{Next: Mark{At: a.number(), ID: a.text()}}
+	page := MinePage{Next: Mark{At: a.number(), ID: a.text()}, Work: int(a.number())}
 	for len(a.values) > 0 && a.err == nil {
 		row := a.list()
 		id := row.text()

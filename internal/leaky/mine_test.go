@@ -1,6 +1,7 @@
 package leaky_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,21 +145,48 @@ func TestAListStandsWhereTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-// One call looks at a bounded number of jobs, however rare what is asked for is; the list goes on until it is found.
-func TestAFilteredListGoesOnUntilItsEnd(t *testing.T) {
+// One call costs Redis a bounded number of commands, however many jobs the client has and however rare what it asks for is; the list goes
+// on until that is found.
+func TestAPageCostsABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
-	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity = 5000 })
+	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity, s.MaxWait = 20_000, 24*time.Hour })
 	o := b.job("acme")
 	o.Job.Operation = "summary"
 	b.offer(o)
-	b.fill("acme", 2500)
-	f := leaky.MineFilter{Client: "acme", Operation: "summary", Limit: 10}
-	page, err := b.Mine(t.Context(), f)
-	if err != nil || len(page.Jobs) != 0 || page.Next.ID == "" {
-		t.Fatalf("the first page = %+v, %v", page, err)
+	b.fill("acme", 10_000)
+	page := func(f leaky.MineFilter) leaky.MinePage {
+		t.Helper()
+		if err := b.rdb.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := b.Mine(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Of each job its state, record, place and standing; and what every call costs, the search for a mark among 10,000 included.
+		if total := calls(t, b)["total"]; total > int64(4*got.Work+60) || got.Work > cmp.Or(f.Work, leaky.MaxWork) {
+			t.Errorf("%+v: %d commands, %d jobs looked at", f, total, got.Work)
+		}
+		return got
 	}
-	if got := idsOf(b.mine(f)); !slices.Equal(got, []string{o.Job.ID}) {
+	middle := page(leaky.MineFilter{Client: "acme", Limit: leaky.MaxPage})
+	if len(middle.Jobs) != leaky.MaxWork/2 {
+		t.Errorf("%d jobs on a page", len(middle.Jobs))
+	}
+	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1}, {Status: "failed", Limit: leaky.MaxPage}, {Operation: "summary", Limit: 10},
+		{Status: "queued", Limit: leaky.MaxPage}, {Status: "queued", Operation: "summary", Limit: 1}, {Status: "failed", Limit: 1, Work: 7}} {
+		f.Client, f.After = "acme", middle.Next
+		if got := page(f); (len(got.Jobs) > 0) != (f.Status == "queued" && f.Operation == "") || got.Next.ID == "" {
+			t.Errorf("%+v: %d jobs, then %+v", f, len(got.Jobs), got.Next)
+		}
+	}
+	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Operation: "summary", Limit: 10})); !slices.Equal(got, []string{o.Job.ID}) {
 		t.Errorf("the list has %q", got)
+	}
+	for _, work := range []int{-1, leaky.MaxWork + 1} {
+		if page, err := b.Mine(t.Context(), leaky.MineFilter{Client: "acme", Limit: 1, Work: work}); err == nil {
+			t.Errorf("%+v", page)
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func TestAPurgedJobIsGone(t *testing.T) {
 		if _, err := b.Result(t.Context(), id); !errors.Is(err, leaky.ErrNoResult) {
 			t.Errorf("its result: %v", err)
 		}
-		if page, next, err := b.Failed(t.Context(), leaky.FailedFilter{Limit: 10}); err != nil || len(page) != 0 || next != "" {
+		if page, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Limit: 10}); err != nil || len(page.Jobs) != 0 || page.Next != "" {
 			t.Errorf("failed jobs: %+v, %v", page, err)
 		}
 		if all := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(all) != 0 {

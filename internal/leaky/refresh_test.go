@@ -24,11 +24,11 @@ func (b *bench) refresh(want leaky.Outcome) leaky.Offer {
 // failedJobs are those that an operator is shown.
 func (b *bench) failedJobs() []string {
 	b.t.Helper()
-	page, _, err := b.Failed(b.t.Context(), leaky.FailedFilter{Limit: 10})
+	page, err := b.List(b.t.Context(), leaky.ListFilter{State: jobs.Failed, Limit: 10})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return idsOf(page)
+	return idsOf(page.Jobs)
 }
 
 // A refresh that failed is nobody's: it isn't listed, can't be redriven, and is kept for a minute, its answer too.

@@ -4,8 +4,8 @@
 -- ARGV[13] jobs to answer with   ARGV[14] jobs to look at
 -- ARGV[15..18] only those of this client (its tag), operation, state, failure's code ('' for any)
 -- ARGV[19] only those with at most this score ('' for any)
--- Returns now, what the line waits on, smoothed call µs, score and id of the last job looked at ('' where none is left), then
---         a table a job: its id, and what look tells of it
+-- Returns now, what the line waits on, smoothed call µs, score and id of the last job looked at ('' where none is left), how many
+--         were looked at, then a table a job: its id, and what look tells of it
 local index, reverse, limit, most = tonumber(ARGV[9]), ARGV[10] == '1', tonumber(ARGV[13]), tonumber(ARGV[14])
 local by_client, by_operation, by_state, by_code, top = ARGV[15], ARGV[16], ARGV[17], ARGV[18], tonumber(ARGV[19])
 local key = KEYS[index]
@@ -18,7 +18,7 @@ local function words(record)
 end
 
 local full = call('ZCARD', INFLIGHT) >= concurrency
-local out = { us(now), waiting_on(full), us(call_time), '', '' }
+local out = { us(now), waiting_on(full), us(call_time), '', '', 0 }
 local rows, skipped = part(key, ARGV[11], ARGV[12], most, reverse)
 local found = 0
 for i = 1, #rows, 2 do
@@ -28,6 +28,7 @@ for i = 1, #rows, 2 do
     out[4], out[5] = rows[i - 1], rows[i - 2]
     break
   end
+  out[6] = out[6] + 1
   local record = call('GETRANGE', prefix .. 'job:' .. id, 0, WORDS)
   local client, operation = words(record)
   if client and (by_client == '' or by_client == client) and (by_operation == '' or by_operation == operation) then

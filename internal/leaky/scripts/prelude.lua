@@ -134,10 +134,8 @@ end
 
 -- A client's list has 23 bytes a job, the oldest first: when it was accepted, µs in 7 bytes, and the UUID that ends its id.
 -- A zset would take four times as much.
-local function id_of(entry)
-  return string.format('%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x', string.sub(prefix, 5, -3),
-    string.byte(entry, 8, 23))
-end
+local id_form = string.sub(prefix, 5, -3) .. '-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x'
+local function id_of(entry) return string.format(id_form, string.byte(entry, 8, 23)) end
 
 local function entry_of(at, uuid)
   local bytes = ''
