@@ -35,9 +35,21 @@ func (l List) call() call {
 	return out
 }
 
-// List returns one page of the caller's jobs, newest first, as long as the server keeps them. A page may be short, or empty, and not be the last: the last
-// has no NextCursor. A job that ends or comes while pages are fetched shifts no other one over a page's end.
+// List returns one page of the caller's jobs, newest first, as long as the server keeps them. A page may
+// be short and not be the last: the last has no NextCursor. A page without a job is the last, since
+// List goes on where the server had to stop before it found one; each of its requests is tried again
+// like any other. A job that ends or comes while pages are fetched shifts no other one over a page's end.
 func (c *Client) List(ctx context.Context, list List) (*api.JobList, error) {
+	for {
+		page, err := c.page(ctx, list)
+		if err != nil || len(page.Jobs) > 0 || page.NextCursor == "" {
+			return page, err
+		}
+		list.Cursor = page.NextCursor
+	}
+}
+
+func (c *Client) page(ctx context.Context, list List) (*api.JobList, error) {
 	call := list.call()
 	a, err := c.do(ctx, call)
 	if err != nil {

@@ -93,6 +93,20 @@ func TestAPageIsFetchedWhenItIsNeeded(t *testing.T) {
 	}
 }
 
+// A server may stop before it has found a job: the client goes on.
+func TestAPageWithoutJobsIsTheLast(t *testing.T) {
+	t.Parallel()
+	s := pages(nil, nil, nil, []string{"b-2"}, nil, nil)
+	page, err := over(t, s, Config{}).List(t.Context(), List{Status: api.Failed})
+	if err != nil || len(page.Jobs) != 1 || page.NextCursor != "c4" || len(s.seen) != 4 {
+		t.Errorf("%+v, %v after %d requests", page, err, len(s.seen))
+	}
+	page, err = over(t, s, Config{}).List(t.Context(), List{Status: api.Failed, Cursor: "c4"})
+	if err != nil || len(page.Jobs) != 0 || page.NextCursor != "" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
 // A page that can't be had is tried again; one that never comes ends the list after what was there.
 func TestAListSaysWhereItBroke(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {

@@ -34,6 +34,7 @@ type limitList struct {
 	limits          []Limit
 	tier, operation string
 	own             string // the key of a client's list
+	reads           bool   // a tier's limits on reads
 }
 
 // key is where the list stands. It is made only where it is told: there are many kinds of request to look at.
@@ -41,6 +42,8 @@ func (list limitList) key() string {
 	switch {
 	case list.own != "":
 		return list.own
+	case list.reads:
+		return join("tiers", list.tier) + ".reads"
 	case list.tier != "":
 		return join("tiers", list.tier) + ".limits"
 	case list.operation != "":
@@ -53,7 +56,7 @@ func (list limitList) key() string {
 func (c *Config) lists() []limitList {
 	var all []limitList
 	for _, name := range names(c.Tiers) {
-		all = append(all, c.tierList(name))
+		all = append(all, c.tierList(name), c.readsList(name))
 	}
 	all = append(all, c.everywhere())
 	for _, name := range names(c.Operations) {
@@ -71,6 +74,10 @@ func (c *Config) tierList(name string) limitList {
 	return limitList{limits: c.Tiers[name].Limits, tier: name}
 }
 
+func (c *Config) readsList(name string) limitList {
+	return limitList{limits: c.Tiers[name].Reads, tier: name, reads: true}
+}
+
 func (c *Config) operationList(name string) limitList {
 	return limitList{limits: c.Operations[name].Limits, operation: name}
 }
@@ -82,6 +89,21 @@ func (c *Config) checkList(r *report, list limitList) {
 		c.checkSubject(r, key, l)
 		c.checkWhen(r, key+".when", l.When, list)
 		checkAmounts(r, key, l)
+		if list.reads {
+			checkReads(r, key, l)
+		}
+	}
+}
+
+// checkReads finds what a limit on lists can't count: they are of no operation, and end at once.
+func checkReads(r *report, key string, l Limit) {
+	switch {
+	case l.Per == "operation" || l.Per == "client+operation":
+		r.errorf(key+".per", "has no meaning for reads, which are of no operation; use client")
+	case len(l.When.Operation) > 0:
+		r.errorf(key+".when.operation", "has no meaning for reads, which are of no operation; leave it out")
+	case l.Algorithm == Concurrency:
+		r.errorf(key+".algorithm", "has no meaning for reads: a client has one list at a time; use %s", TokenBucket)
 	}
 }
 
@@ -234,7 +256,7 @@ func (c *Config) keepRules(r *report, list limitList, rules []Rules) {
 		key := fmt.Sprintf("%s[%d]", list.key(), n)
 		failed, fromEnv := r.limit(key)
 		keeps := func(as string, l Limit) bool { return failed || keep(r, key, as, l, rules, fromEnv) }
-		if !keeps("", l) || share < 1 && !keeps(" as the region's share", l.scaled(share)) || !l.graced() {
+		if !keeps("", l) || share < 1 && !keeps(" as the region's share", l.scaled(share)) || !l.graced() || list.reads {
 			continue
 		}
 		for _, factor := range graces {

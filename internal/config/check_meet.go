@@ -190,8 +190,8 @@ func (c *Config) checkNames(r *report) {
 		distinct(r, c.operationList(name), others)
 	}
 	for _, list := range c.lists() {
-		if list.own != "" {
-			distinct(r, list, nil) // the rest is checkOwn's
+		if list.own != "" || list.reads {
+			distinct(r, list, nil) // the rest is checkOwn's; reads meet no other list
 		}
 	}
 }

@@ -32,7 +32,7 @@ operations: {report: {backend: reports, path: /render, limits: [{name: operation
 	}
 	slices.Sort(seen)
 	want := []string{"everyones 2/0", "everyones 22/0", "everyones 5/0", "everyones 9/0", "operations 1/0", "operations 1/0", "operations 2/0", "operations 2/0",
-		"tiers 100/10", "tiers 250/25", "tiers 29/2", "tiers 72/5"}
+		"reads 17400/2900", "reads 60000/10000", "tiers 100/10", "tiers 250/25", "tiers 29/2", "tiers 72/5"}
 	if !slices.Equal(seen, want) {
 		t.Errorf("the rules saw %v, want %v", seen, want)
 	}

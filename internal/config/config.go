@@ -227,6 +227,11 @@ type Tier struct {
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.
 	Limits []Limit `key:"limits" max:"20"`
+	// Reads are limits of each client's lists of jobs, counted in jobs that are looked at. Not
+	// per operation, and without when and concurrency. Default: a token-bucket of 60000 in 1m
+	// and a burst of 10000, by which a client with 10,000 jobs may look at all of them at once,
+	// and then takes under 1% of Redis's time; [] is no limit.
+	Reads []Limit `key:"reads" max:"20"`
 }
 
 // Grace widens, for a client's first time, the limits that count it by itself: those per client and

@@ -26,7 +26,10 @@ func Default() *Config {
 }
 
 // setDefaults is called on each element of a map or list before its keys are read.
-func (t *Tier) setDefaults() { t.Weight = 1 }
+func (t *Tier) setDefaults() {
+	t.Weight = 1
+	t.Reads = []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000, Window: Window(time.Minute), Burst: 10_000, Enforce: true}}
+}
 
 func (l *Limit) setDefaults() { l.Per, l.Enforce = "client", true }
 
@@ -96,10 +99,10 @@ func Demo() *Config {
 	c := Default()
 	c.Worker.Embedded = true
 	c.Identity.Anonymous = "free"
-	c.Tiers = map[string]Tier{"free": {
-		Weight: 1,
-		Limits: []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: Window(time.Minute), Enforce: true}},
-	}}
+	var free Tier
+	free.setDefaults()
+	free.Limits = []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: Window(time.Minute), Enforce: true}}
+	c.Tiers = map[string]Tier{"free": free}
 
 	var reports, thumbnails Backend
 	reports.setDefaults()

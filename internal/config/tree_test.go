@@ -348,7 +348,7 @@ func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
 
 // A limit's keys are the same wherever it is listed, and so are those of a Redis's login; it is enough to
 // show them once.
-var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)\.limits\[\]`)
+var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)\.(limits|reads)\[\]`)
 
 func shownOnce(key string) string {
 	key = anyList.ReplaceAllString(key, "limits[]")
@@ -386,7 +386,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	withDefault := []string{
 		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
 		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight",
-		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "region.sync.every",
+		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "tiers.free.reads", "region.sync.every",
 		"callbacks.http", "callbacks.timeout", "callbacks.schedule",
 		"operations.export.cache.refresh", "operations.export.coalesce", "operations.export.degrade.when.below",
 		"backends.reports.drain.burst", "backends.reports.drain.concurrency",

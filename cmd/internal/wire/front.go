@@ -82,7 +82,11 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, Limits: limits, Grace: httpapi.Grace(t.Grace)}
+		reads, err := rules(c, "reads:"+name, t.Reads)
+		if err != nil {
+			return nil, err
+		}
+		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, Limits: limits, Reads: reads, Grace: httpapi.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
 			front.Newcomers = admission.NewNewcomers(s.Client())
 		}
