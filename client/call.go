@@ -108,7 +108,7 @@ func worthAnother(ctx context.Context, failed *Error) bool {
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](failed.Err)
 		return ctx.Err() == nil && !untrusted && !errors.Is(failed.Err, http.ErrSchemeMismatch)
 	}
-	return false
+	return failed.Status >= 500 && http.StatusText(failed.Status) == "" // a CDN's 520 to 524: taken for a 500 (RFC 9110, section 15)
 }
 
 // try makes the call once.

@@ -31,7 +31,7 @@ func TestOnlyWhatMayGoBetterIsTriedAgain(t *testing.T) {
 			})
 		})
 	}
-	for _, status := range []int{408, 425, 429, 500, 502, 503, 504} {
+	for _, status := range []int{408, 425, 429, 500, 502, 503, 504, 520, 529, 599} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := script(status, status, 202)

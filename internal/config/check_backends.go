@@ -48,16 +48,25 @@ func (t Retry) check(r *report, key string) {
 	if t.Base > t.Cap {
 		r.errorf(key+".base", "is longer than %s.cap; no wait is longer than cap, so raise that or lower base", key)
 	}
-	for n, status := range t.On {
-		at := fmt.Sprintf("%s.on[%d]", key, n)
-		switch {
-		case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-			r.errorf(at, "%s is not retried but waited for: it closes the backend's gate and uses up no attempt; leave it out", r.shown(at, status))
-		case status < 400 || status > 599:
-			r.errorf(at, "%s is no status of a failure; write one of 400 to 599", r.shown(at, status))
-		case slices.Contains(t.On[:n], status):
-			r.errorf(at, "%s stands in the list twice", r.shown(at, status))
+	statuses := func(list string, all, before []int) {
+		for n, status := range all {
+			at := fmt.Sprintf("%s.%s[%d]", key, list, n)
+			switch {
+			case slices.Contains(before, status):
+				r.errorf(at, "%s is in %s.rest: it closes the backend's gate and uses up no attempt; leave it out of one of the lists",
+					r.shown(at, status), key)
+			case status < 400 || status > 599:
+				r.errorf(at, "%s is no status of a failure; write one of 400 to 599", r.shown(at, status))
+			case slices.Contains(all[:n], status):
+				r.errorf(at, "%s stands in the list twice", r.shown(at, status))
+			}
 		}
+	}
+	statuses("rest", t.Rest, nil)
+	if rest := t.Rest; r.given(key + ".rest") {
+		statuses("on", t.On, rest)
+	} else { // 529 wasn't always a default: a list of on that has it stands, and goes first
+		statuses("on", t.On, slices.DeleteFunc(slices.Clone(rest), func(status int) bool { return status == 529 }))
 	}
 }
 

@@ -330,8 +330,7 @@ type Line struct {
 	ClientShare float64 `key:"client_share"`
 }
 
-// Retry is what happens after a call that failed for the moment. 429 and 503 are not among them:
-// they close the backend's gate and use up no attempt.
+// Retry is what happens after a call that failed for the moment.
 type Retry struct {
 	// Attempts is how often a job is tried in all. Default 4; 1 to 100.
 	Attempts int `key:"attempts"`
@@ -340,8 +339,12 @@ type Retry struct {
 	Base time.Duration `key:"base"`
 	Cap  time.Duration `key:"cap"`
 	// On are the backend's statuses after which a job is tried again; timeouts and broken connections
-	// always count. Default [408, 425, 500, 502, 504]; 400 to 599.
+	// always count, and statuses of 500 and more that no standard knows, such as a CDN's 520 to 524,
+	// count as 500. Default [408, 425, 500, 502, 504, 507]; 400 to 599.
 	On []int `key:"on" max:"50"`
+	// Rest are the statuses by which the backend asks for rest: they close its gate for everybody and
+	// use up no attempt. Default [429, 503, 529]; 400 to 599, and none of On.
+	Rest []int `key:"rest" max:"50"`
 }
 
 // Operation is a named expensive thing that clients may ask for.

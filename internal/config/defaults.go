@@ -38,8 +38,9 @@ func (b *Backend) setDefaults() {
 		Drain:   Drain{Burst: 1, Concurrency: 10},
 		Line:    Line{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 		Timeout: 30 * time.Second,
-		Retry:   Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504}},
-		MaxAge:  24 * time.Hour,
+		Retry: Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
+			Rest: []int{429, 503, 529}},
+		MaxAge: 24 * time.Hour,
 
 		Feedback:   true,
 		KeepFailed: 7 * day,

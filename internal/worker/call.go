@@ -99,6 +99,9 @@ func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int
 		return answer{}, err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode < 200 { // nobody asked for 101, which no answer follows; under 100 it isn't HTTP
+		return answer{}, fmt.Errorf("status %d is no answer's", resp.StatusCode)
+	}
 	a := answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), RetryAfter: retryAfter(resp.Header, time.Now()),
 		Storing: degrade.Storing(resp.Header["Cache-Control"])}
 	if len(a.ContentType) > maxContentType {

@@ -30,6 +30,20 @@ func call(t *testing.T, h http.HandlerFunc, change func(*operation)) (answer, er
 	return c.do(t.Context(), op, jobs.Job{ID: "reports-1", Payload: []byte(`{}`)}, 1)
 }
 
+// raw makes one call to a backend that answers with these bytes and closes the connection.
+func raw(t *testing.T, text string) (answer, error) {
+	t.Helper()
+	return call(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(conn, text)
+		conn.Close()
+	}, nil)
+}
+
 func testOperation(t *testing.T, base string) operation {
 	t.Helper()
 	u, err := target(base, "/render")

@@ -41,7 +41,8 @@ type Backend struct {
 type Retry struct {
 	Base time.Duration // longest wait after the first attempt; it doubles with each
 	Cap  time.Duration // longest wait after any
-	On   []int         // statuses that are worth another attempt; nil: 408, 425, 500, 502, 504
+	On   []int         // statuses that are worth another attempt; nil: 408, 425, 500, 502, 504, 507
+	Rest []int         // statuses by which the backend asks for rest, rather than On; nil: 429, 503, 529
 }
 
 // Operation is one kind of call.
@@ -82,12 +83,15 @@ type Stale interface {
 	Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }
 
-// defaultRetryOn are the statuses that speak of a passing trouble. 429 and 503 are not among them: they are no
-// failures, but a wish for rest.
-var defaultRetryOn = []int{
-	http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
-	http.StatusBadGateway, http.StatusGatewayTimeout,
-}
+// What a status means where the config says nothing else: those of defaultRetryOn speak of a passing trouble, those of defaultRest are no
+// failures, but a wish for rest. 529 is no standard's, but what inference servers answer while they are overloaded.
+var (
+	defaultRetryOn = []int{
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInsufficientStorage,
+	}
+	defaultRest = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, 529}
+)
 
 // validate says what is missing or out of bounds, in words for a developer: users' mistakes are found by package config.
 func (c Config) validate() error {

@@ -39,9 +39,17 @@ var attemptWords = []string{
 // policy is what judge has to know of a backend.
 type policy struct {
 	retryOn  []int
+	rest     []int
 	base     time.Duration
 	cap      time.Duration
 	attempts int
+}
+
+// retries reports whether a status is worth another attempt. One of 500 and more that no standard knows (520 to 524 of a CDN, 598) is taken
+// for a 500 (RFC 9110, section 15), unless it is listed itself.
+func (p policy) retries(status int) bool {
+	return slices.Contains(p.retryOn, status) ||
+		status >= 500 && http.StatusText(status) == "" && slices.Contains(p.retryOn, http.StatusInternalServerError)
 }
 
 // verdict is how an attempt ended: one word, and what the line is told.
@@ -65,12 +73,12 @@ func judge(a answer, err error, n int, p policy, random float64) verdict {
 		return retry(leaky.Timeout, jobs.CodeBackendTimeout, "The backend did not answer in time", a, n, p, random)
 	case err != nil:
 		return retry(leaky.Unreachable, jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
-	case a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable:
+	case slices.Contains(p.rest, a.Status) && !slices.Contains(p.retryOn, a.Status):
 		return verdict{word: wordThrottled, Settlement: leaky.Settlement{
 			To: jobs.Waiting, Sign: leaky.Throttled, Gate: a.RetryAfter,
 			Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: said(a) + "."},
 		}}
-	case slices.Contains(p.retryOn, a.Status):
+	case p.retries(a.Status):
 		return retry(leaky.Answered, jobs.CodeBackendStatus, said(a), a, n, p, random)
 	case !good(a.Status):
 		return withAnswer(failed(leaky.Answered, jobs.CodeBackendStatus, said(a)+"."), a)

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -14,7 +15,7 @@ import (
 	"forebay/internal/leaky"
 )
 
-var testPolicy = policy{retryOn: defaultRetryOn, base: time.Second, cap: time.Minute, attempts: 4}
+var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second, cap: time.Minute, attempts: 4}
 
 func whole(status int) answer {
 	return answer{Status: status, ContentType: "text/plain", Body: []byte("so"), Whole: true}
@@ -46,7 +47,10 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		{502, jobs.CodeBackendStatus, jobs.Delayed},
 		{503, wordThrottled, jobs.Waiting},
 		{504, jobs.CodeBackendStatus, jobs.Delayed},
-		{599, jobs.CodeBackendStatus, jobs.Failed},
+		{507, jobs.CodeBackendStatus, jobs.Delayed},
+		{520, jobs.CodeBackendStatus, jobs.Delayed},
+		{529, wordThrottled, jobs.Waiting},
+		{599, jobs.CodeBackendStatus, jobs.Delayed},
 	} {
 		v := judge(whole(c.status), nil, 1, testPolicy, 0.5)
 		if v.word != c.word || v.To != c.to {
@@ -64,6 +68,44 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
+// N26: there is no status of which nothing is said. One that no standard knows isn't the end of a job where its class says "try again".
+func TestEveryStatusMeansSomething(t *testing.T) {
+	t.Parallel()
+	meaning := func(status int) (to jobs.State, word string) {
+		switch status {
+		case 429, 503, 529: // rest
+			return jobs.Waiting, wordThrottled
+		case 408, 425:
+			return jobs.Delayed, jobs.CodeBackendStatus
+		case 501, 505, 506, 508, 510, 511: // another call would get the same
+			return jobs.Failed, jobs.CodeBackendStatus
+		}
+		switch {
+		case status >= 500:
+			return jobs.Delayed, jobs.CodeBackendStatus
+		case status >= 300:
+			return jobs.Failed, jobs.CodeBackendStatus
+		}
+		return jobs.Succeeded, wordSucceeded
+	}
+	for status := 200; status <= 999; status++ {
+		v := judge(whole(status), nil, 1, testPolicy, 0.5)
+		if to, word := meaning(status); v.To != to || v.word != word {
+			t.Errorf("%d: %s, job %s; want %s, job %s", status, v.word, v.To, word, to)
+		}
+		if v = judge(whole(status), nil, 4, testPolicy, 0.5); v.To == jobs.Delayed {
+			t.Errorf("%d: another attempt after the last", status)
+		}
+	}
+	for status := range 200 { // no answer at all
+		text := fmt.Sprintf("%03d", status)
+		a, err := raw(t, "HTTP/1.1 "+text+" So\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		if v := judge(a, err, 1, testPolicy, 0.5); v.word != jobs.CodeBackendDown || v.To != jobs.Delayed {
+			t.Errorf("%s: %s, job %s", text, v.word, v.To)
+		}
+	}
+}
+
 // C59: the list of what is tried again is the backend's to configure.
 func TestTheStatusesWorthAnotherAttemptAreConfigured(t *testing.T) {
 	t.Parallel()
@@ -72,8 +114,17 @@ func TestTheStatusesWorthAnotherAttemptAreConfigured(t *testing.T) {
 	if v := judge(whole(404), nil, 1, p, 0); v.To != jobs.Delayed {
 		t.Errorf("a listed 404: %s", v.To)
 	}
-	if v := judge(whole(500), nil, 1, p, 0); v.To != jobs.Failed {
-		t.Errorf("a 500 that isn't listed: %s", v.To)
+	for _, status := range []int{500, 520} {
+		if v := judge(whole(status), nil, 1, p, 0); v.To != jobs.Failed {
+			t.Errorf("a %d where 500 isn't listed: %s", status, v.To)
+		}
+	}
+	// N26: so is the list of those that ask for rest.
+	p.rest = []int{520}
+	for status, want := range map[int]string{520: wordThrottled, 429: jobs.CodeBackendStatus, 503: jobs.CodeBackendStatus} {
+		if v := judge(whole(status), nil, 1, p, 0); v.word != want {
+			t.Errorf("%d where 520 asks for rest: %s", status, v.word)
+		}
 	}
 }
 

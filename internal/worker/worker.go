@@ -71,7 +71,7 @@ func New(c Config) (*Worker, error) {
 			wake:       c.Listener.Wake(settings.Backend),
 			caller:     newCaller(b.Headers),
 			operations: map[string]operation{},
-			policy:     policy{retryOn: b.Retry.On, base: b.Retry.Base, cap: b.Retry.Cap, attempts: settings.Attempts},
+			policy:     policy{retryOn: b.Retry.On, rest: b.Retry.Rest, base: b.Retry.Base, cap: b.Retry.Cap, attempts: settings.Attempts},
 			timeout:    b.Timeout,
 			stale:      c.Stale,
 			metrics:    m,
@@ -80,6 +80,9 @@ func New(c Config) (*Worker, error) {
 		}
 		if d.policy.retryOn == nil {
 			d.policy.retryOn = defaultRetryOn
+		}
+		if d.policy.rest == nil {
+			d.policy.rest = defaultRest
 		}
 		for name, o := range b.Operations {
 			u, err := target(b.URL, o.Path)
