@@ -44,8 +44,15 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "chaos: building the binaries: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if verdict != "" {
+		fmt.Println(verdict)
+	}
+	return code
 }
+
+// verdict is the last line of a run that broke a promise; "": none did.
+var verdict string
 
 // Limits of one run: what a test run can spare, and a day.
 const (
@@ -81,7 +88,13 @@ func TestEveryJobEndsOnceWhateverBreaks(t *testing.T) {
 	for _, e := range events {
 		t.Logf("plan %s", e)
 	}
-	w := newWorld(t, seed)
+	watched := &witness{T: t}
+	t.Cleanup(func() { // after the processes have ended and been looked at
+		if t.Failed() {
+			verdict = watched.broken(seed, int(span.Seconds()))
+		}
+	})
+	w := newWorld(watched, seed)
 	w.play(events, span)
 	w.recover()
 	w.check()

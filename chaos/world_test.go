@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,7 +72,7 @@ var configured = map[string]setting{
 
 // world is all that runs.
 type world struct {
-	t      *testing.T
+	t      *witness
 	seed   uint64
 	began  time.Time
 	config string
@@ -101,7 +100,7 @@ type strike struct {
 
 const everybody = ""
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *witness, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, config: filepath.Join(t.TempDir(), "forebay.yaml"), redis: redistest.Start(t),
 		http:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 2 * time.Second}, Timeout: 4 * time.Second},
@@ -263,10 +262,5 @@ func (w *world) end() {
 	if !w.t.Failed() {
 		return
 	}
-	for _, s := range w.sites {
-		for _, p := range s.all {
-			text := p.log.all()
-			w.t.Logf("%s said at last:\n%s", p.name, text[max(0, len(text)-8<<10):])
-		}
-	}
+	w.logs()
 }

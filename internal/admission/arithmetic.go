@@ -30,15 +30,15 @@ type arithmetic interface {
 // key that was never charged.
 type state struct {
 	numbers [3]int64
-	used    bool    // numbers mean something
-	log     entries // sliding-window-log
-	held    held    // concurrency
+	used    bool            // numbers mean something
+	log     entries         // sliding-window-log
+	held    map[string]bool // concurrency: the members
 }
 
 // fill is where a key stands at one moment.
 type fill struct {
 	room int64 // what is free, in the algorithm's units; negative where more was spent than fits: elsewhere, or under a larger amount
-	also int64 // counter: the count of the window before; log: the time of the oldest entry; concurrency: of the oldest place
+	also int64 // counter: the count of the window before; log: the time of the oldest entry
 	wait int64 // log: see arithmetic.wait, where the cost doesn't fit
 }
 

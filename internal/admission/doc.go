@@ -17,8 +17,8 @@
 // unit is what a cost of 1 needs of it. All algorithms come down to "room ≥ cost·unit", so many
 // limits of any kind are decided by one loop (arithmetic.go; then a file for each algorithm).
 //
-// A place is one job's part of a concurrency limit. It is held by a member, the job's id, from the charge to
-// the job's end (places.go).
+// A permit, or place, is one job's part of a concurrency limit. It is held by a member, the job's id, from
+// the charge to the job's end (places.go).
 //
 // A debit is a charge without a question: what other regions have spent (region.go).
 //
@@ -62,5 +62,6 @@
 //
 // Nothing is asked twice: a lost reply is an error, and its charge stands. A clock that steps
 // back locks nobody out. A key with a state that no script wrote counts as unused. A process that dies between a charge
-// and its job's record leaves a place taken for a lease, and the other charges until their windows end.
+// and its job's record leaves a permit taken for some seconds, until leaky's
+// ReturnPermits finds it, and the other charges until their windows end.
 package admission

@@ -100,7 +100,7 @@ func (q *question) bySubject() []*question {
 		if !ok {
 			n = len(parts)
 			number[subject] = n
-			parts = append(parts, &question{mode: q.mode, cost: q.cost, member: q.member, by: q.by})
+			parts = append(parts, &question{mode: q.mode, cost: q.cost, member: q.member, holds: q.holds, by: q.by})
 		}
 		p := parts[n]
 		p.rules, p.keys, p.place = append(p.rules, q.rules[i]), append(p.keys, key), append(p.place, i)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forebay/internal/groupcommit"
+	"forebay/internal/jobs"
 )
 
 const (
@@ -55,6 +56,7 @@ type Limiter struct {
 	ask    func(context.Context, *question) (answer, error)
 	shared bool          // the source is Redis
 	split  bool          // a script can't touch two subjects: a cluster
+	redis  *script       // of a shared source
 	within time.Duration // bounds one decision
 	places *places       // nil: nobody looks after places
 	region *Region       // nil: there are no others
@@ -63,10 +65,11 @@ type Limiter struct {
 // question is what a source is asked: a request, or the part of one that concerns one subject.
 type question struct {
 	mode   mode
-	cost   int64     // when spending, at most every enforced rule's capacity; of a refund also negative: a debit
-	member string    // for whom places of concurrency are; "": for nobody
-	at     int64     // refund: when it was charged
-	by     time.Time // when the asker gives up
+	cost   int64      // when spending, at most every enforced rule's capacity; of a refund also negative: a debit
+	member string     // for whom permits of concurrency are; "": for nobody
+	holds  jobs.Holds // its permits
+	at     int64      // refund: when it was charged
+	by     time.Time  // when the asker gives up
 	rules  []*Rule
 	keys   []string // of the rules
 	place  []int    // of the rules in the request; nil: as here
@@ -122,7 +125,7 @@ func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 }
 
 func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
-	l := &Limiter{shared: true, split: cluster, within: within}
+	l := &Limiter{shared: true, split: cluster, within: within, redis: s}
 	if cluster {
 		l.ask = func(ctx context.Context, q *question) (answer, error) {
 			answers, _ := s.decide(ctx, []*question{q})
@@ -178,6 +181,9 @@ func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 		v.charge.returned.Store(false)
 		return err
 	}
+	if h := v.Holds(); h.Apart && openKey(h) != "" && err == nil {
+		by.redis.withdraw(ctx, h)
+	}
 	if v.charge.region != nil {
 		v.charge.region.note(v.charge, func(spent int64) int64 { return cost - spent })
 	}
@@ -197,14 +203,31 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	}
 	q.by = time.Now().Add(l.within)
 	questions := []*question{q}
+	if l.shared {
+		q.holds = q.permits(l.split)
+	}
+	apart := l.split && openKey(q.holds) != ""
 	if l.split {
 		questions = q.bySubject()
+	}
+	if apart {
+		err := func() error {
+			ctx, cancel := context.WithDeadline(ctx, q.by)
+			defer cancel()
+			return l.redis.announce(ctx, q.holds)
+		}()
+		if err != nil {
+			return Verdict{}, fmt.Errorf("limits: permits: %w", err)
+		}
 	}
 	answers, err := l.askAll(ctx, questions)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("limits: %w", err)
 	}
 	v := verdict(r, questions, answers)
+	if apart && v.charge == nil {
+		l.redis.withdraw(ctx, q.holds)
+	}
 	if v.charge != nil {
 		v.charge.by = l
 		v.charge.tell(l.region)

@@ -11,10 +11,11 @@
 --             per refund:   cost (negative: a debit), time of the charge, number of the member, how many keys, their numbers
 --             per question: 1 to spend, 0 to only look, and 2 more where it has shadow limits, logs or places; cost, number of the
 --                           member, how many keys, their numbers, below 0 where the key's limit is a shadow one
--- ARGV[2..] members, by number from 1 (0: none): for whom places of a concurrency limit are
+-- ARGV[2..] members, by number (0: none), with two more values each: for whom permits of a concurrency limit are, a key where those are
+--           noted as open until the member's job is on record ('': nowhere), and how they are noted there (jobs.Holds)
 -- Returns   integers:
 --             now
---             per key of a counter, log or places: what fill.also is (arithmetic.go), before the batch's questions
+--             per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
 --             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
 --                           log without the room, the µs until it will have it
 --
@@ -335,15 +336,10 @@ function log.wait(r, k, cost)
   until false
 end
 
--- Kept: a sorted set of members, by when each was last known to live.
+-- Kept: a sorted set of members, by when each came or was last known to live.
 local concurrency = { single = true }
 
 function concurrency.rule(limit, lasts) return { limit = limit, lasts = lasts } end
-
-local function oldest(k)
-  local member = call('ZRANGE', KEYS[k], 0, 0, 'WITHSCORES')
-  return (member[2] or 0) + 0
-end
 
 function concurrency.load(r, k)
   local count = pcall('ZCARD', KEYS[k])
@@ -351,7 +347,6 @@ function concurrency.load(r, k)
     call('DEL', KEYS[k])
     count = 0
   end
-  also[k] = count > 0 and oldest(k) or 0
   return r.limit - count
 end
 
@@ -362,7 +357,15 @@ end
 function concurrency.refund(_, k, cost, _, member)
   if cost < 0 then return end
   room[k] = room[k] + call('ZREM', KEYS[k], member or '')
-  also[k] = oldest(k)
+end
+
+-- note tells of permits that a member has taken: they are open. What else is at that key is as good as missing.
+local function note(m)
+  local open = ARGV[m + 2]
+  if open ~= '' and type(pcall('ZADD', open, now, ARGV[m + 3])) ~= 'number' then
+    call('DEL', open)
+    call('ZADD', open, now, ARGV[m + 3])
+  end
 end
 
 function concurrency.save(r, k) call('PEXPIRE', KEYS[k], r.lasts + slack) end
@@ -386,8 +389,10 @@ end
 p = p + #KEYS
 
 for _ = 1, args[4] do
-  local cost, at, member, count = args[p + 1], args[p + 2], ARGV[args[p + 3] + 1], args[p + 4]
-  if args[p + 3] == 0 then member = nil end
+  local cost, at, m, count = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+  local member = m > 0 and ARGV[m + 1] or nil
+  local open = m > 0 and ARGV[m + 2] or ''
+  if open ~= '' then pcall('ZREM', open, ARGV[m + 3]) end
   p = p + 4
   for i = p + 1, p + count do
     local k = args[i]
@@ -430,7 +435,8 @@ local function decide(spend, cost, from, to)
 end
 
 -- decide_any is any other.
-local function decide_any(spend, cost, member, from, to)
+local function decide_any(spend, cost, m, from, to)
+  local member, taken = m > 0 and ARGV[m + 1], false
   local function need(k) return rule[k].algorithm.single and 1 or cost * unit[k] end
   for i = from, to do
     if args[i] > 0 and room[args[i]] < need(args[i]) then spend = 0 end
@@ -444,6 +450,7 @@ local function decide_any(spend, cost, member, from, to)
     if spend == 1 and fits then
       if algorithm.take then
         algorithm.take(k, member)
+        taken = true
       else
         room[k] = room[k] - need(k)
       end
@@ -460,6 +467,7 @@ local function decide_any(spend, cost, member, from, to)
       reply[n] = algorithm.wait(rule[k], k, cost)
     end
   end
+  if taken and member then note(m) end
 end
 
 for _ = 1, args[5] do
@@ -468,7 +476,7 @@ for _ = 1, args[5] do
   if mode < 2 then
     decide(mode, cost, p + 1, p + count)
   else
-    decide_any(mode - 2, cost, member > 0 and ARGV[member + 1], p + 1, p + count)
+    decide_any(mode - 2, cost, member, p + 1, p + count)
   end
   p = p + count
 end

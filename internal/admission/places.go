@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -14,11 +13,15 @@ import (
 	"forebay/internal/jobs"
 )
 
-// A place of a concurrency limit is taken by the charge, and given back by the script that ends its job (package leaky). Where that can't
-// be, because a process died between the charge and the job's record, or a cluster keeps the two apart, nobody tells of the
-// place's end. So whoever finds a limit full, or a place that wasn't looked at for a lease, asks what became of the jobs.
+// A permit (place) of a concurrency limit is taken by the charge. From then on it is open: noted with its job's backend, until the script
+// that writes the job's record confirms it (package leaky). The script that ends the job gives it back. Where a process dies between
+// the charge and the record, or a refund is lost, it stays open, and leaky's ReturnPermits gives it back. On a cluster no script reaches
+// both the limit and the job: there a permit is noted before the charge, and again by the script that ends its job.
+//
+// What that doesn't know of, such as permits of a job that Redis has lost, comes back when a limit is found full: then the
+// process asks whether the jobs have ended.
 
-// PlaceLease is how long a place may outlive its job at most, from when anybody asks for the limit.
+// PlaceLease is how long a permit may be taken for a job that isn't on record, until a process that finds the limit full gives it back.
 const PlaceLease = 10 * time.Second
 
 const (
@@ -46,7 +49,6 @@ type places struct {
 
 	mu   sync.Mutex
 	next map[string]time.Time // guarded by mu: when a key may be tended again
-	busy sync.WaitGroup
 }
 
 // Tend has the limiter look after places whose jobs have ended unheard of, by asking fates. It must be called before the first
@@ -60,24 +62,56 @@ type place struct {
 	standing int // of the verdict's
 	key      string
 	room     int64
-	due      bool // its oldest place wasn't looked at for a lease
 }
 
-// Holds are the places that the verdict's charge took for its job, so that they can be given back by whoever ends it. None where they
-// lie on another node than the job, or in this process.
+// Holds are the permits that the verdict's charge took for its job, so that they can be given back at its end. None where they are of
+// this process alone.
 func (v Verdict) Holds() jobs.Holds {
-	var h jobs.Holds
-	if v.charge == nil || !v.charge.by.shared || v.charge.by.split {
-		return h
+	if v.charge == nil || !v.charge.by.shared {
+		return jobs.Holds{}
 	}
-	for i, q := range v.charge.questions {
-		for j, r := range q.rules {
-			if r.kind == kindConcurrency && q.member != "" && v.charge.answers[i].spentOn(q, j) {
-				h.Member, h.Keys = q.member, append(h.Keys, q.keys[j])
-			}
+	return v.charge.questions[0].holds
+}
+
+// permits is what a question of that mode would hold if it is spent.
+func (q *question) permits(apart bool) (h jobs.Holds) {
+	for i, r := range q.rules {
+		if r.kind == kindConcurrency && q.member != "" && q.mode == spend {
+			h.Member, h.Apart, h.Keys = q.member, apart, append(h.Keys, q.keys[i])
 		}
 	}
 	return h
+}
+
+// openKey is where permits are noted as open: with the backend of their job. "": nowhere, for there are none, or their holder isn't a job.
+func openKey(h jobs.Holds) string {
+	id, _, _ := strings.Cut(h.Member, "~")
+	if backend, ok := jobs.ParseID(id); ok {
+		return jobs.PermitsKey(backend)
+	}
+	return ""
+}
+
+// noteScript notes permits as open, by Redis's clock.
+var noteScript = redis.NewScript(`
+local t = redis.call('TIME')
+local function note() return redis.pcall('ZADD', KEYS[1], t[1] * 1000000 + t[2], ARGV[1]) end
+if type(note()) ~= 'number' then -- no script wrote what is there
+  redis.call('DEL', KEYS[1])
+  note()
+end
+return 1`)
+
+// announce notes permits as open before they are taken, where limits.lua can't: on a cluster.
+func (s *script) announce(ctx context.Context, h jobs.Holds) error {
+	return noteScript.Run(ctx, s.rdb, []string{openKey(h)}, h.Text()).Err()
+}
+
+// withdraw takes back what announce has noted. Where it fails, the permits are found to belong to no job.
+func (s *script) withdraw(ctx context.Context, h jobs.Holds) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin/refundShare)
+	defer cancel()
+	_ = s.rdb.ZRem(ctx, openKey(h), h.Text()).Err()
 }
 
 // after looks after the places of a verdict. It reports whether a limit that refused it has room now; where it hasn't, the verdict learns
@@ -85,23 +119,17 @@ func (v Verdict) Holds() jobs.Holds {
 func (p *places) after(ctx context.Context, v *Verdict) (freed bool) {
 	for _, at := range v.places {
 		s := &v.Standings[at.standing]
-		switch {
-		case s.Violated && !v.Allowed && !s.Rule.limit.Shadow:
-			found, ok := p.tend(ctx, at.key, v.At, true)
-			if !ok {
-				continue
-			}
-			if at.room+int64(found.freed) >= 1 {
-				freed = true
-			} else if n := int(-at.room) - found.freed; n < len(found.waits) {
-				s.RetryAfter = max(s.RetryAfter, found.waits[n])
-			}
-		case at.due:
-			p.busy.Go(func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin)
-				defer cancel()
-				p.tend(ctx, at.key, v.At, false)
-			})
+		if !s.Violated || v.Allowed || s.Rule.limit.Shadow {
+			continue
+		}
+		found, ok := p.tend(ctx, at.key, v.At)
+		if !ok {
+			continue
+		}
+		if at.room+int64(found.freed) >= 1 {
+			freed = true
+		} else if n := int(-at.room) - found.freed; n < len(found.waits) {
+			s.RetryAfter = max(s.RetryAfter, found.waits[n])
 		}
 	}
 	if !freed && !v.Allowed {
@@ -116,17 +144,12 @@ type tended struct {
 	waits []time.Duration // of the jobs that live, until their predicted end, shortest first
 }
 
-// tend asks about the jobs of a key, all or only those whose last sign of life is a lease old, and takes the places of those that have
-// ended. A job that isn't on record may be on its way there: it keeps its place for a lease. Not ok: it was just done.
-func (p *places) tend(ctx context.Context, key string, now time.Time, all bool) (found tended, ok bool) {
+// tend asks about the jobs of a key and takes the permits of those that have ended. A job that isn't on record may be on its way there: it keeps its place for a lease. Not ok: it was just done.
+func (p *places) tend(ctx context.Context, key string, now time.Time) (found tended, ok bool) {
 	if !p.turn(key) {
 		return tended{}, false
 	}
-	until := "+inf"
-	if !all {
-		until = fmt.Sprint(now.Add(-PlaceLease).UnixMicro())
-	}
-	members, err := p.rdb.ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: "-inf", Max: until, Count: maxTended}).Result()
+	members, err := p.rdb.ZRangeWithScores(ctx, key, 0, maxTended-1).Result()
 	if err != nil || len(members) == 0 {
 		return tended{}, err == nil
 	}

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -101,33 +100,6 @@ func TestAPlaceWithoutAJobLastsALease(t *testing.T) {
 	}
 }
 
-// What clients are told is right a lease later too, where nobody is refused.
-func TestRemainingPlacesAreLookedAfter(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	l, w, r := tending(t, c, 5)
-	for i := range 3 {
-		job := fmt.Sprint("job", i)
-		takePlace(t, l, r, job)
-		w.set(job, Fate{Known: true, Ended: i > 0})
-	}
-	if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 2 {
-		t.Fatalf("%d places remain of 5, want 2", n)
-	}
-	c.pass(PlaceLease)
-	peekAt(t, l, request(1, r)) // finds them due
-	l.places.busy.Wait()
-	if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 4 {
-		t.Errorf("%d places remain of 5 with one job alive, want 4", n)
-	}
-	asked := func() int { w.mu.Lock(); defer w.mu.Unlock(); return w.asked }()
-	peekAt(t, l, request(1, r))
-	l.places.busy.Wait()
-	if func() int { w.mu.Lock(); defer w.mu.Unlock(); return w.asked }() != asked {
-		t.Error("a place that was just looked at is looked at again")
-	}
-}
-
 // A flood of refused requests asks about the jobs ten times a second at most, and once where that frees nothing.
 func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	t.Parallel()
@@ -148,7 +120,7 @@ func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	}
 }
 
-// Keys of places have a TTL that is longer than any job lives, and on a cluster a job holds nothing that a script couldn't reach.
+// Keys of places have a TTL that is longer than any job lives, and names that tell nothing of a client.
 func TestPlacesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -156,10 +128,6 @@ func TestPlacesAreBounded(t *testing.T) {
 	v := takePlace(t, l, r, "one")
 	if ttl := redistest.Client(t).PTTL(t.Context(), v.Holds().Keys[0]).Val(); ttl < 31*24*time.Hour || ttl > 33*24*time.Hour {
 		t.Errorf("TTL %v", ttl)
-	}
-	l.split = true
-	if h := v.Holds(); h.Member != "" || len(h.Keys) > 0 {
-		t.Errorf("on a cluster a job holds %+v", h)
 	}
 	if strings.Contains(v.charge.questions[0].keys[0], "alice") {
 		t.Error("a key tells who it is for")

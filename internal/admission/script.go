@@ -200,7 +200,7 @@ func (r *Rule) special() bool {
 
 // tells reports whether a fill of the rule has more than room.
 func (r *Rule) tells() bool {
-	return r.kind == kindCounter || r.kind == kindLog || r.kind == kindConcurrency
+	return r.kind == kindCounter || r.kind == kindLog
 }
 
 // member returns the number of the question's member, 0 where none of its rules needs one.
@@ -208,8 +208,12 @@ func (c *call) member(q *question) int64 {
 	if q.member == "" || !slices.ContainsFunc(q.rules, func(r *Rule) bool { return r.kind == kindConcurrency }) {
 		return 0
 	}
-	c.members = append(c.members, q.member)
-	return int64(len(c.members))
+	open := ""
+	if !q.holds.Apart {
+		open = openKey(q.holds)
+	}
+	c.members = append(c.members, q.member, open, q.holds.Text())
+	return int64(len(c.members) - 2)
 }
 
 // numbers is a JSON list of integers.
@@ -255,7 +259,7 @@ func (c *call) decode(values []int64, answers []answer) error {
 					return short
 				}
 				f.also = also[k-1]
-				if f.also == 0 && f.room < r.parameters[2] && (r.kind == kindLog || r.kind == kindConcurrency) {
+				if f.also == 0 && f.room < r.parameters[2] && r.kind == kindLog {
 					f.also = now // the batch itself made the first entry
 				}
 				if r.limit.Shadow {

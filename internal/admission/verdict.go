@@ -82,9 +82,7 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 			}
 			v.Standings[at] = s
 			if rule.kind == kindConcurrency {
-				f := a.fills[j]
-				v.places = append(v.places, place{standing: at, key: questions[i].keys[j], room: f.room,
-					due: f.also > 0 && a.now-f.also >= PlaceLease.Microseconds()})
+				v.places = append(v.places, place{standing: at, key: questions[i].keys[j], room: a.fills[j].room})
 			}
 			v.Allowed = v.Allowed && (!s.Violated || rule.limit.Shadow)
 		}

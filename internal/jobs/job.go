@@ -6,6 +6,7 @@ package jobs
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,7 +24,7 @@ type Job struct {
 	Traceparent string  // W3C trace context of the request; "" where there was none
 	Fingerprint string  // tells two requests with one Idempotency-Key apart; "" without a key
 	Weight      float64 // what it was offered with: a redriven job gets its place by it; 0 stands for 1
-	Holds       Holds   // given back by the script that ends the job
+	Holds       Holds   // given back by the script that ends the job, or where they are apart, soon after
 	Callback    string  // URL that is told when it ends; "": none
 	Of          string  // id of the job that this is a caller's share in; "": it is one by itself
 	Shared      bool    // it is run for callers who have shares in it, or is a refresh: no client's own, though Client says whose turn it takes
@@ -123,8 +124,31 @@ func ParseID(id string) (backend string, ok bool) {
 	return id[:cut], true
 }
 
-// Holds are places of limits of concurrency that a job takes up until it ends. The zero value holds none.
+// Holds are permits of concurrency limits that a job takes up until it ends. The zero value holds none.
 type Holds struct {
-	Member string   // by which the places are known: the job's id, or one that begins with it
-	Keys   []string // of the limits
+	Member string   // the permits' holder: the job's id, or that id with a suffix behind a ~
+	Keys   []string // of the limits; also of those on trial that may not have given one
+	Apart  bool     // the keys are on other nodes than the job: no script reaches both (Redis Cluster)
+}
+
+// Text is how the job's record and the list of open permits (PermitsKey) name the permits; "" for none.
+func (h Holds) Text() string {
+	if len(h.Keys) == 0 {
+		return ""
+	}
+	between := "@"
+	if h.Apart {
+		between = "#"
+	}
+	return h.Member + between + strings.Join(h.Keys, between)
+}
+
+// ParseHolds reads what Text has written.
+func ParseHolds(text string) Holds {
+	between := "@"
+	if !strings.Contains(text, between) {
+		between = "#"
+	}
+	parts := strings.Split(text, between)
+	return Holds{Member: parts[0], Keys: parts[1:], Apart: between == "#" && len(parts) > 1}
 }

@@ -12,11 +12,11 @@ import (
 
 // A job's record is one string, so that a waiting job costs little memory:
 //
-//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][@<member>@<key>@<key>... ][! ]{words}\n<payload>
+//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][@<holds> ][! ]{words}\n<payload>
 //
 // The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's clock and read by the other
 // scripts. So are the marks that follow, each with a blank behind it: =job makes it a share in that job (Of), and & marks a job that
-// others have shares in; member and keys are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
+// others have shares in; holds are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
 // The words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
 
 // Bounds of a record's words: the look script reads no further than 2.5 KiB, so that a status costs the same whatever the payload.
@@ -62,17 +62,16 @@ func EncodeRecord(j Job) ([]byte, error) {
 		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, n, maxWords)
 	}
 	if len(j.Holds.Keys) > MaxHolds {
-		return nil, fmt.Errorf("encode job %s: it holds %d places, over %d", j.ID, len(j.Holds.Keys), MaxHolds)
+		return nil, fmt.Errorf("encode job %s: it holds %d permits, over %d", j.ID, len(j.Holds.Keys), MaxHolds)
 	}
 	out := make([]byte, 0, 2+len(head)+1+len(j.Payload)+150*len(j.Holds.Keys))
-	if len(j.Holds.Keys) > 0 {
+	if holds := j.Holds.Text(); holds != "" {
 		for _, part := range append([]string{j.Holds.Member}, j.Holds.Keys...) {
-			if strings.ContainsAny(part, "@ ") {
-				return nil, fmt.Errorf("encode job %s: place %q has a blank or an @", j.ID, part)
+			if strings.ContainsAny(part, "@# ") {
+				return nil, fmt.Errorf("encode job %s: permit %q has a blank, an @ or a #", j.ID, part)
 			}
-			out = append(append(out, '@'), part...)
 		}
-		out = append(out, ' ')
+		out = append(append(append(out, '@'), holds...), ' ')
 	}
 	if j.Callback != "" {
 		out = append(out, "! "...)
@@ -153,8 +152,7 @@ func (j *Job) readMark(mark string) {
 	if of, ok := strings.CutPrefix(mark, "="); ok {
 		j.Of = of
 	}
-	if places, ok := strings.CutPrefix(mark, "@"); ok {
-		parts := strings.Split(places, "@")
-		j.Holds = Holds{Member: parts[0], Keys: parts[1:]}
+	if holds, ok := strings.CutPrefix(mark, "@"); ok {
+		j.Holds = ParseHolds(holds)
 	}
 }

@@ -83,7 +83,7 @@ func (h *Healths) Age(backend string, d time.Duration) {
 // sources are the scripts' own parts, by name.
 var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua, "renew": renewLua, "settle": settleLua,
 	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua, "tune": tuneLua, "status": statusLua, "health": healthLua,
-	"list": walk + listLua, "redrive": redriveLua, "books": booksLua, "reconcile": walk + reconcileLua}
+	"list": walk + listLua, "redrive": redriveLua, "books": booksLua, "reconcile": walk + reconcileLua, "permits": permitsLua}
 
 // IsCall reports whether the command calls the script of that name, by its digest or its text.
 func IsCall(name string, cmd redis.Cmder) bool {

@@ -76,6 +76,9 @@ var booksLua string
 //go:embed scripts/reconcile.lua
 var reconcileLua string
 
+//go:embed scripts/permits.lua
+var permitsLua string
+
 var (
 	offerScript   = redis.NewScript(prelude + offerLua)
 	releaseScript = redis.NewScript(prelude + releaseLua)
@@ -94,6 +97,7 @@ var (
 	redriveScript   = redis.NewScript(prelude + redriveLua)
 	booksScript     = redis.NewScript(prelude + booksLua)
 	reconcileScript = redis.NewScript(prelude + walk + reconcileLua)
+	permitsScript   = redis.NewScript(prelude + permitsLua)
 )
 
 // run calls one script with the prelude's arguments before its own. A script that Redis doesn't know (after a

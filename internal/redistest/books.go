@@ -344,7 +344,7 @@ func (b *books) owned() (wrong []string) {
 			continue
 		}
 		switch name {
-		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks":
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks", "permits":
 			continue
 		}
 		if strings.HasPrefix(name, "job:") {

@@ -61,6 +61,7 @@ type Line interface {
 	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
 	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback, error)
 	Reconcile(ctx context.Context) (leaky.Reconciled, error)
+	ReturnPermits(ctx context.Context) (orphans int64, more bool, err error)
 }
 
 // Queue carries tickets from the worker that released them to one that is free; *jobs.Queue is one. It may lose them,

@@ -8,6 +8,13 @@ import (
 // reconcileTime is how often this worker has the line's keys looked through. Together the workers do so every 5 s at most.
 const reconcileTime = 10 * time.Second
 
+// permitsTime is how often this worker looks for permits without a job. With leaky.PermitLease, and a call that fails, a permit comes back
+// within 15 s.
+const permitsTime = 3 * time.Second
+
+// permitsAtOnce bounds the calls that follow each other without a rest, where there is much to give back.
+const permitsAtOnce = 20
+
 // maxTold is how many ids a log line names: enough to begin a search with.
 const maxTold = 5
 
@@ -35,5 +42,32 @@ func (d *drain) reconcileOnce() {
 	}
 	for kind, all := range what {
 		d.log.Warn("Redis had lost something; it was put right", "repair", kind, "count", len(all), "what", all[:min(len(all), maxTold)])
+	}
+}
+
+// returnPermits has permits of concurrency limits given back that belong to no job, until ctx ends.
+func (d *drain) returnPermits(ctx context.Context) {
+	for ctx.Err() == nil {
+		d.returnPermitsOnce()
+		sleep(ctx, permitsTime)
+	}
+}
+
+func (d *drain) returnPermitsOnce() {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	found := int64(0)
+	for range permitsAtOnce {
+		orphans, more, err := d.line.ReturnPermits(ctx)
+		found += orphans
+		if err != nil {
+			d.log.Debug("permits could not be looked after", "error", err)
+		}
+		if err != nil || !more {
+			break
+		}
+	}
+	if found > 0 {
+		d.log.Info("permits of limits were taken for no job; they were given back", "count", found)
 	}
 }

@@ -137,6 +137,7 @@ func (d *drain) run(ctx context.Context, grace time.Duration) error {
 	var beating sync.WaitGroup
 	beating.Go(func() { d.heartbeat(beat) })
 	beating.Go(func() { d.reconcile(ctx) })
+	beating.Go(func() { d.returnPermits(ctx) })
 	defer beating.Wait()
 	defer endBeat()
 

@@ -127,6 +127,15 @@ local function under_way(join)
   if job and call('EXISTS', prefix .. 'job:' .. job) == 1 then return job, call('HLEN', prefix .. 'shares:' .. job) - 1 < most_shares end
 end
 
+-- confirm takes the permits of a job that is on record now out of the open ones. Where the offer came so late that they were given back,
+-- they are taken again, unless they are apart.
+local PERMITS_LAST = 32 * DAY -- as the limits' script
+local function confirm(permits)
+  if redis.pcall('ZREM', PERMITS, permits) == 1 or string.find(permits, '#', 1, true) then return end
+  at_permits(permits, 'ZADD', 'NX', us(now))
+  for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
+end
+
 local i = 14
 while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
@@ -163,6 +172,7 @@ while i <= #ARGV do
       if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. rest, 'NX') then
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
+        if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
         tags[flow], top = tag, math.max(top, tag)
         held[client] = (held[client] or 0) + 1
         added[client] = (added[client] or 0) + 1

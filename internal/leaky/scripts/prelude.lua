@@ -122,13 +122,30 @@ local function standing(id)
     'status', 'type', 'size', 'ver', 'born', 'fields')
 end
 
--- vacate gives back the places that a job holds in limits of concurrency (jobs/record.go). They are keys of other subjects: on
--- a cluster jobs hold none, for a script can't reach them there.
-local function vacate(places)
-  local member
-  for part in string.gmatch(places or '', '[^@]+') do
-    if member then call('ZREM', part, member) end
-    member = member or part
+-- Permits of concurrency limits are keys of other subjects. They are named by holder and keys, with @ between them, or with # where a
+-- cluster keeps them apart from the job (jobs.Holds). Those that are taken by no job on record are noted as open.
+local PERMITS = prefix .. 'permits'
+
+-- at_permits does a command with the key and the holder of each permit. What isn't a key of permits is left to the limits' script to mend.
+local function at_permits(permits, command, ...)
+  local args, holder = { ... }, nil
+  for part in string.gmatch(permits, '[^@]+') do
+    if holder then
+      args[#args + 1] = holder
+      redis.pcall(command, part, unpack(args))
+      args[#args] = nil
+    end
+    holder = holder or part
+  end
+end
+
+-- vacate gives back the permits that a job holds. Those that are apart become open: the reconciler gives them back.
+local function vacate(permits)
+  if not permits then return end
+  if string.find(permits, '#', 1, true) then
+    redis.pcall('ZADD', PERMITS, 0, permits)
+  else
+    at_permits(permits, 'ZREM')
   end
 end
 

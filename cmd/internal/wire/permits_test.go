@@ -1,0 +1,223 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/admission"
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// permits is a limit of 10 jobs at one time, and the line of a backend whose jobs are under it.
+type permits struct {
+	*admission.Limiter
+	t    *testing.T
+	rdb  redis.UniversalClient
+	line *leaky.Line
+	rule *admission.Rule
+}
+
+func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits {
+	t.Helper()
+	backend := redistest.Name(t, "b")
+	rate, err := leaky.ParseRate("100/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := admission.Compile(admission.Limit{Name: "jobs", Owner: backend, Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &permits{Limiter: admission.New(rdb, cluster), t: t, rdb: rdb, rule: rule, line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate,
+		Burst: 1, Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+	t.Cleanup(func() { redistest.CheckBooks(t, rdb, backend) })
+	return p
+}
+
+// charge takes a permit for a new job, held as one with an Idempotency-Key holds it, and returns the job with what it holds.
+func (p *permits) charge() (jobs.Job, admission.Verdict) {
+	p.t.Helper()
+	id := jobs.NewID(p.line.Settings().Backend)
+	v, err := p.Decide(p.t.Context(), p.request(id+"~x1"))
+	if err != nil || !v.Allowed || len(v.Holds().Keys) != 1 {
+		p.t.Fatalf("%+v, %v", v, err)
+	}
+	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: v.Holds()}, v
+}
+
+func (p *permits) request(holder string) admission.Request {
+	return admission.Request{Rules: []*admission.Rule{p.rule}, Subject: admission.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
+}
+
+func (p *permits) offer(j jobs.Job) {
+	p.t.Helper()
+	place, err := p.line.Offer(p.t.Context(), leaky.Offer{Job: j, Weight: 1, MaxAge: time.Hour, Keep: time.Hour})
+	if err != nil || place.Outcome != leaky.Accepted {
+		p.t.Fatalf("%+v, %v", place, err)
+	}
+}
+
+// pass makes what is noted as open older.
+func (p *permits) pass(d time.Duration) {
+	p.t.Helper()
+	key := jobs.PermitsKey(p.line.Settings().Backend)
+	for _, entry := range p.rdb.ZRangeWithScores(p.t.Context(), key, 0, -1).Val() {
+		if entry.Score > 0 {
+			p.rdb.ZIncrBy(p.t.Context(), key, -float64(d.Microseconds()), entry.Member.(string))
+		}
+	}
+}
+
+func (p *permits) returned(orphans int64) {
+	p.t.Helper()
+	if n, more, err := p.line.ReturnPermits(p.t.Context()); n != orphans || more || err != nil {
+		p.t.Errorf("%d permits of no job were found (more: %v), want %d: %v", n, more, orphans, err)
+	}
+}
+
+func (p *permits) taken(want int64) {
+	p.t.Helper()
+	v, err := p.Peek(p.t.Context(), p.request(""))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if n := 10 - v.Standings[0].Remaining; n != want {
+		p.t.Errorf("%d permits are taken, want %d", n, want)
+	}
+}
+
+func (p *permits) open(want int64) {
+	p.t.Helper()
+	if n := p.rdb.ZCard(p.t.Context(), jobs.PermitsKey(p.line.Settings().Backend)).Val(); n != want {
+		p.t.Errorf("%d permits are noted as open, want %d", n, want)
+	}
+}
+
+// On one server and on a cluster, which takes seconds to start, so that its promises share one.
+func TestPermits(t *testing.T) {
+	t.Parallel()
+	promises := map[string]func(t *testing.T, p *permits){"without a job come back": withoutAJob,
+		"refused or refunded leave nothing open": refused, "of the wrong type stop nothing": wrongType}
+	t.Run("single", func(t *testing.T) {
+		t.Parallel()
+		rdb := redistest.Client(t)
+		for name, promise := range promises {
+			t.Run(name, func(t *testing.T) { promise(t, newPermits(t, rdb, false)) })
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		rdb, _ := redistest.StartCluster(t)
+		for name, promise := range promises {
+			t.Run(name, func(t *testing.T) { promise(t, newPermits(t, rdb, true)) })
+		}
+	})
+}
+
+// An api that dies between a charge and its job, or whose refund is lost, leaves a permit behind that belongs to no job: it comes back by
+// itself, though nobody finds the limit full. A job's own permit stays for as long as the job lives, however long that is, and comes back
+// with its end.
+func withoutAJob(t *testing.T, p *permits) {
+	alive, _ := p.charge()
+	p.offer(alive)
+	p.charge() // dies before the offer
+	p.charge() // is found to be a duplicate of alive, and its refund is lost
+	young, _ := p.charge()
+	p.taken(4)
+	p.open(3)
+	p.returned(0) // their offers may be on their way
+	p.taken(4)
+	p.pass(leaky.PermitLease)
+	p.offer(young)
+	p.returned(2)
+	p.taken(2)
+	p.open(0)
+
+	p.pass(24 * time.Hour)
+	p.returned(0)
+	p.taken(2)
+	if _, err := p.line.Cancel(t.Context(), alive.ID); err != nil {
+		t.Fatal(err)
+	}
+	p.returned(0)
+	p.taken(1)
+	p.open(0)
+}
+
+// What is given back or refused in good order leaves no note behind: a flood of refusals must not become work for the reconciler.
+func refused(t *testing.T, p *permits) {
+	var charged []admission.Verdict
+	for range 10 {
+		_, v := p.charge()
+		charged = append(charged, v)
+	}
+	for range 5 {
+		if v, err := p.Decide(t.Context(), p.request(jobs.NewID(p.line.Settings().Backend))); err != nil || v.Allowed {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	p.open(10)
+	for _, v := range charged {
+		if err := p.Refund(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.open(0)
+	p.taken(0)
+}
+
+// An offer that reaches Redis when its permit was given back already takes it again: a job on record has its permit.
+func TestALateOfferTakesItsPermitAgain(t *testing.T) {
+	t.Parallel()
+	p := newPermits(t, redistest.Client(t), false)
+	late, _ := p.charge()
+	p.pass(leaky.PermitLease)
+	p.returned(1)
+	p.taken(0)
+	p.offer(late)
+	p.taken(1)
+	if ttl := p.rdb.PTTL(t.Context(), late.Holds.Keys[0]).Val(); ttl < 31*24*time.Hour {
+		t.Errorf("the limit's key has a TTL of %v", ttl)
+	}
+}
+
+// A clock of Redis that is set back, or forward, keeps no permit from coming back, and takes none from a job.
+func TestPermitsComeBackWhereTheClockSteps(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
+		p := newPermits(t, redistest.Client(t), false)
+		alive, _ := p.charge()
+		p.offer(alive)
+		p.charge()
+		p.pass(step)
+		p.returned(1)
+		p.taken(1)
+	}
+}
+
+// A key of the wrong type in the place of the open permits stops nothing, and is replaced.
+func wrongType(t *testing.T, p *permits) {
+	key := jobs.PermitsKey(p.line.Settings().Backend)
+	if err := p.rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	first, v := p.charge()
+	p.open(1)
+	p.rdb.Del(t.Context(), key)
+	p.rdb.Set(t.Context(), key, "x", 0)
+	p.offer(first)
+	if _, err := p.line.Cancel(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.line.ReturnPermits(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := p.Refund(t.Context(), v); err != nil {
+		t.Error(err)
+	}
+	p.rdb.Del(t.Context(), key)
+}

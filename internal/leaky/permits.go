@@ -1,0 +1,57 @@
+package leaky
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// PermitLease is how long a permit may be taken without a job on record: longer than a charge and the offer behind it take, of which
+// each is given up after a second.
+const PermitLease = 5 * time.Second
+
+// maxPermits bounds the permits that one call looks at: a millisecond of Redis's time.
+const maxPermits = 200
+
+// ReturnPermits gives back permits of concurrency limits that belong to no job of this backend: a process died between the charge and
+// the job's record, or a refund was lost. On Redis Cluster it also gives back those of jobs that have ended. It looks at no more than
+// 200 and reports whether there may be more, and how many of them never had a job. A permit of a job on record stays, however old it is.
+// On a cluster, where no script reaches both, a job whose offer reaches Redis later than PermitLease after the charge may lose its
+// permit. Idempotent, so any number of processes may call it.
+func (l *Line) ReturnPermits(ctx context.Context) (orphans int64, more bool, err error) {
+	a, err := l.run(ctx, permitsScript, micros(PermitLease), maxPermits)
+	if err != nil {
+		return 0, false, err
+	}
+	orphans = a.number()
+	var open []any
+	byKey := map[string][]any{}
+	for len(a.values) > 0 && a.err == nil {
+		text := a.text()
+		open = append(open, text)
+		holds := jobs.ParseHolds(text)
+		for _, key := range holds.Keys {
+			byKey[key] = append(byKey[key], holds.Member)
+		}
+	}
+	if a.err != nil || len(open) == 0 {
+		return orphans, orphans == maxPermits, a.err
+	}
+	_, err = l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for key, members := range byKey {
+			pipe.ZRem(ctx, key, members...)
+		}
+		return nil
+	})
+	if err == nil {
+		err = l.rdb.ZRem(ctx, jobs.PermitsKey(l.settings.Backend), open...).Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("line of %s: permits: %w", l.settings.Backend, err)
+	}
+	return orphans, len(open) == maxPermits, err
+}

@@ -1,0 +1,39 @@
+-- permits: gives back open permits that belong to no job.
+-- ARGV[9] how long a permit may be open, µs   ARGV[10] permits to look at
+-- Returns how many had no job, then those that the caller must give back since they are apart: they stay open until it has
+-- Idempotent by nature.
+local lease, most = tonumber(ARGV[9]), tonumber(ARGV[10])
+
+-- lives tells whether a job on record holds these permits and hasn't ended.
+local function lives(permits)
+  local id = string.match(permits, '^[^~@#]+')
+  local has = marks(beginning(id))
+  if has['='] then
+    id = has['=']
+    has = marks(beginning(id))
+  end
+  return has['@'] == permits and not call('HGET', prefix .. 'state:' .. id, 'fin')
+end
+
+local out, left = { 0 }, most
+local function look(from, to)
+  local rows = redis.pcall('ZRANGEBYSCORE', PERMITS, from, to, 'WITHSCORES', 'LIMIT', 0, left)
+  if rows.err then -- no script wrote what is there
+    call('DEL', PERMITS)
+    return
+  end
+  left = left - #rows / 2
+  for i = 1, #rows, 2 do
+    local permits, stays = rows[i], false
+    if not lives(permits) then
+      if rows[i + 1] ~= '0' then out[1] = out[1] + 1 end
+      stays = string.find(permits, '#', 1, true)
+      if stays then out[#out + 1] = permits else vacate(permits) end
+    end
+    if not stays then call('ZREM', PERMITS, permits) end
+  end
+end
+
+look('-inf', us(now - lease))
+if left > 0 then look(us(now + lease), '+inf') end -- the clock was set back
+return out
