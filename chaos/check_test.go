@@ -49,8 +49,11 @@ func (w *world) lookAtAll() {
 				c.mu.Lock()
 				a := c.jobs[id]
 				c.mu.Unlock()
-				if !c.look(a, apis[i%len(apis)]) {
-					w.t.Errorf("nobody says where %s stands", id)
+				for deadline := time.Now().Add(startTime); !c.look(a, apis[i%len(apis)]); time.Sleep(100 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						w.t.Errorf("nobody says where %s stands", id)
+						break
+					}
 				}
 			}
 		})
@@ -81,11 +84,8 @@ func (w *world) ends() map[string]map[string]int64 {
 
 // counts holds the line's books against the jobs: a job that ended twice, or was accepted without anybody's knowing, shows here.
 func (w *world) counts(name string, finals map[string]int64) {
-	b, ok := w.backend(name)
-	if !ok {
-		w.t.Errorf("the admin API says nothing of %s", name)
-		return
-	}
+	var b api.Backend
+	w.until("the admin API tells of it", startTime, func() (ok bool) { b, ok = w.backend(name); return ok })
 	known := int64(0)
 	for _, n := range finals {
 		known += n
@@ -218,7 +218,7 @@ func (w *world) results(name string, calls []call) {
 	for part := range slices.Chunk(succeeded, len(succeeded)/8+1) {
 		all.Go(func() {
 			for _, a := range part {
-				status, _, body := c.ask(apis[0], http.MethodGet, "/v1/jobs/"+a.id+"/result", a.client, "", "")
+				status, body := c.insistently(apis[0], http.MethodGet, "/v1/jobs/"+a.id+"/result", a.client)
 				if status != http.StatusOK || !slices.Contains(answered[a.id], string(body)) {
 					w.t.Errorf("the result of %s was answered %d: %q, its calls were answered %q", a.id, status, body, answered[a.id])
 				}
@@ -321,7 +321,7 @@ func (w *world) permits() {
 
 // taken is how many permits a client's limit on jobs lacks; 0 after a failure that was told.
 func (w *world) taken(client int) int64 {
-	status, _, answer := w.crowd.ask(apis[1], http.MethodGet, "/v1/rate-limits", client, "", "")
+	status, answer := w.crowd.insistently(apis[1], http.MethodGet, "/v1/rate-limits", client)
 	if status != http.StatusOK {
 		w.t.Errorf("the limits of client %d were answered %d", client, status)
 		return 0
