@@ -47,7 +47,7 @@ func queueView(look leaky.Look, now time.Time) *api.Queue {
 	case jobs.Released:
 		q.WaitingOn = leaky.OnRate // it has its slot, a moment ahead
 	}
-	if q.WaitingOn != leaky.OnPaused {
+	if q.WaitingOn != leaky.OnPaused && q.WaitingOn != leaky.OnQueuePaused {
 		eta := math.Round(untilStart(look, now).Seconds()*10) / 10
 		q.ETASeconds = &eta
 	}
@@ -81,7 +81,7 @@ func pollAfter(look leaky.Look, now time.Time) int {
 	if look.Standing.State == jobs.Running {
 		return minPoll
 	}
-	if look.WaitingOn == leaky.OnPaused {
+	if look.WaitingOn == leaky.OnPaused || look.WaitingOn == leaky.OnQueuePaused {
 		return maxPoll
 	}
 	return min(wholeSeconds(untilStart(look, now)), maxPoll)

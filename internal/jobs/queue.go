@@ -36,6 +36,12 @@ func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
 	})
 }
 
+// Paused reports whether the queue was paused by asynq's own tools: nothing that is sent comes out of it then.
+func (q *Queue) Paused(ctx context.Context) (bool, error) {
+	n, err := q.rdb.Exists(ctx, "asynq:{"+q.queue+"}:paused").Result()
+	return n > 0, err
+}
+
 // Serve calls handle for each ticket that this process gets, each in a goroutine of its own, until stop is called.
 // It needs no Redis to start: it takes up work when Redis is there. A Queue serves once.
 //

@@ -225,3 +225,21 @@ func (l *lines) contain(part string) bool {
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.text, func(line string) bool { return strings.Contains(line, part) })
 }
+
+// N22: a queue that asynq's own tools have paused says so.
+func TestAPausedQueueSaysSo(t *testing.T) {
+	t.Parallel()
+	rdb, backend := redistest.Client(t), redistest.Name(t, "b")
+	q := jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler))
+	is := func(want bool) {
+		t.Helper()
+		if paused, err := q.Paused(t.Context()); err != nil || paused != want {
+			t.Errorf("%v, %v, want %v", paused, err, want)
+		}
+	}
+	is(false)
+	resume := jobs.Pause(t, rdb, backend)
+	is(true)
+	resume()
+	is(false)
+}

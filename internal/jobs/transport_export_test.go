@@ -21,3 +21,18 @@ func EnqueueRaw(t *testing.T, rdb redis.UniversalClient, backend, payload string
 
 // Rest is the wait after n failed dequeues.
 var Rest = rest
+
+// Pause pauses a backend's queue as asynq's own tools do, and returns what resumes it so.
+func Pause(t *testing.T, rdb redis.UniversalClient, backend string) (resume func()) {
+	t.Helper()
+	tool := asynq.NewInspectorFromRedisClient(rdb)
+	if err := tool.PauseQueue(backend); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := tool.UnpauseQueue(backend); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

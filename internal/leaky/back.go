@@ -11,7 +11,7 @@ type Release struct {
 	Now      int64         // µs, Redis's clock
 	Tickets  []Ticket      // granted, in order of Due
 	Wait     time.Duration // asking again sooner is of no use, unless a wake-up comes
-	Reason   string        // why no more was granted: OnIdle, OnRate, OnConcurrency, OnPaused, OnCooldown; "" when the call's bound was reached
+	Reason   string        // why no more was granted: OnIdle, OnRate, OnConcurrency, OnPaused, OnQueuePaused, OnCooldown; "" when the call's bound was reached
 	Returned int           // jobs whose lease had run out and that went back to the head
 	Ended    []Ended       // jobs that this call ended
 }

@@ -48,6 +48,13 @@ func (l *Line) Release(ctx context.Context) (Release, error) {
 	return r, firstError(a.err, granted.err, ended.err)
 }
 
+// QueuePaused notes whether the queue that brings this line's tickets to the workers stands still. While it does, for 5 s from the last time
+// that a worker said so, nothing is granted: tickets would pile up there. It is idempotent.
+func (l *Line) QueuePaused(ctx context.Context, paused bool) error {
+	_, err := l.run(ctx, stopScript, flag(paused))
+	return err
+}
+
 // Start takes the ticket's job for the worker that calls itself owner (a nonce of its process). It is idempotent for half
 // a lease: the same owner may ask again when an answer was lost.
 func (l *Line) Start(ctx context.Context, t Ticket, owner string) (Started, error) {

@@ -24,8 +24,9 @@ const (
 	OnRate        = "rate"
 	OnConcurrency = "concurrency"
 	OnPaused      = "paused"
-	OnCooldown    = "cooldown" // the backend is left alone: its gate is closed, or one call tries whether it is well again
-	OnIdle        = "idle"     // nothing waits
+	OnQueuePaused = "queue_paused" // the queue that brings tickets to the workers stands still; see QueuePaused
+	OnCooldown    = "cooldown"     // the backend is left alone: its gate is closed, or one call tries whether it is well again
+	OnIdle        = "idle"         // nothing waits
 )
 
 // Offer is a job that asks for a place in the line.

@@ -50,6 +50,9 @@ var lookLua string
 //go:embed scripts/tune.lua
 var tuneLua string
 
+//go:embed scripts/stop.lua
+var stopLua string
+
 //go:embed scripts/status.lua
 var statusLua string
 
@@ -89,6 +92,7 @@ var (
 	purgeScript   = redis.NewScript(prelude + purgeLua)
 	lookScript    = redis.NewScript(prelude + where + lookLua)
 	tuneScript    = redis.NewScript(prelude + tuneLua)
+	stopScript    = redis.NewScript(prelude + stopLua)
 	healthScript  = redis.NewScript(prelude + healthLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
 

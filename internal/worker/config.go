@@ -60,6 +60,7 @@ type Line interface {
 	Start(ctx context.Context, t jobs.Ticket, owner string) (leaky.Started, error)
 	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
 	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback, error)
+	QueuePaused(ctx context.Context, paused bool) error
 	Reconcile(ctx context.Context) (leaky.Reconciled, error)
 	ReturnPermits(ctx context.Context) (orphans int64, more bool, err error)
 }
@@ -69,6 +70,7 @@ type Line interface {
 // for the handlers until its context ends.
 type Queue interface {
 	Send(ctx context.Context, tickets []jobs.Ticket) error
+	Paused(ctx context.Context) (bool, error) // somebody had it stand still: it delivers nothing
 	Serve(handle func(jobs.Ticket)) (stop func(context.Context) error, err error)
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"forebay/internal/leaky"
@@ -52,6 +53,10 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 		return 0, "", err
 	}
 	d.clock.Observe(sent, time.Now(), r.Now)
+	stopped, err := d.stopped(ctx, &r)
+	if err != nil {
+		return 0, "", err
+	}
 	d.metrics.released(d.name, r)
 	for _, e := range r.Ended {
 		d.log.Info("job ended in the line", "job_id", e.ID, "status", e.State, "code", e.Code)
@@ -65,10 +70,40 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	case nowFree:
 		d.log.Info("concurrency no longer holds the drain back")
 	}
+	if stopped {
+		return r.Wait, leaky.OnQueuePaused, nil // what was granted comes back by itself
+	}
 	if err := d.queue.Send(ctx, r.Tickets); err != nil {
 		return 0, "", err
 	}
 	return r.Wait, r.Reason, nil
+}
+
+// stopped reports whether the queue stands still, and has the line know. It looks only where there is a sign of it: tickets that nobody took.
+func (d *drain) stopped(ctx context.Context, r *leaky.Release) (bool, error) {
+	if r.Returned == 0 && r.Reason != leaky.OnQueuePaused && !d.queuePaused {
+		return false, nil
+	}
+	paused, err := d.queue.Paused(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look whether the queue is paused: %w", err)
+	}
+	if paused || r.Reason == leaky.OnQueuePaused {
+		if err := d.line.QueuePaused(ctx, paused); err != nil {
+			return false, err
+		}
+	}
+	if paused {
+		r.Returned = 0 // of no lost worker
+	}
+	switch {
+	case paused && !d.queuePaused:
+		d.log.Warn("the queue was paused by asynq's own tools: no job starts until it is resumed there", "queue", d.name)
+	case !paused && d.queuePaused:
+		d.log.Info("the queue was resumed", "queue", d.name)
+	}
+	d.queuePaused = paused
+	return paused, nil
 }
 
 // await sleeps until the line is worth asking again.

@@ -30,7 +30,7 @@ type metrics struct {
 
 var finalStates = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired}
 
-var reasons = []string{leaky.OnIdle, leaky.OnRate, leaky.OnConcurrency, leaky.OnPaused, leaky.OnCooldown}
+var reasons = []string{leaky.OnIdle, leaky.OnRate, leaky.OnConcurrency, leaky.OnPaused, leaky.OnQueuePaused, leaky.OnCooldown}
 
 // Calls and waits last from milliseconds to the bounds of timeouts and lines.
 var (

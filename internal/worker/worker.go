@@ -49,6 +49,8 @@ type drain struct {
 	clock      leaky.Clock // a backend's own: on a cluster its keys are on a node with a clock of its own
 	runs       *runs
 	bottleneck bottleneck // the dispatcher's
+
+	queuePaused bool // the dispatcher's: as last reported
 }
 
 // New returns a Worker that does nothing before Run. An error names what is wrong in c.

@@ -20,7 +20,7 @@ if not now then
 end
 
 local p = call('HMGET', PACE, 'last', 'at', 'gate', 'v', 'call', 'interval', 'burst', 'concurrency', 'capacity', 'paused',
-  'feedback', 'factor', 'probe')
+  'feedback', 'factor', 'probe', 'stopped')
 local last = tonumber(p[1]) or 0 -- the last granted slot
 local at = tonumber(p[2]) or 0 -- when last or gate was written
 local gate = tonumber(p[3]) or 0 -- no start before it
@@ -30,7 +30,9 @@ local full_interval = tonumber(p[6] or ARGV[3]) -- of a backend that is well
 local burst = tonumber(p[7] or ARGV[4])
 local concurrency = tonumber(p[8] or ARGV[5])
 local capacity = tonumber(p[9] or ARGV[6])
-local paused = p[10] == '1'
+-- The queue that brings tickets to the workers stands still: one of them found it so a moment ago (stop.lua).
+local stopped = (tonumber(p[14]) or 0) - now
+local paused = p[10] == '1' or stopped > 0 and stopped <= 5000000 -- further ahead: the clock was set back
 local feedback = (p[11] or ARGV[7]) == '1'
 local factor = feedback and tonumber(p[12]) or 1 -- what a sick backend leaves of the rate
 local probe = feedback and p[13] or nil -- after a closed gate: 'due', or the id of the job whose call tries
@@ -68,7 +70,7 @@ end
 
 -- waiting_on names what the next job of the line waits on.
 local function waiting_on(full)
-  if paused then return 'paused' end
+  if paused then return p[10] == '1' and 'paused' or 'queue_paused' end
   if resting() then return 'cooldown' end
   if full or call_time / concurrency > interval then return 'concurrency' end
   return 'rate'

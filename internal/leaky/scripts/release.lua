@@ -104,7 +104,7 @@ while #granted < 3 * most do
     if dropped < most then reason = 'idle' end
     break
   elseif paused then
-    reason = 'paused'
+    reason = waiting_on()
     break
   elseif resting() then
     reason, wait = 'cooldown', now < gate and gate - now or NO_END
@@ -155,7 +155,7 @@ if reason == 'idle' then
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   if not first[1] then call('DEL', SHARE) end
   wait = first[2] and math.max(first[2] - now, 0) or NO_END
-elseif reason == 'paused' or reason == 'concurrency' then
+elseif paused or reason == 'concurrency' then
   wait = NO_END
 end
 return { us(now), us(math.max(wait, 0)), reason, returned, granted, ended }

@@ -8,7 +8,7 @@ local oldest = 0
 local first = call('ZRANGE', LINE, 0, 0)
 if first[1] then oldest = head(first[1]) or 0 end
 local waits = first[1] and waiting_on(inflight >= concurrency) or 'idle'
-if not first[1] and paused then waits = 'paused' end
+if not first[1] and paused then waits = waiting_on() end
 local recent = { us(now - (math.floor(now / MINUTE) - 1) * MINUTE) }
 for ago = 0, 1 do
   for _, v in ipairs(call('HGETALL', minute_key(ago))) do recent[#recent + 1] = v end
