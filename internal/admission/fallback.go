@@ -34,6 +34,7 @@ func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if v.charge != nil {
 		v.charge.tell(f.shared.region)
 	}
+	v.Alone = err == nil
 	return v, err
 }
 

@@ -17,6 +17,8 @@ type Verdict struct {
 	Standings []Standing
 	// At is when it was decided, by the store's clock. Zero where no rule applied.
 	At time.Time
+	// Alone: a Fallback decided it in this process's memory, since the store was unavailable.
+	Alone bool
 
 	charge *charged // what Refund gives back; nil where nothing was charged
 	places []place  // of the limits of concurrency

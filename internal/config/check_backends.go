@@ -144,6 +144,9 @@ func (c *Config) checkOperation(r *report, key string, o Operation) {
 			r.errorf(at, "%s stands in the list twice", r.shown(at, tier))
 		}
 	}
+	if o.OnFailure != "" {
+		r.oneOf(key+".on_failure", o.OnFailure, "local", "allow", "refuse")
+	}
 	o.Cost.check(r, key+".cost")
 	c.checkOverload(r, key, o)
 	o.checkCache(r, key)

@@ -369,6 +369,9 @@ type Operation struct {
 	OnOverload []Step `key:"on_overload" max:"10"`
 	// Degrade says when stale answers are served before the line is tried.
 	Degrade Degrade `key:"degrade" absent:"a stale answer is served only where a request is refused"`
+	// OnFailure is what gateways' checks of the operation get while Redis is unavailable: local, allow or
+	// refuse. See Checks.
+	OnFailure string `key:"on_failure" absent:"as check.on_failure"`
 	// KeepResult is how long a finished job and its result can be fetched. Default 24h; 1s to 30d.
 	KeepResult time.Duration `key:"keep_result"`
 	// MaxResult bounds the backend's answer; a longer one fails the job. Default 1MiB; 1B to 64MiB,

@@ -436,7 +436,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce",
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
 			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
-			"operations.<name>.cost.from", "operations.<name>.cost.max",
+			"operations.<name>.cost.from", "operations.<name>.cost.max", "operations.<name>.on_failure",
 			"callbacks.allow[]", "identity.clients[].callback.url", "identity.clients[].callback.secrets[]",
 			"operations.<name>.cache.fresh_for", "operations.<name>.cache.key[]", "operations.<name>.degrade.when.backend",
 			"operations.<name>.on_overload[]", "operations.<name>.on_overload[].operation", "operations.<name>.on_overload[].body":

@@ -9,12 +9,12 @@ import (
 	"forebay/internal/admission"
 )
 
-// check answers GET /v1/check, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
+// check answers GET /v1/check, and any method at /v1/check/ and any path, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
 // key comes in the request's own fields, which gateways hand on (nginx's auth_request as it is configured, Traefik's ForwardAuth and Caddy's
 // forward_auth by themselves), the address and the method in those that the config names, from trusted proxies alone.
 // It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
 func (s *Server) check(c *call) error {
-	query, malformed := parseCheck(c.r.URL.RawQuery)
+	query, malformed := parseCheck(c.r)
 	if malformed == nil && s.operations[query.operation] != nil && s.isPreflight(c.r) {
 		c.admission = false
 		c.w.Header()["Cache-Control"] = noStore
@@ -41,7 +41,7 @@ func (s *Server) check(c *call) error {
 		return err
 	}
 	if len(c.plan.rules) > 0 {
-		if err := s.decideCheck(c, cost); err != nil {
+		if err := s.decideCheck(c, o.OnFailure, cost); err != nil {
 			return err
 		}
 	}
@@ -54,25 +54,29 @@ func (s *Server) check(c *call) error {
 	return nil
 }
 
-// decideCheck has the limits decide, by the way that the config wants where the store is lost.
-func (s *Server) decideCheck(c *call, cost int64) error {
+// decideCheck has the limits decide, by the way that the operation wants where the store is unavailable.
+// An answer that was then given without the store says so by its reason.
+func (s *Server) decideCheck(c *call, way string, cost int64) error {
 	by := s.Limiter
-	if s.CheckOnFailure == CheckLocal {
+	if way == CheckLocal {
 		by = s.Checks
 	}
 	err := errUnhealthy
-	if s.CheckOnFailure == CheckLocal || s.Store.Healthy() {
+	if way == CheckLocal || s.Store.Healthy() {
 		var v admission.Verdict
 		if v, err = c.decide(by, c.plan, admission.Request{Cost: cost, Subject: subject(c.client, c.operation)}); err == nil {
 			c.verdict = &v
 			if !v.Allowed {
 				return c.plan.overLimit(v, cost)
 			}
+			if v.Alone {
+				c.reason = api.CodeStore
+			}
 			return nil
 		}
 	}
 	refusal := c.storeFailed(err)
-	if s.CheckOnFailure == CheckAllow {
+	if way == CheckAllow {
 		c.reason = api.CodeStore
 		return nil
 	}
@@ -98,9 +102,23 @@ type checkQuery struct {
 	hasCost   bool
 }
 
-// parseCheck reads a query strictly: a misspelt parameter would be a check of something else.
-func parseCheck(raw string) (q checkQuery, err error) {
-	values, err := url.ParseQuery(raw)
+// parseCheck reads what is asked about. Under /v1/check/ stands the path of the original request, and
+// after it that request's query, which is the client's own: so the gateway names the operation in fields
+// there. At /v1/check the fields say nothing, since other gateways hand on those of their clients. Our own
+// query is read strictly: a misspelt parameter would be a check of something else.
+func parseCheck(r *http.Request) (q checkQuery, err error) {
+	if named := r.Header.Values(api.HeaderOperation); len(named) > 0 && r.URL.Path != "/v1/check" {
+		cost := r.Header.Values(api.HeaderCost)
+		if len(named) > 1 || len(cost) > 1 {
+			return q, invalidRequest("Forebay-Operation and Forebay-Cost can be given once only.")
+		}
+		q.operation = named[0]
+		if q.hasCost = len(cost) > 0; q.hasCost {
+			q.cost = cost[0]
+		}
+		return q, nil
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return q, invalidRequest("The query can't be read.")
 	}
@@ -118,7 +136,7 @@ func parseCheck(raw string) (q checkQuery, err error) {
 		}
 	}
 	if q.operation == "" {
-		return q, invalidRequest("The query must name the operation: ?operation=<name>.")
+		return q, invalidRequest("Name the operation: ?operation=<name>, or under /v1/check/ the field Forebay-Operation.")
 	}
 	return q, nil
 }

@@ -154,6 +154,7 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	}
 }
 
+// C126: the way is the operation's own, and an answer that was decided without the store says so.
 func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"unhealthy", "failing"} {
@@ -163,7 +164,14 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 				w := newWorld(t, func(s *setup) {
 					s.pro = []admission.Limit{perClient("two", 2, time.Hour)}
 					s.limiter = func(l Limiter) Limiter { return lostLimiter{} }
-					s.adjust = func(w *world, c *Config) { c.CheckOnFailure, c.Checks = way, admission.NewLocal() }
+					s.adjust = func(w *world, c *Config) {
+						c.Checks = admission.NewFallback(admission.NewLocal(), func() int { return 1 }, func() bool { return false })
+						for i := range c.Operations {
+							if c.Operations[i].Name == w.plain {
+								c.Operations[i].OnFailure = way
+							}
+						}
+					}
 				})
 				w.store.down.Store(how == "unhealthy")
 				for i, status := range want {
@@ -175,10 +183,10 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 						w.problem(a, 503, api.CodeStore)
 					case status == 429:
 						decision = `rejected;reason="two"`
-					case way == CheckAllow:
-						decision = `accepted;reason="store_unavailable"`
-					case w.stated(a)["two"].r != int64(1-i):
+					case way == CheckLocal && w.stated(a)["two"].r != int64(1-i):
 						t.Errorf("check %d: %v", i, a.Header)
+					default:
+						decision = `accepted;reason="store_unavailable"`
 					}
 					if a.Header.Get("Forebay-Decision") != decision || (status != 200) != (a.Header.Get("Retry-After") != "") {
 						t.Errorf("check %d: %v, want decision %s", i, a.Header, decision)
@@ -213,6 +221,55 @@ func TestACostOverAShareIsRefusedForNowAlone(t *testing.T) {
 	w.problem(w.check("operation="+w.plain+"&cost=16", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 	w.problem(w.submit(w.plain, `{"n":5}`, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 	w.problem(w.submit(w.plain, `{"n":17}`, key(keyA)), http.StatusUnprocessableEntity, api.CodeCostTooHigh)
+}
+
+// N38: Envoy asks with its prefix before the original request's path and query, and with that request's
+// method. Its word on the operation is in a field, and no word of its client counts.
+func TestACheckMayCarryTheOriginalRequestsPathAndMethod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{perClient("ten", 10, time.Hour)}
+	})
+	ask := func(method, target string, fields ...[2]string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, target, nil)
+		r.Header.Set("X-API-Key", keyA)
+		for _, f := range fields {
+			r.Header.Add(f[0], f[1])
+		}
+		answer := httptest.NewRecorder()
+		w.server.Public().ServeHTTP(answer, r)
+		return answer
+	}
+	plain := field("Forebay-Operation", w.plain)
+	left := 10
+	for _, c := range []struct{ method, target string }{
+		{"GET", "/v1/check/"}, {"POST", "/v1/check/api/things"}, {"PUT", "/v1/check/api/a%2Fb//c/../d?x=1&operation=none&cost=9"},
+		{"DELETE", "/v1/check/v1/jobs/1?%zz"}, {"PROPFIND", "/v1/check/dav"}, {"HEAD", "/v1/check/x"},
+	} {
+		left--
+		a := ask(c.method, c.target, plain)
+		if got := strings.Join(a.Header()["RateLimit"], ""); a.Code != 200 || a.Body.Len() > 0 || !strings.Contains(got, fmt.Sprintf("r=%d", left)) {
+			t.Errorf("%s %s: %d %s %s, want 200 and %d left", c.method, c.target, a.Code, got, a.Body, left)
+		}
+	}
+	if a := ask("POST", "/v1/check/api/things?operation="+w.plain+"&cost=2"); a.Code != 200 || !strings.Contains(strings.Join(a.Header()["RateLimit"], ""), "r=2") {
+		t.Errorf("with the operation in the query: %d %v", a.Code, a.Header())
+	}
+	if a := ask("GET", "/v1/check/x", plain, field("Forebay-Cost", "2")); a.Code != 200 || !strings.Contains(strings.Join(a.Header()["RateLimit"], ""), "r=0") {
+		t.Errorf("with a cost: %d %v", a.Code, a.Header())
+	}
+	if a := ask("POST", "/v1/check/api/things", plain); a.Code != 429 || a.Header().Get("Retry-After") == "" {
+		t.Errorf("over the limit: %d %v", a.Code, a.Header())
+	}
+	for _, fields := range [][][2]string{nil, {plain, plain}, {plain, field("Forebay-Cost", "x")}} {
+		if a := ask("GET", "/v1/check/x?a=b", fields...); a.Code != 400 {
+			t.Errorf("%v: %d %s, want 400", fields, a.Code, a.Body)
+		}
+	}
+	// Other gateways hand on their clients' fields: there, the query of the gateway alone counts.
+	if a := ask("GET", "/v1/check?operation=none", plain); a.Code != 404 {
+		t.Errorf("a client's field was taken for the gateway's word: %d", a.Code)
+	}
 }
 
 func TestChecksAreCountedAmongTheDecisions(t *testing.T) {

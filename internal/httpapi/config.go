@@ -34,10 +34,9 @@ type Config struct {
 	Health     Health     // nil: no backend is ever sick
 	Stored     Stored     // nil: operators can't look at stored answers
 
-	OnFailure      string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
-	Checks         Limiter // decides gateways' checks where CheckOnFailure is CheckLocal: as Limiter, or by itself where the store is lost
-	CheckMethod    string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
-	CheckOnFailure string  // CheckLocal, CheckAllow or CheckRefuse (also ""): what a check gets while the store is lost
+	OnFailure   string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
+	Checks      Limiter // decides gateways' checks of operations with CheckLocal: as Limiter, or by itself where the store is unavailable
+	CheckMethod string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
 
 	MaxBody    int64         // bytes of a POST's body
 	Legacy     LegacyHeaders // "": Epoch
@@ -54,7 +53,7 @@ const (
 	OnFailureReject  = "reject"  // 503 at once
 )
 
-// Values of Config.CheckOnFailure.
+// Values of Operation.OnFailure.
 const (
 	CheckLocal  = "local"  // Config.Checks goes on deciding
 	CheckAllow  = "allow"  // 200
@@ -107,6 +106,9 @@ type Operation struct {
 	Coalesce bool          // requests for the same, of those who share its answers, share one job
 	Keep     time.Duration // how long a finished job and its result are remembered
 	MaxAge   time.Duration // how long a job may live before it must have ended; its backend's
+	// OnFailure is what a gateway's check gets while the store is unavailable: CheckLocal, CheckAllow or
+	// CheckRefuse (also "").
+	OnFailure string
 }
 
 // may reports whether a tier may request the operation.

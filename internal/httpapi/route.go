@@ -16,7 +16,7 @@ type handler func(*call) error
 
 // route is one path and a handler for each of its methods. GET answers HEAD too.
 type route struct {
-	path      string // a template: what the route is called in metrics
+	path      string // a template: what the route is called in metrics; {path} is all that follows
 	callers   bool   // it is for callers who say who they are
 	admission bool   // its answers are decisions on a job, or on what a gateway asks about
 	handlers  map[string]handler
@@ -26,11 +26,14 @@ type route struct {
 func (s *Server) router(routes ...route) http.Handler {
 	m := mux.NewRouter().SkipClean(true)
 	for _, rt := range routes {
-		m.Handle(rt.path, s.serve(rt))
+		m.Handle(strings.ReplaceAll(rt.path, "{path}", "{path:.*}"), s.serve(rt))
 	}
 	m.NotFoundHandler = s.serve(route{path: unmatched})
 	return m
 }
+
+// anyMethod is the handler of a route for all methods that have none of their own.
+const anyMethod = "*"
 
 // unmatched is the route of all paths that aren't there.
 const unmatched = "unmatched"
@@ -45,6 +48,9 @@ func (s *Server) serve(rt route) http.Handler {
 		c := s.begin(w, r, rt)
 		defer c.end()
 		h := rt.handlers[r.Method]
+		if h == nil {
+			h = rt.handlers[anyMethod]
+		}
 		switch {
 		case rt.path == unmatched:
 			c.fail(problem(http.StatusNotFound, api.CodeUnknownPath, "There is nothing at this path."))

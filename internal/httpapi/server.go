@@ -161,6 +161,7 @@ func (s *Server) Public() http.Handler {
 		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},
 		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
 		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
+		route{path: "/v1/check/{path}", callers: true, admission: true, handlers: map[string]handler{anyMethod: s.check}},
 		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},
 		route{path: "/openapi.yaml", handlers: map[string]handler{"GET": s.openAPI}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"log/slog"
@@ -48,28 +49,27 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	f.background = append(f.background, func(ctx context.Context) { memory.Run(ctx); memory.Close() })
 
 	front := httpapi.Config{
-		Identity:       clients.Identity(),
-		Overrides:      clients.Override,
-		Limiter:        limiter,
-		Checks:         admission.NewFallback(limiter, peers.Count, s.Healthy),
-		CheckOnFailure: c.Checks.OnFailure,
-		CheckMethod:    c.Checks.MethodHeader,
-		OnFailure:      c.Redis.OnFailure,
-		Shadows:        shadows,
-		Degrader:       degrade.New(memory),
-		Stored:         memory,
-		Store:          s,
-		Finals:         finals,
-		Callbacks:      webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
-		Deliveries:     webhook.NewOutbox(s.Client()),
-		Lines:          map[string]httpapi.Line{},
-		Tiers:          map[string]httpapi.Tier{},
-		MaxBody:        int64(c.HTTP.MaxBody),
-		Legacy:         httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
-		AdminToken:     string(c.Admin.Token),
-		Metrics:        metrics,
-		Log:            log,
-		Audit:          audit,
+		Identity:    clients.Identity(),
+		Overrides:   clients.Override,
+		Limiter:     limiter,
+		Checks:      admission.NewFallback(limiter, peers.Count, s.Healthy),
+		CheckMethod: c.Checks.MethodHeader,
+		OnFailure:   c.Redis.OnFailure,
+		Shadows:     shadows,
+		Degrader:    degrade.New(memory),
+		Stored:      memory,
+		Store:       s,
+		Finals:      finals,
+		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
+		Deliveries:  webhook.NewOutbox(s.Client()),
+		Lines:       map[string]httpapi.Line{},
+		Tiers:       map[string]httpapi.Tier{},
+		MaxBody:     int64(c.HTTP.MaxBody),
+		Legacy:      httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
+		AdminToken:  string(c.Admin.Token),
+		Metrics:     metrics,
+		Log:         log,
+		Audit:       audit,
 	}
 	for name, line := range lines {
 		front.Lines[name] = line
@@ -98,7 +98,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 			return nil, err
 		}
 		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
-			Limits: limits, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge})
+			Limits: limits, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
+			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
 	if watched := mayBeSick(front.Operations, lines); len(watched) > 0 {
 		healths := leaky.NewHealths(watched)
