@@ -232,6 +232,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 		return a.json(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
 	return a.json(http.StatusAccepted, view)
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 
 	"forebay/internal/admission"
@@ -38,7 +39,8 @@ type docsView struct {
 	Known      bool   // the page speaks of somebody's limits
 	Client     string // whose; "": those of callers without a key
 	Tier       string
-	GraceUntil string // "": the client isn't new
+	GraceUntil string      // "": the client isn't new
+	Limits     []docsLimit // those that hold for each operation
 	Operations []docsOperation
 }
 
@@ -100,7 +102,23 @@ func (c *call) docsView(view docsView) docsView {
 		}
 		view.Operations = append(view.Operations, operation)
 	}
+	view.share()
 	return view
+}
+
+// share takes the limits that all operations have in common out of them, to be shown once.
+func (v *docsView) share() {
+	if len(v.Operations) == 0 {
+		return
+	}
+	for _, l := range v.Operations[0].Limits {
+		if !slices.ContainsFunc(v.Operations, func(o docsOperation) bool { return !slices.Contains(o.Limits, l) }) {
+			v.Limits = append(v.Limits, l)
+		}
+	}
+	for i := range v.Operations {
+		v.Operations[i].Limits = slices.DeleteFunc(v.Operations[i].Limits, func(l docsLimit) bool { return slices.Contains(v.Limits, l) })
+	}
 }
 
 // overloadWords say what is tried for a request that can't be taken on, and whether that always comes to something.
@@ -114,7 +132,7 @@ steps:
 				tried = append(tried, "the last good answer, if it is at most "+windowText(o.Overload.StaleFor)+" old")
 			}
 		case degrade.Operation:
-			tried = append(tried, "a job of "+step.Operation+" instead, if that can be taken on")
+			tried = append(tried, "a job of "+step.Operation+", if that can be accepted")
 			continue
 		case degrade.Body:
 			tried, always = append(tried, "a fixed answer"), true
@@ -123,17 +141,17 @@ steps:
 			break steps
 		}
 	}
-	return strings.Join(tried, "; else "), always
+	return strings.Join(tried, "; otherwise "), always
 }
 
 // perWords say whose requests a limit counts together.
 var perWords = map[admission.Per]string{
 	admission.PerClient:          "yours",
-	admission.PerIP:              "those from your address",
-	admission.PerOperation:       "everybody's for this operation",
-	admission.PerClientOperation: "yours for this operation",
-	admission.PerTier:            "those of your tier",
-	admission.PerCountry:         "those from your country",
+	admission.PerIP:              "all from your address",
+	admission.PerOperation:       "everybody's, for each operation separately",
+	admission.PerClientOperation: "yours, for each operation separately",
+	admission.PerTier:            "all of your tier",
+	admission.PerCountry:         "all from your country",
 	admission.PerGlobal:          "everybody's",
 }
 
@@ -146,7 +164,7 @@ func docsAllowance(l admission.Limit) string {
 
 func costWords(c Cost) string {
 	if c.From == "" {
-		return "Counts as " + number(c.Fixed, "request")
+		return "A request counts as " + number(c.Fixed, "request")
 	}
-	return fmt.Sprintf("Counts as many requests as the payload's %s says, 1 to %d (without it %d)", strings.TrimPrefix(c.From, "/"), c.Max, c.Default)
+	return fmt.Sprintf("A request counts as many times as its payload's %s says: 1 to %d, or %d without it", strings.TrimPrefix(c.From, "/"), c.Max, c.Default)
 }

@@ -75,7 +75,7 @@ func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 	a := w.want(w.get("/docs", from("192.0.2.1")), 200)
 	page := string(a.body)
 	for _, want := range []string{"For callers without a key", "<strong>free</strong>", w.report, w.plain, "per-minute", "60 requests per minute", "on trial: refuses nobody",
-		"the last good answer, if it is at most 1h old", "Counts as 1 request"} {
+		"the last good answer, if it is at most 1h old", "A request counts as 1 request"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -114,6 +114,24 @@ func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 	}
 }
 
+// A limit that holds for all operations is shown once.
+func TestThePageShowsALimitOfAllOperationsOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.free = []admission.Limit{perClient("per-minute", 60, time.Minute)}
+		s.report = []admission.Limit{perClient("own", 5, time.Minute)}
+	})
+	page := string(w.want(w.get("/docs", from("192.0.2.1")), 200).body)
+	for _, name := range []string{"per-minute", "own"} {
+		if n := strings.Count(page, "<code>"+name+"</code>"); n != 1 {
+			t.Errorf("%s is shown %d times in\n%s", name, n, page)
+		}
+	}
+	if strings.Index(page, "per-minute") > strings.Index(page, w.plain) || strings.Index(page, "<code>own</code>") < strings.Index(page, `id="`+w.report) {
+		t.Errorf("the limits aren't where they belong in\n%s", page)
+	}
+}
+
 // What is done instead is published, as far as the caller may have it.
 func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
 	t.Parallel()
@@ -138,12 +156,12 @@ func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
 			}
 		}
 		page := string(w.want(w.get("/docs", caller), 200).body)
-		for _, text := range []string{"An answer that is at most 1m old counts as new", "the last good answer, if it is at most 1h old; else a", "else a fixed answer."} {
+		for _, text := range []string{"An answer that is at most 1m old is served at once", "the last good answer, if it is at most 1h old; otherwise a", "otherwise a fixed answer."} {
 			if !strings.Contains(page, text) {
 				t.Errorf("%s: the page lacks %q", tier, text)
 			}
 		}
-		if has := strings.Contains(page, "a job of "+w.inner+" instead"); has != (tier == "pro") {
+		if has := strings.Contains(page, "a job of "+w.inner+", if"); has != (tier == "pro") {
 			t.Errorf("%s: the page tells of the stand-in: %v", tier, has)
 		}
 	}

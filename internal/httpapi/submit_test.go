@@ -252,3 +252,25 @@ func mustRate(t testing.TB, text string) leaky.Rate {
 	}
 	return r
 }
+
+// N06: a poller for long-running operations in general, as SDKs have it, follows Operation-Location and reads
+// the status there; without that field it would take the first 200 at Location for the finished result.
+func TestAGenericPollerWaitsUntilTheJobIsDone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.pause()
+	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	at := a.Header.Get("Operation-Location")
+	if at == "" || at != a.Header.Get("Location") || at != w.job(a).StatusURL {
+		t.Fatalf("Operation-Location is %q", at)
+	}
+	for range 2 {
+		if job := w.job(w.want(w.get(at, key(keyA)), 200)); job.Done || job.Status != api.Queued {
+			t.Fatalf("a poller would take %+v for the end", job)
+		}
+	}
+	w.want(w.call("DELETE", w.url+at, "", key(keyA)), 200)
+	if job := w.job(w.want(w.get(at, key(keyA)), 200)); !job.Done || job.Status != api.Canceled {
+		t.Errorf("the poller would go on: %+v", job)
+	}
+}
