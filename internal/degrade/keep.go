@@ -31,7 +31,8 @@ func NewKeeper(store Store, policies map[string]Policy) *Keeper {
 
 // Learn takes in what the backend answered job with at its end, under the scope of the job's own client and tier. A good answer is put by;
 // one that the backend forbids to be kept for those who would get it removes the older one instead, and so does a definite refusal: the
-// thing is gone, or not to be seen. Other answers leave what is stored alone: trouble passes. It does nothing, and is no error, for an operation that never serves
+// thing is gone, or not to be seen. Other answers leave what is stored alone: trouble passes; and so does
+// a good one to a request that forbids to store it. It does nothing, and is no error, for an operation that never serves
 // stored answers or that it doesn't know. On an error, calling again does no harm.
 func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error {
 	p := k.policies[job.Operation]
@@ -40,10 +41,13 @@ func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 		return nil
 	}
 	key := p.CacheKey(job.Operation, job.Client, job.Tier, job.Payload)
-	if !good || !p.mayStore(meta.Storing) {
+	if !good || !p.mayStore(meta.Storing, job.Anonymous()) {
 		if err := k.store.Forget(ctx, job.Operation, key); err != nil {
 			return fmt.Errorf("remove the answer that job %s disproves: %w", job.ID, err)
 		}
+		return nil
+	}
+	if job.NoStore {
 		return nil
 	}
 	a := cache.Answer{Status: meta.Status, ContentType: meta.ContentType, Fields: meta.Fields, Body: body}
@@ -62,13 +66,14 @@ func definite(status int) bool {
 	return false
 }
 
-// mayStore reports whether an answer may be stored of which the backend says this (jobs.Meta.Storing).
-func (p Policy) mayStore(storing string) bool {
+// mayStore reports whether an answer may be stored of which the backend says this (jobs.Meta.Storing), to a caller who may have had no key.
+func (p Policy) mayStore(storing string, anonymous bool) bool {
 	switch storing {
 	case "":
 		return true
 	case jobs.Private:
-		return p.Share != ShareTier && p.Share != ShareAll // as Scope has it: nobody else gets it
+		// As Scope has it: nobody else gets it. Those who share an address are different people.
+		return p.Share != ShareTier && p.Share != ShareAll && !anonymous
 	}
 	return false
 }

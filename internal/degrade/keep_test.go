@@ -128,6 +128,27 @@ func TestOnlyADefiniteAnswerChangesWhatIsStored(t *testing.T) {
 	}
 }
 
+// Issue 10, point 11: what a request with no-store got isn't stored, nor what is private of callers who only share an address.
+func TestWhatIsOneCallersIsNotKept(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		job     jobs.Job
+		storing string
+		kept    bool
+	}{
+		{jobs.Job{Client: "acme", NoStore: true}, "", false}, {jobs.Job{Client: "acme", NoStore: true}, jobs.Private, false},
+		{jobs.Job{Client: "acme"}, jobs.Private, true}, {jobs.Job{Client: "ip:192.0.2.1"}, jobs.Private, false}, {jobs.Job{Client: "ip:192.0.2.1"}, "", true},
+	} {
+		kept := false
+		keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { kept = true; return nil }),
+			map[string]degrade.Policy{"op": {FreshFor: time.Minute}})
+		c.job.Operation = "op"
+		if err := keeper.Learn(t.Context(), c.job, jobs.Meta{Status: 200, Storing: c.storing}, nil); err != nil || kept != c.kept {
+			t.Errorf("%+v, %s: kept %v, %v; want %v", c.job, c.storing, kept, err, c.kept)
+		}
+	}
+}
+
 func TestAFailedKeepingNamesTheJob(t *testing.T) {
 	t.Parallel()
 	full := errors.New("no room")

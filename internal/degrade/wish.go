@@ -9,6 +9,7 @@ import (
 // Wish is what a request's Cache-Control says about stored answers. The zero value has no wish: the policy alone decides.
 type Wish struct {
 	NoCache      bool          // no-cache or no-store: no stored answer at all
+	NoStore      bool          // no-store: NoCache, and the answer isn't stored for others
 	OnlyIfCached bool          // a stored answer or none: no new work
 	MaxAge       time.Duration // with HasMaxAge: no answer older than this, fresh or stale; in whole seconds
 	HasMaxAge    bool          // max-age=N was given
@@ -28,8 +29,10 @@ func ParseCacheControl(lines []string) Wish {
 	var w Wish
 	for name, value := range directives(lines) {
 		switch {
-		case strings.EqualFold(name, "no-cache"), strings.EqualFold(name, "no-store"):
+		case strings.EqualFold(name, "no-cache"):
 			w.NoCache = true
+		case strings.EqualFold(name, "no-store"):
+			w.NoCache, w.NoStore = true, true
 		case strings.EqualFold(name, "only-if-cached"):
 			w.OnlyIfCached = true
 		case strings.EqualFold(name, "max-age"):

@@ -25,7 +25,7 @@ func TestCacheControlSaysWhatTheCallerWishes(t *testing.T) {
 		{``, none},
 		{`no-cache`, refuse},
 		{`No-Cache`, refuse},
-		{"\t no-store ", refuse},
+		{"\t no-store ", degrade.Wish{NoCache: true, NoStore: true}},
 		{`max-age=0,no-cache`, degrade.Wish{NoCache: true, HasMaxAge: true}},
 		{`foo="a, b", no-cache`, refuse},
 		{`max-age=0|no-cache`, degrade.Wish{NoCache: true, HasMaxAge: true}},

@@ -52,18 +52,6 @@ func (a *attempt) admit() error {
 // Idempotency-Key made before. An error is why there is none.
 func (a *attempt) take() (answer func() error, err error) {
 	offer := a.offer()
-	if offer.Join != "" {
-		place, err := a.line.Join(a.ctx, offer)
-		switch {
-		case err != nil:
-			a.turn.doubt = true
-			return nil, a.storeFailed(err)
-		case place.Outcome == leaky.Joined:
-			return a.joined(offer.Job, place), nil
-		case place.Outcome == leaky.Exists:
-			return a.existing()
-		}
-	}
 	var first *deciding
 	decided := func(*api.Problem) {}
 	if a.fingerprint != "" {
@@ -88,8 +76,7 @@ func (a *attempt) take() (answer func() error, err error) {
 	switch place.Outcome {
 	case leaky.Accepted:
 		return func() error { return a.accepted(offer, place) }, nil
-	case leaky.Joined: // one like it came in between
-		a.refund(v)
+	case leaky.Joined, leaky.Again: // it costs what a request costs
 		return a.joined(offer.Job, place), nil
 	case leaky.Exists: // a twin of this request was faster
 		a.refund(v)
@@ -104,7 +91,7 @@ func (a *attempt) take() (answer func() error, err error) {
 func (a *attempt) offer() leaky.Offer {
 	return leaky.Offer{
 		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
-			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback},
+			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
 		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
 	}
 }

@@ -15,8 +15,8 @@ func (a *attempt) joint() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// joins is the Join of the request's offer; "": its job is nobody else's. Who asks for a new answer (no-cache) gets no part in a job that
-// was asked for before.
+// joins is the Join of the request's offer; "": its job is nobody else's. A request for a new answer (no-cache) gets no part in a job that
+// was asked for before, and with no-store nobody gets one in its own.
 func (a *attempt) joins() string {
 	if !a.o.Coalesce || a.wish.NoCache {
 		return ""
@@ -24,10 +24,12 @@ func (a *attempt) joins() string {
 	return a.joint()
 }
 
-// joined answers for a share in a job that is under way. It spent no limit.
+// joined answers for a share in a job that is under way.
 func (a *attempt) joined(job jobs.Job, place leaky.Place) func() error {
 	return func() error {
-		job.CreatedAt = place.AcceptedAt
+		if job.CreatedAt = place.AcceptedAt; place.Outcome == leaky.Again {
+			job.ID = place.Share
+		}
 		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, WaitingOn: place.WaitingOn})
 		a.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
 		return a.answer(look, reasonJoined)

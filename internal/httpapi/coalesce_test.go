@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -51,7 +52,7 @@ func TestRequestsForTheSameShareOneJob(t *testing.T) {
 	first := w.want(w.submit(w.shared, `{"a":1,"b":2}`, key(keyA)), http.StatusAccepted)
 	w.says(first, map[string]string{"Forebay-Decision": "accepted", "Cache-Status": "", "X-RateLimit-Remaining": "9"})
 	second := w.want(w.submit(w.shared, `{ "b":2, "a":1 }`, key(keyB)), http.StatusAccepted)
-	w.says(second, map[string]string{"Forebay-Decision": "accepted", "Cache-Status": "forebay; fwd=miss; collapsed", "X-RateLimit-Remaining": "10"})
+	w.says(second, map[string]string{"Forebay-Decision": "accepted", "Cache-Status": "forebay; fwd=miss; collapsed", "X-RateLimit-Remaining": "9"})
 	third := w.want(w.submit(w.shared, `{"a":1,"b":2}`, from("192.0.2.1")), http.StatusAccepted)
 	jobs := w.waiting()
 	if len(jobs) != 1 {
@@ -155,20 +156,28 @@ func TestAShareHasItsOwnKey(t *testing.T) {
 	w.problem(w.submit(w.shared, `2`, key(keyA), idempotent("k")), http.StatusUnprocessableEntity, api.CodeKeyReuse)
 }
 
-// Many at once make one job, and who joined has spent nothing.
-func TestAStampedeIsOneJob(t *testing.T) {
+// Issue 10, point 12: however often a client asks for the same, it has one share, and one place of its limits on jobs at one time; each request costs what
+// a request costs. Callers without a key share an address, and each has a share of its own that no other can find.
+func TestAClientThatAsksAgainHasItsShareAgain(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, func(s *setup) {
 		s.pro = []admission.Limit{perClient("many", 1000, time.Hour), {Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 100}}
 	})
 	_, another, _ := w.serve()
-	const n = 60
+	w.pause()
+	const n = 20
 	var all sync.WaitGroup
+	var ids, strangers [n]string
 	for i := range n {
 		all.Go(func() {
-			a, err := w.try("POST", []string{w.url, another}[i%2]+"/v1/jobs", `{"operation":"`+w.shared+`","payload":1}`, key(keyA))
-			if err != nil || a.StatusCode != http.StatusAccepted {
-				t.Errorf("%v, %v", a.Response, err)
+			url := []string{w.url, another}[i%2] + "/v1/jobs"
+			for to, caller := range map[*string][2]string{&ids[i]: key(keyA), &strangers[i]: from("192.0.2.1")} {
+				a, err := w.try("POST", url, `{"operation":"`+w.shared+`","payload":1}`, caller)
+				if err != nil || a.StatusCode != http.StatusAccepted {
+					t.Errorf("%v, %v", a.Response, err)
+					return
+				}
+				*to = w.job(a).ID
 			}
 		})
 	}
@@ -176,10 +185,38 @@ func TestAStampedeIsOneJob(t *testing.T) {
 	if jobs := w.waiting(); len(jobs) != 1 {
 		t.Errorf("%d jobs wait", len(jobs))
 	}
-	w.eventually("all but one are refunded", func() bool {
+	slices.Sort(strangers[:])
+	slices.Sort(ids[:])
+	if len(slices.Compact(ids[:])) != 1 || len(slices.Compact(strangers[:])) != n {
+		t.Errorf("the client has shares %q, callers without a key %q", ids, strangers)
+	}
+	w.eventually("each request was charged, and one place is taken", func() bool {
 		told := w.rateLimits(key(keyA))
-		return told["many"].Remaining == 999 && told["jobs"].Remaining == 99
+		return told["many"].Remaining == 1000-n && told["jobs"].Remaining == 99
 	})
+	w.want(w.call("DELETE", w.url+"/v1/jobs/"+ids[0], "", key(keyA)), 200)
+	if told := w.rateLimits(key(keyA)); told["jobs"].Remaining != 100 {
+		t.Errorf("after its cancel: %+v", told["jobs"])
+	}
+}
+
+// Issue 10, point 11: a request with no-store joins nobody's job, nobody joins its own, and its answer is stored for nobody.
+func TestARequestWithNoStoreLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := coalescing(t, nil)
+	alone := w.job(w.want(w.submit(w.shared, `1`, key(keyA), field("Cache-Control", "no-store")), http.StatusAccepted)).ID
+	w.says(w.want(w.submit(w.shared, `1`, key(keyB)), http.StatusAccepted), map[string]string{"Cache-Status": ""})
+	other := w.job(w.want(w.submit(w.shared, `1`, key(keyA), field("Cache-Control", "no-store")), http.StatusAccepted)).ID
+	for _, id := range []string{alone, other} {
+		look, err := w.line.Look(context.Background(), id)
+		if err != nil || look.Job.Of != "" || look.Job.Shared || !look.Job.NoStore {
+			t.Errorf("%+v, %v", look.Job, err)
+		}
+	}
+	w.succeed(alone, 200, "text/plain", []byte("mine"))
+	if a := w.want(w.get("/v1/jobs/"+alone+"/result", key(keyA)), 200); string(a.body) != "mine" {
+		t.Errorf("its own result: %q", a.body)
+	}
 }
 
 // Who joined may wait as for any job.

@@ -32,7 +32,6 @@ type Limiter interface {
 // Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.
 type Line interface {
 	Offer(context.Context, leaky.Offer) (leaky.Place, error)
-	Join(context.Context, leaky.Offer) (leaky.Place, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
 	Claim(ctx context.Context, id, by string) (taken bool, err error)

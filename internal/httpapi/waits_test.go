@@ -109,16 +109,16 @@ func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
 func TestAShareIsToldOfItsJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	share := func() string {
+	share := func(fingerprint string) string {
 		t.Helper()
-		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: w.clientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1")},
+		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: w.clientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1"), Fingerprint: fingerprint},
 			Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "0123456789abcdef0123456789abcdef"}
 		if place, err := w.line.Offer(context.Background(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
 			t.Fatalf("%+v, %v", place, err)
 		}
 		return o.Job.ID
 	}
-	stays, leaves := share(), share()
+	stays, leaves := share("one"), share("another")
 	look, err := w.line.Look(context.Background(), stays)
 	if err != nil || look.Job.Of == "" {
 		t.Fatalf("no share: %+v, %v", look, err)

@@ -27,8 +27,13 @@ type Job struct {
 	Holds       Holds   // given back by the script that ends the job, or where they are apart, soon after
 	Callback    string  // URL that is told when it ends; "": none
 	Of          string  // id of the job that this is a caller's share in; "": it is one by itself
+	NoStore     bool    // the request forbids its answer to be stored for others
 	Shared      bool    // it is run for callers who have shares in it, or is a refresh: no client's own, though Client says whose turn it takes
 }
+
+// Anonymous reports whether the caller had no key: Client is an address then (as package identity names it), which different people may
+// share.
+func (j Job) Anonymous() bool { return strings.HasPrefix(j.Client, "ip:") }
 
 // Source is the id of the job that is run for j: where its calls, its result and its payload are.
 func (j Job) Source() string {

@@ -6,6 +6,7 @@ package jobs
 //	fb:{backend}:state:<id>   where it stands (hash): from its first release on; a TTL from its end
 //	fb:{backend}:result:<id>  the backend's answer (string): with the same TTL
 //	fb:{backend}:shares:<id>  who has a share in it, where it is for many (hash): from its offer on; with the same TTL
+//	fb:{backend}:callers:<id> who had which of them (hash): with the same TTL
 //	fb:{backend}:gone:<id>    whose it was (string): written at its end, it outlives the record. Of a job for many there is none: it is nobody's
 //
 //	fb:{backend}:permits      open permits (zset): Holds.Text → µs since when: permits of jobs that aren't on record yet, and on a cluster

@@ -39,12 +39,14 @@ type words struct {
 	Fingerprint string   `json:"f,omitempty"`
 	Weight      float64  `json:"w,omitempty"`
 	Callback    string   `json:"cb,omitempty"`
+	NoStore     bool     `json:"ns,omitempty"`
 }
 
 // EncodeRecord returns what of a job's record the caller writes: Holds, words and payload. Its Of and Shared are left to the offer script,
 // which knows of what job it is a share.
 func EncodeRecord(j Job) ([]byte, error) {
-	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight, Callback: j.Callback}
+	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight,
+		Callback: j.Callback, NoStore: j.NoStore}
 	if w.Priority == Normal {
 		w.Priority = ""
 	}
@@ -139,7 +141,7 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 		Keep:     time.Duration(numbers[3]) * time.Millisecond,
 	}
 	j.Operation, j.Client, j.Tier, j.Priority, j.Weight = w.Operation, w.Client, w.Tier, w.Priority, w.Weight
-	j.Traceparent, j.Fingerprint, j.Callback = w.Traceparent, w.Fingerprint, w.Callback
+	j.Traceparent, j.Fingerprint, j.Callback, j.NoStore = w.Traceparent, w.Fingerprint, w.Callback, w.NoStore
 	j.Payload, j.CreatedAt = payload, t.Accepted
 	return j, t, nil
 }

@@ -102,6 +102,33 @@ func (l *Line) Renew(ctx context.Context, owner string, tickets []Ticket) ([]Ren
 	return out, nil
 }
 
+// Bounds of one call of the part script: what it may hold Redis for.
+const (
+	partBytes = 1 << 20 // of payloads that are written once more, but for one share
+	partMost  = 256     // shares
+)
+
+// PartVerdict is what Part did.
+type PartVerdict string
+
+// Words of Part.
+const (
+	Parted        PartVerdict = "parted"    // the job's answer is for one caller now
+	MoreToPart    PartVerdict = "more"      // Part must be called again
+	PartForfeited PartVerdict = "forfeited" // the lease was lost before: nothing changed
+)
+
+// Part makes the shares in a running job jobs of their own, but for the first: its answer turned out to be for one caller alone. To be called
+// before Settle, until it says Parted. They keep ids, words, webhooks and places, and stand at their clients' flows' ends; they are
+// counted as accepted. Private: further shares of the first one's client stay too, unless it has no key. It is idempotent.
+func (l *Line) Part(ctx context.Context, t Ticket, owner string, private bool) (PartVerdict, error) {
+	a, err := l.run(ctx, partScript, t.ID, t.Run, owner, flag(private), partBytes, partMost)
+	if err != nil {
+		return "", err
+	}
+	return PartVerdict(a.text()), a.err
+}
+
 // Settle stores how an attempt ended and gives up its lease, in one step. It is idempotent: the same owner may settle
 // the same ticket again when an answer was lost. Forfeited: the lease had been lost, and nothing was stored.
 func (l *Line) Settle(ctx context.Context, s Settlement) (SettleVerdict, Feedback, error) {

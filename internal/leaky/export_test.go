@@ -13,9 +13,9 @@ func (l *Line) At(now func() int64) *Line {
 	return l
 }
 
-// SharedBy has a job of this line taken for full at so many shares.
-func (l *Line) SharedBy(n int) *Line {
-	l.shares = n
+// SharedBy has a job of this line taken for full at so many shares, or so many of one client that may have several.
+func (l *Line) SharedBy(n, each int) *Line {
+	l.shares, l.sharesEach = n, each
 	return l
 }
 

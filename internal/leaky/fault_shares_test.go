@@ -40,7 +40,7 @@ func TestOneFailedCallChangesNothingOfShares(t *testing.T) {
 	}
 }
 
-// sharedStory is one run through all that becomes of shares: a client and three others ask for the same; one joins without a place, one leaves,
+// sharedStory is one run through all that becomes of shares: a client and three others ask for the same; one leaves,
 // the job fails and is redriven, succeeds, and is purged by all but the one that left.
 func (b *bench) sharedStory(client string) {
 	b.t.Helper()
@@ -48,12 +48,7 @@ func (b *bench) sharedStory(client string) {
 	offers := []leaky.Offer{b.joint(client), b.joint("other"), b.joint("third"), b.joint("leaves")}
 	for i := range offers {
 		offers[i].Job.Callback = "https://example.org/"
-		place := try(b.t, func() (leaky.Place, error) {
-			if i == 1 {
-				return b.Join(ctx, offers[i])
-			}
-			return b.Offer(ctx, offers[i])
-		})
+		place := try(b.t, func() (leaky.Place, error) { return b.Offer(ctx, offers[i]) })
 		if want := map[bool]leaky.Outcome{true: leaky.Accepted, false: leaky.Joined}[i == 0]; place.Outcome != want && place.Outcome != leaky.Exists {
 			b.t.Fatalf("offer = %+v, want %s", place, want)
 		}

@@ -16,7 +16,7 @@ const (
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
 	Joined      Outcome = "joined"        // the same is under way: the job is a share in it. Of a refresh: that, or such a one failed just now: nothing was written
-	Alone       Outcome = "alone"         // of Join: nothing to join is under way, and nothing was written
+	Again       Outcome = "again"         // the client has a share in what is under way, Place.Share: nothing was written, and Holds were given back
 )
 
 // What a waiting job waits on, as Reason of a release and WaitingOn of a prediction.
@@ -38,9 +38,11 @@ type Offer struct {
 	Keep        time.Duration // how long record and result outlive the final state; > 0
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
-	// ended share one job: each caller has a share in it, with an id, a status and a cancel of its own (Job.Of). A job with StartWithin is
-	// nobody else's, whatever Join says: one caller's deadline is none of another's. Holds, priority and the client whose turn it takes are
-	// the first caller's, also after that one has left; those of an offer that joins count for nothing.
+	// ended share one job: each caller has a share in it, with an id, a status, a cancel and Holds of its own (Job.Of). A job with
+	// StartWithin is nobody else's, whatever Join says: one caller's deadline is none of another's. A client has one share in a job;
+	// but callers without a key, who only share an address, one for each offer, and so offers with a Fingerprint, whose ids are
+	// their own; with another Callback it is another share. Where the job waits and an offer's own would stand earlier, it moves
+	// there: the turn is that client's then. Else its place is the first caller's, also after that one has left.
 	Join string
 	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
 	// no Callback and no place in its client's list. One that fails, and that no caller has joined meanwhile, isn't listed and is kept for a
@@ -56,6 +58,7 @@ type Place struct {
 	Position   int64         // accepted: 1 is next
 	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
 	WaitingOn  string        // what the line waits on
+	Share      string        // again: the id of the share that the client has
 	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs
 }
 

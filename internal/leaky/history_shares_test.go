@@ -16,6 +16,7 @@ import (
 // share makes some offers those of a job for many.
 func (h *history) share(o leaky.Offer) leaky.Offer {
 	o.Job.Callback = rapid.SampledFrom([]string{"", "", "https://example.org/?a&b"}).Draw(h.T, "callback")
+	o.Job.Fingerprint = rapid.SampledFrom([]string{"", "", "f"}).Draw(h.T, "fingerprint")
 	o.Join = rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(h.T, "join")
 	o.Refresh = rapid.IntRange(0, 7).Draw(h.T, "refresh") == 0
 	if o.Refresh = o.Refresh && o.Join != ""; o.Refresh {
@@ -39,22 +40,11 @@ func (h *history) inner(o leaky.Offer) string {
 	return id
 }
 
-func (h *history) join() {
-	o := h.draw()
-	if o.Join == "" || o.Refresh {
-		h.Skip("nothing to join")
-	}
-	got, err := h.line.Join(context.Background(), o)
-	want := leaky.Alone
-	if o.StartWithin == 0 {
-		end := h.model.beginOffers()
-		if outcome := h.model.join(o); outcome != "" {
-			want = outcome
-		}
-		end()
-	}
-	h.agree("join", got.Outcome, want, err)
-	h.know(o.Job.ID)
+// part is what a worker does whose answer is for one caller alone.
+func (h *history) part(t leaky.Ticket, owner string) {
+	private := rapid.Bool().Draw(h.T, "private")
+	got, err := h.line.Part(context.Background(), t, owner, private)
+	h.agree("part", got, h.model.part(t, owner, private), err)
 }
 
 // know has the history ask for a job that is on record.

@@ -59,7 +59,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.
 	h.model.now = float64(time.Now().Add(-60 * 24 * time.Hour).UnixMicro())
 	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "shares")
-	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most)
+	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "shares of one")
+	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
 		"release": func(*rapid.T) { h.release() },
@@ -75,7 +76,7 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"status":  func(*rapid.T) { h.status() },
 		"keys":    func(*rapid.T) { h.compareKeys() },
 
-		"join":  func(*rapid.T) { h.join() },
+		"part":  func(*rapid.T) { h.part(h.ticket(), h.owner()) },
 		"purge": func(*rapid.T) { h.purge() },
 		"mine":  func(*rapid.T) { h.mine() },
 
@@ -150,7 +151,7 @@ func (h *history) draw() leaky.Offer {
 	if rapid.IntRange(0, 9).Draw(h.T, "known") == 0 {
 		name = strconv.Itoa(rapid.IntRange(1, h.serial).Draw(h.T, "again"))
 	}
-	client := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "client")
+	client := rapid.SampledFrom([]string{"a", "b", "c", "ip:192.0.2.1"}).Draw(h.T, "client")
 	return h.share(leaky.Offer{
 		// No two clients' ids meet, as with jobs.DeriveID.
 		Job: jobs.Job{ID: h.line.Settings().Backend + "-" + uuid.NewSHA1(uuid.Nil, []byte(client+name)).String(), Operation: "report",
@@ -174,6 +175,9 @@ func (h *history) release() []leaky.Ticket {
 func (h *history) work() {
 	for _, t := range h.release() {
 		h.start(t, "w1")
+		if rapid.IntRange(0, 3).Draw(h.T, "for one alone") == 0 {
+			h.part(t, "w1")
+		}
 		if rapid.Bool().Draw(h.T, "ends") {
 			h.settle(t, "w1")
 		}

@@ -33,8 +33,9 @@ type Line struct {
 	keys     []string
 	now      func() any // "" for Redis's clock; tests give their own, in µs
 	offers   *groupcommit.Collector[encoded, Place]
-	shares   int // the most in a job: maxShares, in tests fewer
 	looks    *groupcommit.Collector[string, looked]
+
+	shares, sharesEach int // the most in a job, and of one client that may have several; in tests fewer
 }
 
 // Bounds of one shared script call. 64 offers take Redis about 0.5 ms, the time that one call may hold it.
@@ -45,7 +46,7 @@ const (
 
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
-	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, shares: maxShares}
+	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, shares: maxShares, sharesEach: maxSharesEach}
 	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l

@@ -3,6 +3,7 @@ package leaky_test
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
@@ -13,7 +14,8 @@ type modelShare struct {
 	job      jobs.Job
 	st       jobs.Standing
 	canceled bool
-	keep     float64 // µs
+	end      float64
+	keep     time.Duration
 }
 
 // entry is what a client's list has of a job.
@@ -32,7 +34,11 @@ type shared struct {
 	gone      map[string]string          // client by purged job
 	rests     map[string]rest            // by what is joined by that
 	callbacks zset
-	most      int // shares in a job
+	first     map[string]string            // by job: the first share in it
+	once      map[string]map[string]string // by job: shares by client and callback, of clients that have one at most
+	several   map[string]map[string]int    // by job and client: how many shares the others had
+	most      int                          // shares in a job
+	each      int                          // of one client that may have several
 }
 
 // rest is until when, and for how long, no refresh is placed. µs.
@@ -40,36 +46,109 @@ type rest struct{ until, length float64 }
 
 func newShared() shared {
 	return shared{shares: map[string]*modelShare{}, joints: map[string]string{}, joined: map[string]string{}, live: map[string]map[string]bool{},
-		mine: map[string][]entry{}, gone: map[string]string{}, rests: map[string]rest{}, callbacks: zset{}}
+		mine: map[string][]entry{}, gone: map[string]string{}, rests: map[string]rest{}, callbacks: zset{},
+		first: map[string]string{}, once: map[string]map[string]string{}, several: map[string]map[string]int{}}
 }
 
 func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.shares[id] != nil }
 
-// join is an offer's outcome before there is talk of a place; "": it needs one.
-func (m *model) join(o leaky.Offer) leaky.Outcome {
+// join is an offer's outcome before there is talk of a place, and the share that its client has already; "": it needs one.
+func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	job, underWay := m.joints[o.Join]
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
-		return leaky.Exists
+		return leaky.Exists, ""
 	case o.Join == "" || o.StartWithin > 0:
-		return ""
-	case o.Refresh && !underWay && m.rests[o.Join].until <= m.now:
-		return ""
-	case !o.Refresh && (!underWay || len(m.live[job]) >= m.most):
-		return ""
-	case !o.Refresh:
-		m.advance()
-		m.addShare(o, job)
+		return "", ""
+	case o.Refresh && (underWay || m.rests[o.Join].until > m.now):
+		return leaky.Joined, ""
+	case o.Refresh || !underWay:
+		return "", ""
 	}
-	return leaky.Joined
+	once := onceOf(o.Job)
+	if id := m.once[job][once]; once != "" && m.live[job][id] {
+		m.earlier(job, o)
+		return leaky.Again, id
+	}
+	if len(m.live[job]) >= m.most || once == "" && m.several[job][o.Job.Client] >= m.each {
+		return "", ""
+	}
+	m.advance()
+	m.addShare(o, job)
+	m.earlier(job, o)
+	return leaky.Joined, ""
+}
+
+// onceOf is by what a client's one share in a job is known; "": it may have several.
+func onceOf(j jobs.Job) string {
+	if j.Fingerprint != "" || j.Anonymous() {
+		return ""
+	}
+	return j.Client + " " + j.Callback
+}
+
+// earlier moves a job that waits to where the offer's own would stand, if that is earlier.
+func (m *model) earlier(job string, o leaky.Offer) {
+	tag := max(m.v, m.flows[flowOf(o.Job)]) + 1/o.Weight
+	if there, waits := m.line[job]; waits && tag < there {
+		m.line[job], m.flows[flowOf(o.Job)] = tag, tag
+	}
 }
 
 func (m *model) addShare(o leaky.Offer, job string) {
-	s := &modelShare{job: o.Job, keep: usec(o.Keep)}
+	s := &modelShare{job: o.Job, end: m.now + usec(o.MaxAge), keep: o.Keep}
 	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.newest), o.Weight, job
 	m.shares[o.Job.ID] = s
 	m.live[job][o.Job.ID] = true
+	if m.first[job] == "" {
+		m.first[job], m.once[job], m.several[job] = o.Job.ID, map[string]string{}, map[string]int{}
+	}
+	if once := onceOf(o.Job); once != "" {
+		m.once[job][once] = o.Job.ID
+	} else {
+		m.several[job][o.Job.Client]++
+	}
 	m.tell(o.Job)
+}
+
+// part is the model's Part.
+func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdict {
+	j := m.jobs[t.ID]
+	if j == nil || j.st.State != jobs.Running || j.run != t.Run || j.owner != owner {
+		return leaky.PartForfeited
+	}
+	if !j.job.Shared {
+		return leaky.Parted
+	}
+	m.unjoin(t.ID)
+	var shares []*modelShare
+	for id := range m.live[t.ID] {
+		if id != "refresh" {
+			shares = append(shares, m.shares[id])
+		}
+	}
+	slices.SortFunc(shares, func(a, b *modelShare) int {
+		return cmp.Or(a.job.CreatedAt.Compare(b.job.CreatedAt), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	if len(shares) > 0 && !m.live[t.ID][m.first[t.ID]] {
+		m.first[t.ID] = shares[0].job.ID
+	}
+	for _, s := range shares {
+		first := m.shares[m.first[t.ID]].job
+		if s.job.ID == first.ID || private && !first.Anonymous() && s.job.Client == first.Client {
+			continue
+		}
+		delete(m.live[t.ID], s.job.ID)
+		delete(m.shares, s.job.ID)
+		s.job.Of = ""
+		tag := max(m.v, m.flows[flowOf(s.job)]) + 1/s.job.Weight
+		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()), start: s.end, end: s.end, keep: s.keep, tag: tag,
+			st: jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}}
+		m.line[s.job.ID], m.flows[flowOf(s.job)] = tag, tag
+		m.hold(s.job.Client, 1)
+		m.books["accepted"]++
+	}
+	return leaky.Parted
 }
 
 func (m *model) tell(job jobs.Job) {
@@ -142,7 +221,7 @@ func (m *model) leave(s *modelShare) leaky.CancelOutcome {
 	}
 	delete(m.live[s.job.Of], s.job.ID)
 	s.canceled = true
-	s.st = jobs.Standing{State: jobs.Canceled, FinishedAt: when(m.now), ExpiresAt: when(m.now + s.keep), Version: job.st.Version + 1}
+	s.st = jobs.Standing{State: jobs.Canceled, FinishedAt: when(m.now), ExpiresAt: when(m.now + usec(s.keep)), Version: job.st.Version + 1}
 	m.ended(s.job)
 	return leaky.Canceled
 }

@@ -218,7 +218,9 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	defer m.beginOffers()()
 	for i, o := range offers {
 		was := m.newest
-		p, tag := leaky.Place{Outcome: m.join(o)}, 0.0
+		var p leaky.Place
+		var tag float64
+		p.Outcome, p.Share = m.join(o)
 		if p.Outcome == "" {
 			p, tag = v.place(o, full)
 		}

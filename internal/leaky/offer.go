@@ -31,6 +31,7 @@ type encoded struct {
 	many   string // whether the job is for many: the words of the script
 	share  string // id of its caller's share; "": none
 	words  []byte // of the share's record
+	once   string // by what the caller's one share in a job is known; "": it may have several
 }
 
 // Words of the offer script.
@@ -38,11 +39,13 @@ const (
 	forOne     = ""
 	forShare   = "share"
 	forRefresh = "refresh"
-	forJoin    = "join"
 )
 
-// maxShares bounds the shares in a job: their end is one step, and takes Redis 3 ms.
+// maxShares bounds the shares in a job: their end is one step, and takes Redis some 4 ms.
 const maxShares = 1000
+
+// maxSharesEach bounds those of one client that may have several, so that no address fills a job: the next one begins another.
+const maxSharesEach = 100
 
 // maxJoin bounds Offer.Join, which is a key's name: a hash and more.
 const maxJoin = 128
@@ -69,13 +72,16 @@ func (l *Line) encode(o Offer) (encoded, error) {
 		e.many, e.member, job.Callback = forRefresh, "", ""
 	case o.Join != "" && o.StartWithin == 0:
 		share := job
-		share.Payload, share.Holds = nil, jobs.Holds{}
+		share.Payload = nil
 		words, err := jobs.EncodeRecord(share)
 		if err != nil {
 			return encoded{}, err
 		}
 		e.many, e.share, e.words = forShare, job.ID, words
-		e.id, job.Callback, job.Fingerprint = jobs.NewID(l.settings.Backend), "", ""
+		if job.Fingerprint == "" && !job.Anonymous() {
+			e.once = "once:" + clientTag(job.Client+"\n"+job.Callback)
+		}
+		e.id, job.Callback, job.Fingerprint, job.Holds = jobs.NewID(l.settings.Backend), "", "", jobs.Holds{}
 	}
 	record, err := jobs.EncodeRecord(job)
 	e.record = record
@@ -84,15 +90,15 @@ func (l *Line) encode(o Offer) (encoded, error) {
 
 // offer is one shared call of the offer script.
 func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
-	args := make([]any, 0, 5+10*len(offers))
-	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds(), l.shares)
+	args := make([]any, 0, 6+10*len(offers))
+	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds(), l.shares, l.sharesEach)
 	for _, o := range offers {
 		client := clientTag(o.Job.Client)
 		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
 		args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
 			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member, o.many)
 		if o.many != forOne {
-			args = append(args, o.Join, o.share, o.words)
+			args = append(args, o.Join, o.share, o.words, o.once)
 		}
 	}
 	a, err := l.run(ctx, offerScript, args...)
@@ -103,7 +109,7 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 	places := make([]Place, len(offers))
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
-		places[i].AcceptedAt = a.when()
+		places[i].AcceptedAt, places[i].Share = a.when(), a.text()
 	}
 	return places, a.err
 }

@@ -33,6 +33,9 @@ var renewLua string
 //go:embed scripts/settle.lua
 var settleLua string
 
+//go:embed scripts/part.lua
+var partLua string
+
 //go:embed scripts/cancel.lua
 var cancelLua string
 
@@ -88,6 +91,7 @@ var (
 	startScript   = redis.NewScript(prelude + startLua)
 	renewScript   = redis.NewScript(prelude + renewLua)
 	settleScript  = redis.NewScript(prelude + settleLua)
+	partScript    = redis.NewScript(prelude + partLua)
 	cancelScript  = redis.NewScript(prelude + cancelLua)
 	purgeScript   = redis.NewScript(prelude + purgeLua)
 	lookScript    = redis.NewScript(prelude + where + lookLua)

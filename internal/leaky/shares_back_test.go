@@ -60,7 +60,7 @@ func TestARedrivenJobLeavesAnotherToBeJoined(t *testing.T) {
 		t.Error("what is joined is the redriven job")
 	}
 	b.cancel(failed)
-	b.share("third", leaky.Joined)
+	b.share("fourth", leaky.Joined)
 }
 
 // Where Redis has lost a job that is shared, nothing of it is left, and whoever asks for the same isn't joined to nothing.
@@ -89,7 +89,7 @@ func TestALostJobTakesItsSharesAlong(t *testing.T) {
 			for b.release().Reason != leaky.OnIdle { // the lost one is noticed at the latest now
 				b.pass(time.Second)
 			}
-			b.share("acme", leaky.Joined)
+			b.share("other", leaky.Joined)
 		})
 	}
 }

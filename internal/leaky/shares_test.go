@@ -93,42 +93,6 @@ func TestCallersWhoAskForTheSameShareOneJob(t *testing.T) {
 	b.share("acme", leaky.Accepted) // what has ended isn't joined
 }
 
-// Join spends nobody's place: it tells whether there is something to join.
-func TestJoiningIsWithoutAPlace(t *testing.T) {
-	t.Parallel()
-	b := newLine(t, nil)
-	o := b.joint("acme")
-	join := func() leaky.Outcome {
-		place, err := b.Join(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return place.Outcome
-	}
-	if got := join(); got != leaky.Alone {
-		t.Fatalf("join = %s", got)
-	}
-	if _, err := b.Look(t.Context(), o.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
-		t.Fatalf("after it there is a job: %v", err)
-	}
-	b.share("other", leaky.Accepted)
-	for _, want := range []leaky.Outcome{leaky.Joined, leaky.Exists} {
-		if got := join(); got != want {
-			t.Fatalf("join = %s, want %s", got, want)
-		}
-	}
-	other := b.joint("other")
-	other.Join = "another"
-	if place, err := b.Join(t.Context(), other); err != nil || place.Outcome != leaky.Alone {
-		t.Errorf("join of something else = %+v, %v", place, err)
-	}
-	for _, wrong := range []leaky.Offer{b.job("acme"), {Job: jobs.Job{ID: "no id"}, Join: "x", Weight: 1, MaxAge: 1, Keep: time.Hour}} {
-		if place, err := b.Join(t.Context(), wrong); err == nil {
-			t.Errorf("join of %+v = %+v", wrong, place)
-		}
-	}
-}
-
 // One caller's deadline is none of another's: a job with start_within is nobody else's.
 func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	t.Parallel()
@@ -140,9 +104,6 @@ func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	}
 	other := b.share("other", leaky.Accepted)
 	o.Job.ID = jobs.NewID(b.Settings().Backend)
-	if place, err := b.Join(t.Context(), o); err != nil || place.Outcome != leaky.Alone {
-		t.Errorf("join = %+v, %v", place, err)
-	}
 	if place := b.offer(o); place.Outcome != leaky.Accepted {
 		t.Errorf("offer = %+v", place)
 	}
@@ -220,6 +181,7 @@ func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
 	var errs [2 * callers]error
 	each(func(n int) {
 		o := b.joint(fmt.Sprint("client-", n%7))
+		o.Job.Fingerprint = fmt.Sprint(n)
 		place, err := b.Offer(context.Background(), o)
 		ids[n], outcomes[n], errs[n] = o.Job.ID, place.Outcome, err
 	})
@@ -305,9 +267,6 @@ func TestAThousandShareAJob(t *testing.T) {
 	o := b.joint("acme")
 	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
 	o.Job.Payload, o.Job.Fingerprint, o.Job.Callback = []byte("\x00\n\n\xff"), "print", "https://example.org/"
-	if place, err := b.Join(t.Context(), o); err != nil || place.Outcome != leaky.Alone {
-		t.Fatalf("join = %+v, %v", place, err)
-	}
 	if place := b.offer(o); place.Outcome != leaky.Accepted || place.Position != 2 {
 		t.Fatalf("offer = %+v", place)
 	}
@@ -316,14 +275,14 @@ func TestAThousandShareAJob(t *testing.T) {
 	if next == "" || next == full || look.Job.Fingerprint != "print" || look.Job.Callback != o.Job.Callback {
 		t.Errorf("it is %+v", look.Job)
 	}
-	if job := b.look(next).Job; !slices.Equal(job.Holds.Keys, o.Job.Holds.Keys) || !job.Shared {
-		t.Errorf("its job is %+v", job)
+	if job := b.look(next).Job; !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) || len(job.Holds.Keys) != 0 || !job.Shared {
+		t.Errorf("it is %+v, its job %+v", look.Job, job)
 	}
 	if payload, err := b.Payload(t.Context(), next); err != nil || string(payload) != string(o.Job.Payload) {
 		t.Errorf("payload %q, %v", payload, err)
 	}
-	for range 40 {
-		b.share("other", leaky.Joined)
+	for n := range 40 {
+		b.share(fmt.Sprint("other-", n), leaky.Joined)
 	}
 	if s := b.status(); s.Waiting != 2 {
 		t.Errorf("%d jobs wait", s.Waiting)
@@ -332,7 +291,7 @@ func TestAThousandShareAJob(t *testing.T) {
 	if b.state(last.Job.ID) != jobs.Succeeded || b.state(o.Job.ID) != jobs.Waiting {
 		t.Errorf("the last share is %s, the one that came then %s", b.state(last.Job.ID), b.state(o.Job.ID))
 	}
-	if id := b.share("acme", leaky.Joined); b.look(id).Job.Of != next {
+	if id := b.share("third", leaky.Joined); b.look(id).Job.Of != next {
 		t.Error("the end of the full job took the next one's shares along")
 	}
 }

@@ -350,7 +350,7 @@ func (b *books) owned() (wrong []string) {
 		if strings.HasPrefix(name, "job:") {
 			continue // recorded knows, or sharesOf
 		}
-		if strings.HasPrefix(name, "shares:") {
+		if strings.HasPrefix(name, "shares:") || strings.HasPrefix(name, "callers:") {
 			continue // sharesOf knows
 		}
 		if id, ok := strings.CutPrefix(name, "state:"); ok {

@@ -71,6 +71,14 @@ func (b *books) sharesOf() (wrong []string) {
 			}
 		}
 	}
+	for _, name := range b.names {
+		id, ok := strings.CutPrefix(name, "callers:")
+		_, ends := b.ttls["shares:"+id]
+		_, endsToo := b.ttls[name]
+		if ok && (b.hashes["shares:"+id] == nil || ends != endsToo) {
+			wrong = append(wrong, fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
+		}
+	}
 	for _, share := range slices.Sorted(maps.Keys(b.shared)) {
 		of := jobOf(b.shared[share])
 		_, ends := b.ttls["job:"+share]

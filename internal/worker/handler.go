@@ -42,6 +42,9 @@ func (d *drain) handle(t jobs.Ticket) {
 	if v.Sign != leaky.Throttled { // a refusal says nothing of how long calls take
 		v.Took = took
 	}
+	if started.Job.Shared && v.Result.Storing != "" && !d.part(started, &v) {
+		return
+	}
 	d.learn(started, v) // before it is settled: who sees that the job is done finds its answer stored, or the older one gone
 	d.settle(started, v)
 }
@@ -115,6 +118,34 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 		v = verdict{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
 	}
 	return v, took
+}
+
+// part has an answer that is for one caller alone end the job for that one alone: the others' shares become jobs of their own. False: it couldn't, and
+// the job runs again.
+func (d *drain) part(s leaky.Started, v *verdict) bool {
+	if v.To == jobs.Failed && v.said.Status >= 500 {
+		v.Result, v.Body = jobs.Meta{}, nil // a backend in trouble isn't called once for each of them: all fail, and nobody sees its answer
+		return true
+	}
+	private := v.Result.Storing == jobs.Private
+	for {
+		var said leaky.PartVerdict
+		err := d.repeat(settleTime, d.runs.leaving, func(ctx context.Context) (err error) {
+			said, err = d.line.Part(ctx, v.Ticket, v.Owner, private)
+			return err
+		})
+		switch {
+		case err != nil:
+			d.log.Error("a private answer could not be kept from the job's other callers; the job runs again", "job_id", s.Job.ID, "error", err)
+			return false
+		case said == leaky.PartForfeited:
+			d.lost(s, v.Took)
+			return false
+		case said == leaky.Parted:
+			d.log.Debug("the answer is for one caller: others' shares are jobs of their own", "job_id", s.Job.ID, "storing", v.Result.Storing)
+			return true
+		}
+	}
 }
 
 // settle tells the line how the attempt ended.

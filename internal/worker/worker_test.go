@@ -323,6 +323,55 @@ func TestAnAnswerIsKeptBeforeItsJobIsDone(t *testing.T) {
 	}
 }
 
+// Issue 10, point 11: what the backend marks as one caller's is nobody else's, also where callers share a job: each gets an answer of its own. An
+// error of a backend in trouble is everybody's, but nobody sees what it says.
+func TestAPrivateAnswerIsNoOtherCallers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		control string
+		status  int
+		calls   int
+	}{{"no-store", 200, 3}, {"private, max-age=5", 200, 3}, {"no-store", 403, 3}, {"no-store", 500, 1}, {"max-age=5", 200, 1}} {
+		var calls atomic.Int64
+		s := newSite(t, func(_ *recorder, w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Cache-Control"] = []string{c.control}
+			w.WriteHeader(c.status)
+			_, _ = fmt.Fprintf(w, "answer %d", calls.Add(1))
+		})
+		s.settings.Attempts = 1
+		s.open()
+		var ids []string
+		for _, client := range []string{"acme", "bolt", "core"} {
+			o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(s.settings.Backend), Operation: "report", Client: client, Priority: jobs.Normal, Payload: []byte("1")},
+				Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "x"}
+			if place, err := s.line.Offer(t.Context(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
+				t.Fatalf("%+v, %v", place, err)
+			}
+			ids = append(ids, o.Job.ID)
+		}
+		w := s.start(redistest.Client(t))
+		answers := map[string]bool{}
+		for _, id := range ids {
+			s.await(id)
+			look, err := s.line.Look(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := s.line.Result(t.Context(), look.Job.Source()); err == nil {
+				answers[string(body)] = true
+			}
+		}
+		w.finish(t)
+		want := c.calls
+		if c.status == 500 {
+			want = 0
+		}
+		if int(calls.Load()) != c.calls || len(answers) != want {
+			t.Errorf("%d with %s: %d calls, answers %v; want %d calls", c.status, c.control, calls.Load(), answers, c.calls)
+		}
+	}
+}
+
 func TestEveryEndOfAJobIsOneLineWithoutItsPayload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, asked)

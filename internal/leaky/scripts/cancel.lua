@@ -24,7 +24,7 @@ local function cancel(id, keep, client, joint)
   return 'canceled'
 end
 
-local function leave(share, id, keep, client, calls_back)
+local function leave(share, id, keep, client, has)
   local own = prefix .. 'state:' .. share
   if call('EXISTS', own) == 1 then return 'canceled' end
   local record = beginning(id)
@@ -35,9 +35,10 @@ local function leave(share, id, keep, client, calls_back)
     return keep_job and cancel(id, keep_job, of, true) or 'unknown'
   end
   call('HDEL', live, share)
+  vacate(has['@'])
   call('HSET', own, 'st', 'canceled', 'fin', us(now), 'exp', us(now + keep * 1000), 'ver', (s[2] or 0) + 1)
   call('PEXPIRE', own, keep)
-  ended(share, client, keep, calls_back)
+  ended(share, client, keep, has['!'])
   call('PUBLISH', prefix .. 'final', share)
   return 'canceled'
 end
@@ -47,7 +48,7 @@ local record = beginning(id)
 local _, _, _, keep, client = numbers(record)
 local has, outcome = marks(record), 'unknown'
 if has['='] then
-  outcome = leave(id, has['='], keep, client, has['!'])
+  outcome = leave(id, has['='], keep, client, has)
 elseif keep then
   outcome = cancel(id, keep, client, has['&'])
 end

@@ -3,14 +3,16 @@
 -- ARGV[10]   the part of the capacity that one client may hold
 -- ARGV[11]   horizon of a release, µs
 -- ARGV[12]   how long a client's list outlives the newest job in it, ms
--- ARGV[13]   the most shares in a job
--- ARGV[14..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+-- ARGV[13]   the most shares in a job   ARGV[14] the most in one of a client that may have several
+-- ARGV[15..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
---            'share', 'refresh' (for no caller), 'join' (only where it is under way); then three more follow: who may
---            share it, id of the caller's share ('' for none), rest of that one's record
--- Returns    what the line waits on, then five values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs
+--            'share', 'refresh' (for no caller); then four more follow: who may share it, id of the caller's share ('' for
+--            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several)
+-- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
+--            and, of 'again', the id of the share that the caller has
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
-local max_wait, fraction, horizon, most_shares = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[13])
+local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local most_shares, most_each = tonumber(ARGV[13]), tonumber(ARGV[14])
 local share_limit = math.max(1, math.floor(capacity * fraction))
 local waiting = call('ZCARD', LINE)
 local depth = waiting + call('ZCARD', DELAYED)
@@ -115,18 +117,6 @@ local function begin(client, start_within, max_age, keep)
   return us(moment()) .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
 end
 
--- share gives a caller a share in a job.
-local function share(job, id, first, rest, client)
-  call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. rest)
-  call('HSET', prefix .. 'shares:' .. job, id, string.sub(rest, 1, 1) == '!' and client .. '!' or client)
-end
-
--- under_way is the job that is joined by that, and whether it has room for another share.
-local function under_way(join)
-  local job = call('GET', prefix .. 'joint:' .. join)
-  if job and call('EXISTS', prefix .. 'job:' .. job) == 1 then return job, call('HLEN', prefix .. 'shares:' .. job) - 1 < most_shares end
-end
-
 -- confirm takes the permits of a job that is on record now out of the open ones. Where the offer came so late that they were given back,
 -- they are taken again, unless they are apart.
 local PERMITS_LAST = 32 * DAY -- as the limits' script
@@ -136,35 +126,82 @@ local function confirm(permits)
   for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
 end
 
-local i = 14
+-- share gives a caller a share in a job.
+local function share(job, id, first, rest, client, once)
+  call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. rest)
+  if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
+  local calls_back = string.find(rest, '^! ') or string.find(rest, '^@%S+ ! ')
+  call('HSET', prefix .. 'shares:' .. job, id, calls_back and client .. '!' or client)
+  local callers = prefix .. 'callers:' .. job
+  call('HSETNX', callers, 'first', id)
+  if once ~= '' then
+    call('HSET', callers, once, id)
+  else
+    call('HINCRBY', callers, client, 1)
+  end
+end
+
+-- under_way is the job that is joined by that, and whether it has room for another share of the client.
+local function under_way(join, client, once)
+  local job = call('GET', prefix .. 'joint:' .. join)
+  if not job or call('EXISTS', prefix .. 'job:' .. job) == 0 then return nil end
+  local room = call('HLEN', prefix .. 'shares:' .. job) - 1 < most_shares
+  if room and once == '' then room = tonumber(call('HGET', prefix .. 'callers:' .. job, client) or 0) < most_each end
+  return job, room
+end
+
+-- share_of is the share that the caller has in a job already.
+local function share_of(job, once)
+  local id = once ~= '' and call('HGET', prefix .. 'callers:' .. job, once)
+  return id and call('HEXISTS', prefix .. 'shares:' .. job, id) == 1 and id
+end
+
+-- advance moves a job that waits to where the caller's own would stand, if that is earlier: the turn is the caller's then.
+local moved = false
+local function advance(job, flow, step)
+  enter()
+  local there = tonumber(call('ZSCORE', LINE, job) or 0) -- 0: it doesn't wait
+  local tag = math.max(v, tags[flow]) + step
+  if tag >= there then return end
+  call('ZADD', LINE, exact(tag), job)
+  tags[flow], moved = tag, true
+end
+
+local i = 15
 while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
   local uuid, many = ARGV[i + 8], ARGV[i + 9]
   i = i + 10
   local outcome, position, wait, retry, tag
-  local join, own, words
+  local join, own, words, once, has_share
   local before_it = newest
+  if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
   if many ~= '' then
-    join, own, words = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-    i = i + 3
-    local job, open = under_way(join)
+    join, own, words, once = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+    i = i + 4
+    local job, open = under_way(join, client, once)
+    has_share = job and share_of(job, once)
     if own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
-    elseif many == 'refresh' and (job or rest_of(join) > now) then
-      outcome = 'joined'
+    elseif many == 'refresh' then
+      if job or rest_of(join) > now then outcome = 'joined' end
+    elseif has_share then
+      outcome = 'again'
+      local permits = string.match(words, '^@(%S+) ') -- the share has its own
+      vacate(permits)
+      if permits and not string.find(permits, '#', 1, true) then redis.pcall('ZREM', PERMITS, permits) end
+      advance(job, flow, step)
     elseif job and open then
-      share(job, own, (begin(client, start_within, max_age, keep)), words, client)
+      share(job, own, (begin(client, start_within, max_age, keep)), words, client, once)
       newest = moment()
       list(client, uuid)
       outcome = 'joined'
-    elseif many == 'join' then
-      outcome = 'alone'
+      advance(job, flow, step)
     end -- a job that has no room is left behind: those who come are joined to the next
   end
 
   if not outcome then
-    if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
     outcome, position, wait, retry, tag = place(client, flow, step, start_within)
     if outcome == 'accepted' then
@@ -183,7 +220,7 @@ while i <= #ARGV do
           call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
           call('HSET', prefix .. 'shares:' .. id, 'join', join)
           if own ~= '' then
-            share(id, own, first, words, client)
+            share(id, own, first, words, client, once)
           else
             call('HSET', prefix .. 'shares:' .. id, 'refresh', '1')
           end
@@ -197,7 +234,7 @@ while i <= #ARGV do
   end
   if not position or outcome == 'exists' then position, wait, retry = 0, 0, 0 end
   out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = outcome, position, wait, retry
-  out[#out + 1] = newest > before_it and us(newest) or ''
+  out[#out + 1], out[#out + 2] = newest > before_it and us(newest) or '', outcome == 'again' and has_share or ''
 end
 
 if newest > was_newest then call('HSET', PACE, 'newest', us(newest)) end
@@ -206,13 +243,15 @@ for client, entries in pairs(listed) do
   call('RPUSH', prefix .. 'mine:' .. client, unpack(entries))
   call('PEXPIRE', prefix .. 'mine:' .. client, ARGV[12])
 end
-if accepted > 0 then
+if accepted > 0 or moved then
   enter()
   local last_tags = {}
   for flow, tag in pairs(tags) do
     if tag > 0 then last_tags[#last_tags + 1], last_tags[#last_tags + 2] = exact(tag), flow end
   end
   call('ZADD', FLOWS, unpack(last_tags))
+end
+if accepted > 0 then
   for client, n in pairs(added) do call('HINCRBY', SHARE, client, n) end
   call('HINCRBY', BOOKS, 'accepted', accepted)
   if was_empty then wake() end

@@ -4,15 +4,13 @@
 -- Idempotent by nature.
 local lease, most = tonumber(ARGV[9]), tonumber(ARGV[10])
 
--- lives tells whether a job on record holds these permits and hasn't ended.
+-- lives tells whether a job on record, or a share in one, holds these permits and hasn't ended.
+local function ended_by_itself(id) return call('HGET', prefix .. 'state:' .. id, 'fin') end
 local function lives(permits)
   local id = string.match(permits, '^[^~@#]+')
   local has = marks(beginning(id))
-  if has['='] then
-    id = has['=']
-    has = marks(beginning(id))
-  end
-  return has['@'] == permits and not call('HGET', prefix .. 'state:' .. id, 'fin')
+  if has['@'] ~= permits or ended_by_itself(id) then return false end
+  return not (has['='] and ended_by_itself(has['=']))
 end
 
 local out, left = { 0 }, most

@@ -196,7 +196,8 @@ local function ended(id, client, keep, calls_back)
 end
 
 -- A job that callers share has a hash of their shares: each one's id, its client's tag and '!' where it has a callback; 'refresh' where
--- it was begun for no caller; and 'join', by which others find it.
+-- it was begun for no caller; and 'join', by which others find it. Beside it is a hash of its callers, which lives as long: 'first', the first
+-- one's share; each one's share by what it is known by, of those that have one at most; how many the others had, by client's tag.
 
 -- unjoin lets nobody join a job any more, and returns by what it was joined.
 local function unjoin(id)
@@ -246,7 +247,7 @@ end
 local function disband(id)
   unjoin(id)
   each_share(id, function(share) call('DEL', prefix .. 'job:' .. share) end)
-  call('DEL', prefix .. 'state:' .. id, prefix .. 'shares:' .. id)
+  call('DEL', prefix .. 'state:' .. id, prefix .. 'shares:' .. id, prefix .. 'callers:' .. id)
 end
 
 -- finish ends a job for good, and with it the shares in it; a job that failed is listed. The caller has taken it out of its zset.
@@ -265,8 +266,12 @@ local function finish(id, state, keep, ...)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
   if join then
     call('PEXPIRE', prefix .. 'job:' .. id, keep)
-    each_share(id, function(share, of, calls_back) ended(share, of, keep, calls_back) end)
+    each_share(id, function(share, of, calls_back)
+      vacate(marks(beginning(share))['@'])
+      ended(share, of, keep, calls_back)
+    end)
     call('PEXPIRE', prefix .. 'shares:' .. id, keep)
+    call('PEXPIRE', prefix .. 'callers:' .. id, keep)
   else
     ended(id, client, keep, has['!'])
   end
@@ -284,6 +289,18 @@ local function note_call(took)
 end
 
 local function wake() call('PUBLISH', prefix .. 'wake', '') end
+
+-- line_up gives a job that has its record a place at its flow's end, as if it had just been offered. text begins with its words.
+local function line_up(id, client, text)
+  local readable, words = pcall(cjson.decode, string.match(text, '^[^\n]*'))
+  if not readable then words = {} end
+  local flow = client .. ':' .. (words.p or 'normal')
+  local tag = math.max(v, tonumber(call('ZSCORE', FLOWS, flow) or 0)) + 1 / (words.w or 1)
+  if call('ZCARD', LINE) == 0 then wake() end
+  call('ZADD', LINE, exact(tag), id)
+  call('ZADD', FLOWS, exact(tag), flow)
+  hold(client, 1)
+end
 
 -- requeue puts a job that had left the line back with its old tag: V has passed that, so it is at the head. Whoever
 -- drains a line that isn't empty is awake or knows when to wake.

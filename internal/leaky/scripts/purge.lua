@@ -11,7 +11,7 @@ end
 
 local function remove_job(id, client)
   each_share(id, remove)
-  call('DEL', prefix .. 'shares:' .. id)
+  call('DEL', prefix .. 'shares:' .. id, prefix .. 'callers:' .. id)
   remove(id, client)
 end
 

@@ -22,11 +22,7 @@ local function redrive(id)
   if depth >= capacity then return 'line_full' end
 
   local rest = string.sub(record, at)
-  local readable, words = pcall(cjson.decode, string.match(rest, '^[^\n]*'))
-  if not readable then words = {} end
-  local flow = client .. ':' .. (words.p or 'normal')
-  local tag = math.max(v, tonumber(call('ZSCORE', FLOWS, flow) or 0)) + 1 / (words.w or 1)
-
+  local text = rest
   local ends = us(now + end_by - accepted)
   rest = (has['&'] and '& ' or '') .. (has['!'] and '! ' or '') .. rest
   call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
@@ -38,16 +34,14 @@ local function redrive(id)
   call('DEL', prefix .. 'result:' .. id, prefix .. 'gone:' .. id)
   if has['&'] then
     call('PERSIST', prefix .. 'shares:' .. id)
+    call('PERSIST', prefix .. 'callers:' .. id)
     local joint = prefix .. 'joint:' .. (call('HGET', prefix .. 'shares:' .. id, 'join') or '')
     call('SET', joint, id, 'NX', 'PX', us(math.max(end_by - accepted, 0) / 1000 + keep))
     local shares = each_share(id, function(share) call('PERSIST', prefix .. 'job:' .. share) end)
     rewritten = rewritten + 1024 * shares -- as much work as 1 KiB each
   end
   call('ZREM', FAILED, id)
-  if call('ZCARD', LINE) == 0 then wake() end
-  call('ZADD', LINE, exact(tag), id)
-  call('ZADD', FLOWS, exact(tag), flow)
-  hold(client, 1)
+  line_up(id, client, text)
   call('HINCRBY', BOOKS, 'failed', -1)
   call('HINCRBY', BOOKS, 'redriven', 1)
   depth, rewritten = depth + 1, rewritten + #record
