@@ -88,5 +88,6 @@ const (
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503
 	CodeShuttingDown          = "shutting_down"           // 503
+	CodeNotReady              = "not_ready"               // 503, of the public /readyz
 	CodeNotCached             = "not_cached"              // 504: only-if-cached, and there is no answer that may be served
 )

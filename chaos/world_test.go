@@ -29,6 +29,7 @@ const callTimeout = 2 * time.Second
 const configText = `
 redis: {url: "${REDIS_URL}"}
 shutdown: 1s
+shutdown_delay: 0s
 identity:
   clients:
 %s

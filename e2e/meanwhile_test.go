@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"forebay/api"
 )
 
 // giveUp is how long a client of meanwhile tries to get one job accepted.
@@ -23,12 +25,14 @@ type meanwhile struct {
 	mu   sync.Mutex
 	ids  []string // guarded by mu: of the jobs that were accepted
 	errs []error  // guarded by mu
+	busy []reply  // guarded by mu: the answers 503
 }
 
 // meanwhile LIST [-every DURATION] -d BODY API[,API...]   until meanwhile stop a job is submitted each -every (50 ms); {n} is its
 // number. Each client is one that isn't put off: it has an Idempotency-Key, and where there is no answer, or 503, it asks the next
 // api again.
-// meanwhile stop                                            each has been accepted; LIST has their ids, $LIST how many
+// meanwhile stop                                            each has been accepted; LIST has their ids, $LIST how many, $LIST_503 how
+// many 503s there were on the way, but for those of a store that can't be reached
 func meanwhileCommand(s *story, args []string) error {
 	if len(args) == 1 && args[0] == "stop" {
 		return s.stopMeanwhile()
@@ -60,7 +64,7 @@ func meanwhileCommand(s *story, args []string) error {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				clients.Go(func() { m.note(s.persist(apis, *body, n)) })
+				clients.Go(func() { m.note(s.persist(m, apis, *body, n)) })
 			}
 		}
 	}()
@@ -77,6 +81,10 @@ func (s *story) stopMeanwhile() error {
 	<-m.done
 	s.lists[m.list] = m.ids
 	s.ts.Setenv(m.list, strconv.Itoa(len(m.ids)))
+	s.ts.Setenv(m.list+"_503", strconv.Itoa(len(m.busy)))
+	for _, answer := range m.busy {
+		s.ts.Logf("meanwhile there was a 503: %s", answer)
+	}
 	return errors.Join(m.errs...)
 }
 
@@ -91,7 +99,7 @@ func (m *meanwhile) note(id string, err error) {
 }
 
 // persist submits the n-th job until it is accepted.
-func (s *story) persist(apis []string, body string, n int) (id string, err error) {
+func (s *story) persist(m *meanwhile, apis []string, body string, n int) (id string, err error) {
 	header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {fmt.Sprint("meanwhile-", n)}}
 	for try, end := 0, time.Now().Add(giveUp); time.Now().Before(end); try++ {
 		s.mu.Lock()
@@ -108,6 +116,11 @@ func (s *story) persist(apis []string, body string, n int) (id string, err error
 			return "", fmt.Errorf("job %d: %s", n, got)
 		case err == nil:
 			err = fmt.Errorf("%s", got)
+			if code, _ := got.pointer("/code"); code != api.CodeStore { // which is a machine short of CPU, or the story's own doing
+				m.mu.Lock()
+				m.busy = append(m.busy, got)
+				m.mu.Unlock()
+			}
 		}
 		time.Sleep(pollEvery)
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startTimeout bounds the wait for a process to listen: a second as a rule, more on a machine that is short of CPU.
@@ -263,14 +265,22 @@ func exitedCommand(s *story, args []string) error {
 	return nil
 }
 
-// hup NAME
-// asks the process to read again what it reads from files (SIGHUP).
-func hupCommand(s *story, args []string) error {
-	p, err := s.running(args, "hup NAME")
+// signal NAME HUP|USR1|USR2
+// sends a signal that doesn't end the process.
+func signalCommand(s *story, args []string) error {
+	const usage = "signal NAME HUP|USR1|USR2"
+	if len(args) != 2 {
+		return errors.New("usage: " + usage)
+	}
+	p, err := s.running(args[:1], usage)
 	if err != nil {
 		return err
 	}
-	return p.cmd.Process.Signal(syscall.SIGHUP)
+	number := unix.SignalNum("SIG" + args[1])
+	if number == 0 {
+		return errors.New("usage: " + usage)
+	}
+	return p.cmd.Process.Signal(number)
 }
 
 // freeze NAME and thaw NAME

@@ -167,7 +167,7 @@ var words = map[string]command{
 	"start":       startCommand,
 	"crash":       crashCommand,
 	"term":        termCommand,
-	"hup":         hupCommand,
+	"signal":      signalCommand,
 	"exited":      exitedCommand,
 	"freeze":      freezeCommand,
 	"thaw":        thawCommand,

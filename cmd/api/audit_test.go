@@ -32,7 +32,7 @@ operations: {report: {backend: reports, path: /}}
 	addr := freeAddress(t)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr, "-log", "error"}, func(string) (string, bool) { return "", false }, &bytes.Buffer{}, &log)
+		ended <- run(ctx, nil, []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr, "-log", "error"}, func(string) (string, bool) { return "", false }, &bytes.Buffer{}, &log)
 	}()
 	tune := func() bool {
 		r, _ := http.NewRequestWithContext(ctx, "PATCH", "http://"+addr+"/admin/v1/backends/reports", strings.NewReader(`{"rate":"2/s"}`))

@@ -8,21 +8,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"forebay/cmd/internal/wire"
 	"forebay/internal/config"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	ctx, told := wire.Signals()
+	os.Exit(run(ctx, told, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
-// run is the command without its process: it serves until ctx ends, then stops in good order.
-func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) int {
+// run is the command without its process: it serves until ctx ends, then stops in good
+// order. told is as of wire.Signals.
+func run(ctx context.Context, told <-chan os.Signal, args []string,
+	env func(string) (string, bool), stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("config", "", "`file` to read; without one the demo runs")
@@ -87,7 +86,7 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if err != nil {
 		return usage(err)
 	}
-	if err := a.serve(ctx, c, clients, *file == ""); err != nil {
+	if err := a.serve(ctx, told, c, clients, *file == ""); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -50,10 +51,12 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 	return end, nil
 }
 
-// serve runs the api until ctx ends, then stops it in order: no new job is admitted; the embedded worker ends its
-// calls, while clients may still ask for their jobs; requests under way are answered; the work in the background writes what is
-// left; Redis is let go.
-func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients, trying bool) (err error) {
+// serve runs the api until ctx ends, then stops it in order: for c.ShutdownDelay all goes on, but for
+// /readyz, so that no load balancer sends more; the embedded worker ends its calls, while clients may
+// still ask for their jobs, and submit none; no connection begins any more; requests under way are
+// answered; the work in the background writes what is left; Redis is let go.
+func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
+	clients *wire.Clients, trying bool) (err error) {
 	s, err := wire.OpenStore(ctx, c, a.log)
 	if err != nil {
 		return err
@@ -68,11 +71,11 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 		return errors.Join(err, listener.Close(), s.Close())
 	}
 	// Before the worker begins: the likeliest trouble of a start is a port that is taken.
-	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), a.log)
+	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), wire.PublicBounds(c, a.log), a.metrics, a.log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}
-	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), a.log)
+	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), wire.AdminBounds(), a.metrics, a.log)
 	if err != nil {
 		public.Close(0)
 		return errors.Join(err, listener.Close(), s.Close())
@@ -81,6 +84,8 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	drained := make(chan error, 1)
+	drain, endDrain := context.WithCancel(context.WithoutCancel(ctx))
+	defer endDrain()
 	if c.Worker.Embedded {
 		w, err := wire.Back(c, s, front.Answers, lines, listener, a.metrics, a.log)
 		if err != nil {
@@ -90,7 +95,7 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 		}
 		hooks := wire.Webhooks(c, clients, s, lines, a.metrics, a.log)
 		go func() {
-			err := wire.RunBack(ctx, w, hooks)
+			err := wire.RunBack(drain, w, hooks)
 			if err != nil {
 				fail(err)
 			}
@@ -103,7 +108,7 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 	var behind sync.WaitGroup
 	behind.Go(func() { front.Run(background) })
 	behind.Go(func() { wire.TellOverrides(background, lines, a.log) })
-	behind.Go(func() { clients.Follow(background) })
+	behind.Go(func() { clients.Follow(background, told) })
 	public.Serve(fail)
 	admin.Serve(fail)
 	if trying {
@@ -112,9 +117,20 @@ func (a api) serve(ctx context.Context, c *config.Config, clients *wire.Clients,
 
 	<-ctx.Done()
 	cause := context.Cause(ctx)
-	a.log.Info("stopping", "grace", c.Shutdown)
-	front.Drain()
+	delay := c.ShutdownDelay
+	if !errors.Is(cause, context.Canceled) {
+		delay = 0 // it can't go on as before
+	}
+	a.log.Info("stopping", "delay", delay, "grace", c.Shutdown)
+	front.Leave()
+	time.Sleep(delay)
+	if c.Worker.Embedded {
+		front.Refuse()
+	}
+	endDrain()
 	left := <-drained
+	public.Quiet()
+	front.Drain()
 	var all sync.WaitGroup
 	all.Go(func() { public.Close(requestGrace) })
 	all.Go(func() { admin.Close(requestGrace) })

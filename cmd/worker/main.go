@@ -8,20 +8,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"forebay/cmd/internal/wire"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	ctx, told := wire.Signals()
+	os.Exit(run(ctx, told, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
-// run is the command without its process: it drains until ctx ends, then stops in good order.
-func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) int {
+// run is the command without its process: it drains until ctx ends, then stops in good
+// order. told is as of wire.Signals.
+func run(ctx context.Context, told <-chan os.Signal, args []string,
+	env func(string) (string, bool), stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("config", "", "`file` to read, the same as the api's; required")
@@ -72,7 +71,7 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	if err != nil {
 		return usage(err)
 	}
-	if err := serve(ctx, c, clients, *listen, metrics, log); err != nil {
+	if err := serve(ctx, told, c, clients, *listen, metrics, log); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -22,7 +23,8 @@ import (
 )
 
 // serve drains until ctx ends; then running calls get the time of c.Shutdown, and what still runs goes back to its line.
-func serve(ctx context.Context, c *config.Config, clients *wire.Clients, listen string, metrics *prometheus.Registry, log *slog.Logger) error {
+func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients *wire.Clients,
+	listen string, metrics *prometheus.Registry, log *slog.Logger) error {
 	s, err := wire.OpenStore(ctx, c, log)
 	if err != nil {
 		return err
@@ -38,13 +40,14 @@ func serve(ctx context.Context, c *config.Config, clients *wire.Clients, listen 
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, string(c.Admin.Token)), log)
+	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, string(c.Admin.Token)),
+		wire.AdminBounds(), metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}
 	site.Serve(fail)
 	var following sync.WaitGroup
-	following.Go(func() { clients.Follow(ctx) })
+	following.Go(func() { clients.Follow(ctx, told) })
 
 	err = wire.RunBack(ctx, w, wire.Webhooks(c, clients, s, lines, metrics, log))
 	following.Wait()

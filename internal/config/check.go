@@ -18,6 +18,7 @@ import (
 func (c *Config) check(r *report) {
 	c.checkListeners(r)
 	r.duration("shutdown", c.Shutdown, 100*time.Millisecond, time.Hour)
+	r.duration("shutdown_delay", c.ShutdownDelay, 0, 5*time.Minute)
 	c.checkRedis(r)
 	c.checkRegion(r)
 
@@ -65,6 +66,8 @@ func (c *Config) check(r *report) {
 func (c *Config) checkListeners(r *report) {
 	r.address("http.listen", c.HTTP.Listen)
 	r.size("http.max_body", c.HTTP.MaxBody, 1<<10, 64<<20)
+	r.count("http.max_connections", c.HTTP.MaxConnections)
+	r.count("http.max_connections_per_address", c.HTTP.MaxConnectionsPerAddress)
 	r.oneOf("http.client_ip_header", c.HTTP.ClientIPHeader, "X-Forwarded-For", "Forwarded")
 	r.number("http.ipv6_prefix", float64(c.HTTP.IPv6Prefix), 32, 128)
 	r.oneOf("http.legacy_rate_limit_headers", c.HTTP.LegacyRateLimitHeaders, "epoch", "delta", "off")
@@ -219,6 +222,13 @@ func (r *report) size(key string, s, least, most Size) {
 
 func (r *report) number(key string, n, least, most float64) {
 	bounded(r, key, n, least, most, func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) })
+}
+
+// count checks a number of connections that may be left out.
+func (r *report) count(key string, n int) {
+	if n != 0 || r.given(key) {
+		r.number(key, float64(n), 1, 1_000_000)
+	}
 }
 
 func bounded[T cmp.Ordered](r *report, key string, v, least, most T, format func(T) string) {

@@ -35,6 +35,10 @@ type Config struct {
 	// Shutdown is how long a process that is told to stop lets its running requests and calls
 	// end; what still runs then is given back to the line. Default 30s; 100ms to 1h.
 	Shutdown time.Duration `key:"shutdown"`
+	// ShutdownDelay is for how long an api that is told to stop goes on as before, but for /readyz,
+	// which is red, so that load balancers send their requests elsewhere before it closes. Default
+	// 5s, which is what two looks of a load balancer take; 0s to 5m.
+	ShutdownDelay time.Duration `key:"shutdown_delay"`
 
 	// Tiers are named sets of limits; every client has one. Required, at least one.
 	Tiers map[string]Tier `key:"tiers" max:"1000"`
@@ -56,6 +60,13 @@ type HTTP struct {
 	// MaxBody bounds a request's body. Default 1MiB; 1KiB to 64MiB, since a body is held in
 	// memory whole, once for each request under way.
 	MaxBody Size `key:"max_body"`
+	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones are
+	// closed to make room, and new ones where there are none. 1 to 1,000,000; at most 20000 where it
+	// is absent.
+	MaxConnections int `key:"max_connections" absent:"what the process's file limit leaves (ulimit -n)"`
+	// MaxConnectionsPerAddress bounds those from one address, or IPv6 network as of IPv6Prefix, so
+	// that no one takes all; TrustedProxies are without this bound. 1 to 1,000,000.
+	MaxConnectionsPerAddress int `key:"max_connections_per_address" absent:"a quarter of max_connections"`
 	// TrustedProxies are networks (CIDR) or addresses whose word about the caller's address is
 	// believed. Default none: the peer of the connection is the caller.
 	TrustedProxies []netip.Prefix `key:"trusted_proxies" max:"1000" absent:"the peer of the connection is the caller"`

@@ -168,7 +168,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 		Identity: Identity{Anonymous: "free"},
 		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
-		Shutdown: 30 * time.Second,
+		Shutdown:      30 * time.Second,
+		ShutdownDelay: 5 * time.Second,
 		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000,
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {

@@ -21,7 +21,8 @@ func Default() *Config {
 		Checks: Checks{OnFailure: "local", Processes: 1},
 		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute,
 			2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
-		Shutdown: 30 * time.Second,
+		Shutdown:      30 * time.Second,
+		ShutdownDelay: 5 * time.Second,
 	}
 }
 
@@ -98,6 +99,7 @@ func settleLimits(limits []Limit) {
 // fill both lines first and narrow enough to be met within a minute of trying. Check completes it.
 func Demo() *Config {
 	c := Default()
+	c.ShutdownDelay = 0 // no load balancer stands before it, and Ctrl-C should be quick
 	c.Worker.Embedded = true
 	c.Identity.Anonymous = "free"
 	var free Tier

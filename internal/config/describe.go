@@ -47,7 +47,8 @@ func (d *describer) structure(path string, v reflect.Value, indent string) {
 				continue
 			}
 		default:
-			if value.IsZero() {
+			_, spans := value.Interface().(time.Duration) // one of 0 says something, if it may be
+			if value.IsZero() && (means != "" || !spans) {
 				d.absent(key, means, indent)
 				continue
 			}

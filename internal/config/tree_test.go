@@ -169,7 +169,7 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 	}
 	want := []string{}
 	for _, key := range schema(reflect.TypeFor[Config](), "") {
-		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasSuffix(key, "shutdown") ||
+		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasPrefix(key, "shutdown") ||
 			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") || strings.HasSuffix(key, "retry.base") ||
 			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") ||
 			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") || strings.HasSuffix(key, "keep_failed") ||
@@ -385,7 +385,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	withDefault := []string{
 		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
-		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "tiers.free.weight", "tiers.pro.weight",
+		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "shutdown_delay", "tiers.free.weight", "tiers.pro.weight",
 		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "tiers.free.reads", "region.sync.every",
 		"callbacks.http", "callbacks.timeout", "callbacks.schedule",
 		"operations.export.cache.refresh", "operations.export.coalesce", "operations.export.degrade.when.below",
@@ -437,6 +437,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
 			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
 			"operations.<name>.cost.from", "operations.<name>.cost.max", "operations.<name>.on_failure",
+			"http.max_connections", "http.max_connections_per_address",
 			"callbacks.allow[]", "identity.clients[].callback.url", "identity.clients[].callback.secrets[]",
 			"operations.<name>.cache.fresh_for", "operations.<name>.cache.key[]", "operations.<name>.degrade.when.backend",
 			"operations.<name>.on_overload[]", "operations.<name>.on_overload[].operation", "operations.<name>.on_overload[].body":

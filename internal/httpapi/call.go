@@ -279,7 +279,10 @@ func (c *call) standings() *admission.Verdict {
 	return c.verdict
 }
 
-var noStore = []string{"no-store"}
+var (
+	noStore = []string{"no-store"}
+	closing = []string{"close"}
+)
 
 // head writes the status and the fields that all answers have.
 func (c *call) head(status int) {
@@ -289,6 +292,9 @@ func (c *call) head(status int) {
 	}
 	if c.decision != "" {
 		h[api.HeaderDecision] = []string{decisionField(c.decision, c.reason)}
+	}
+	if c.s.leaving.Load() {
+		h["Connection"] = closing
 	}
 	c.status = status
 	c.w.WriteHeader(status)

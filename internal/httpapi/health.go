@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 
 	"forebay/api"
+	"forebay/internal/degrade"
 )
 
 // Probes are answered from memory: they ask for no key, count against no limit, and cost the store nothing.
@@ -14,21 +16,55 @@ func (s *Server) livez(c *call) error {
 	return c.json(http.StatusOK, api.Health{Status: "alive"})
 }
 
-// readyz answers GET /readyz: the store is reachable and takes writes, and the process isn't shutting down. A full line stays ready, or
-// overload would take all processes out of service.
-func (s *Server) readyz(c *call) error {
-	if s.isDraining() {
+// notReady is why this process should get no requests; nil: it should. While the store is lost it is
+// ready all the same where it can answer what it is configured to, checks or stored answers: the store
+// is lost to all processes at once, and without any of them clients get nothing. withStore asks for the
+// store too. A full line stays ready, or overload would take all processes out of service.
+func (s *Server) notReady(withStore bool) error {
+	switch {
+	case s.leaving.Load():
 		return shuttingDown()
-	}
-	if !s.Store.Healthy() || !s.Store.Writable() {
+	case !s.Store.Writable(), !s.Store.Healthy() && (withStore || !s.answersWithoutStore()):
 		return storeUnavailable()
 	}
+	return nil
+}
+
+func (s *Server) answersWithoutStore() bool {
+	return slices.ContainsFunc(s.Operations, func(o Operation) bool {
+		stored := o.Overload.Keeps() || slices.ContainsFunc(o.Overload.Steps, func(s degrade.Step) bool { return s.Kind == degrade.Body })
+		return o.OnFailure == CheckLocal || o.OnFailure == CheckAllow || stored && s.OnFailure != OnFailureReject
+	})
+}
+
+// withStore reports whether a probe asks for the store too: ?store=1.
+func withStore(r *http.Request) bool { return r.URL.Query().Get("store") == "1" }
+
+// readyz answers GET /readyz of operators.
+func (s *Server) readyz(c *call) error {
+	if err := s.notReady(withStore(c.r)); err != nil {
+		return err
+	}
 	answer := api.Health{Status: "ready", Store: "redis", Warnings: s.Store.Warnings()}
-	if s.Store.Embedded() {
+	switch {
+	case !s.Store.Healthy():
+		answer.Warnings = append(answer.Warnings, "The store is lost: no job can be taken.")
+	case s.Store.Embedded():
 		answer.Store = "embedded"
 	}
 	c.w.Header()["Cache-Control"] = noStore
 	return c.json(http.StatusOK, answer)
+}
+
+// publicReadyz answers GET /readyz of everybody: no more than whether it is ready.
+func (s *Server) publicReadyz(c *call) error {
+	if s.notReady(withStore(c.r)) != nil {
+		p := problem(http.StatusServiceUnavailable, api.CodeNotReady, "This process isn't ready. Another one may be.")
+		p.RetryAfter = 1
+		return p
+	}
+	c.w.Header()["Cache-Control"] = noStore
+	return c.json(http.StatusOK, api.Health{Status: "ready"})
 }
 
 // openAPI answers GET /openapi.yaml.

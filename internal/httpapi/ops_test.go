@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"forebay/api"
 	"forebay/internal/admission"
 	"forebay/internal/cache"
+	"forebay/internal/degrade"
 	"forebay/internal/leaky"
 	"forebay/internal/redistest"
 )
@@ -42,7 +44,7 @@ func TestWithRedisGoneEveryAnswerComesAtOnce(t *testing.T) {
 			t.Fatalf("%v", a.Header)
 		}
 	}
-	for _, path := range []string{"/v1/jobs/" + id, "/v1/jobs/" + id + "/result", "/v1/rate-limits", "/readyz"} {
+	for _, path := range []string{"/v1/jobs/" + id, "/v1/jobs/" + id + "/result", "/v1/rate-limits"} {
 		w.problem(w.get(path, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 	}
 	w.problem(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
@@ -292,19 +294,56 @@ func TestReadinessSaysWhatToMend(t *testing.T) {
 	w.want(w.submit(w.plain, `1`, key(keyA)), 429)
 	var got api.Health
 	strictly(t, "readyz", w.want(w.get("/readyz"), 200).body, &got) // a full line stays ready
-	if got.Status != "ready" || got.Store != "redis" || got.Warnings != nil {
-		t.Errorf("ready = %+v", got)
+	if got.Status != "ready" || got.Store != "" || got.Warnings != nil {
+		t.Errorf("clients learn %+v", got)
 	}
 	w.store.embedded, w.store.warnings = true, []string{"Nothing is kept."}
 	strictly(t, "readyz", w.want(w.call("GET", w.admin+"/readyz", ""), 200).body, &got)
 	w.store.full.Store(true) // C100: it can be read, and takes no job
-	w.problem(w.get("/readyz"), http.StatusServiceUnavailable, api.CodeStore)
+	w.problem(w.get("/readyz"), http.StatusServiceUnavailable, api.CodeNotReady)
+	w.problem(w.call("GET", w.admin+"/readyz", ""), http.StatusServiceUnavailable, api.CodeStore)
 	w.store.full.Store(false)
 	w.want(w.get("/readyz"), 200)
 	if got.Store != "embedded" || len(got.Warnings) != 1 {
 		t.Errorf("ready = %+v", got)
 	}
 	w.want(w.call("GET", w.admin+"/livez", ""), 200)
+}
+
+// N21: the store is lost to all processes at once, so those that can go on stay in service.
+func TestReadyWithoutTheStoreWhereItCanAnswer(t *testing.T) {
+	t.Parallel()
+	stale := []Operation{{Overload: degrade.Policy{StaleFor: time.Hour, Steps: []degrade.Step{{Kind: degrade.Stale}}}}}
+	body := []Operation{{Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Body, Body: []byte("1")}}}}}
+	for name, c := range map[string]struct {
+		check, failure string
+		operations     []Operation
+		want           int
+	}{
+		"checks by each process":  {CheckLocal, OnFailureReject, []Operation{{}}, 200},
+		"checks allowed":          {CheckAllow, OnFailureReject, []Operation{{}}, 200},
+		"stored answers":          {CheckRefuse, OnFailureDegrade, stale, 200},
+		"a fixed answer":          {CheckRefuse, OnFailureDegrade, body, 200},
+		"stored answers, refused": {CheckRefuse, OnFailureReject, stale, 503},
+		"nothing to answer":       {CheckRefuse, OnFailureDegrade, []Operation{{}}, 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			w.server.OnFailure, w.server.Operations = c.failure, slices.Clone(c.operations)
+			for i := range w.server.Operations {
+				w.server.Operations[i].OnFailure = c.check
+			}
+			for _, base := range []string{w.url, w.admin} {
+				w.want(w.call("GET", base+"/readyz?store=1", ""), 200)
+			}
+			w.store.down.Store(true)
+			for _, base := range []string{w.url, w.admin} {
+				w.want(w.call("GET", base+"/readyz", ""), c.want)
+				w.want(w.call("GET", base+"/readyz?store=1", ""), 503)
+			}
+		})
+	}
 }
 
 func TestTheContractIsServed(t *testing.T) {

@@ -42,7 +42,7 @@ func (r *refreshed) due(join string, now time.Time) bool {
 // refresh has the answer that was served stale asked for anew, behind the client's back: a job that spends no limit, mostly gives way to
 // the client's own, and is placed only where the line has room and nothing of its kind is under way.
 func (a *attempt) refresh() {
-	if !a.o.Overload.Refresh || a.s.isDraining() {
+	if !a.o.Overload.Refresh || a.s.leaving.Load() {
 		return
 	}
 	if a.s.Health != nil && a.s.Health.Sick(a.o.Backend, 1) {

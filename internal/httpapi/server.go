@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"forebay/internal/admission"
@@ -95,6 +96,8 @@ type Server struct {
 	redriveTime time.Duration // maxRedriveTime, but in tests
 	beat, life  time.Duration // heartbeat and streamLife, but in tests
 
+	leaving   atomic.Bool   // set by Leave
+	refusing  atomic.Bool   // set by Refuse
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once
 }
@@ -138,17 +141,22 @@ func New(c Config) *Server {
 	return s
 }
 
-// Drain makes the server shut down in good order: from now on it admits no job, /readyz says so, answers that are held
-// back are given, and streams end. What is asked about jobs and limits is still answered, gateways' checks too. It may be called more than once.
-func (s *Server) Drain() { s.drainOnce.Do(func() { close(s.draining) }) }
+// Leave begins a shutdown that clients don't notice: from now on /readyz is red and each answer
+// closes its connection, so that all of them begin anew, elsewhere. All else goes on.
+func (s *Server) Leave() { s.leaving.Store(true) }
 
-func (s *Server) isDraining() bool {
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
-	}
+// Refuse has the server admit no more jobs: they would wait until the next process is there. What
+// is asked about jobs and limits is still answered, gateways' checks too. It implies Leave.
+func (s *Server) Refuse() {
+	s.Leave()
+	s.refusing.Store(true)
+}
+
+// Drain has answers that are held back be given, and streams end; none is held any more. It implies
+// Leave, and may be called more than once.
+func (s *Server) Drain() {
+	s.Leave()
+	s.drainOnce.Do(func() { close(s.draining) })
 }
 
 // Public is the handler of the public listener.
@@ -164,7 +172,7 @@ func (s *Server) Public() http.Handler {
 		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},
 		route{path: "/openapi.yaml", handlers: map[string]handler{"GET": s.openAPI}},
 		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
-		route{path: "/readyz", handlers: map[string]handler{"GET": s.readyz}},
+		route{path: "/readyz", handlers: map[string]handler{"GET": s.publicReadyz}},
 	)
 }
 

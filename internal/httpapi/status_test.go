@@ -270,14 +270,38 @@ func TestAWaitEndsWithTheJobWhereItStands(t *testing.T) {
 	}
 }
 
-func TestShuttingDownEndsWaitsAndAdmitsNothing(t *testing.T) {
+func TestShuttingDownStepByStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	answers := make(chan answer)
 	go func() { answers <- w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=30")) }()
 	w.eventually("the answer is held back", func() bool { return w.server.waits.held(heldWait) == 1 })
-	w.want(w.get("/readyz"), 200)
+	if a := w.want(w.get("/readyz"), 200); a.Close {
+		t.Error("a connection is closed for no reason")
+	}
+
+	w.server.Leave()
+	w.problem(w.get("/readyz"), http.StatusServiceUnavailable, api.CodeNotReady)
+	w.problem(w.call("GET", w.admin+"/readyz", ""), http.StatusServiceUnavailable, api.CodeShuttingDown)
+	if a := w.want(w.submit(w.plain, `2`, key(keyA)), http.StatusAccepted); !a.Close {
+		t.Error("the client isn't told to connect anew")
+	}
+
+	w.server.Refuse()
+	a := w.submit(w.plain, `3`, key(keyA))
+	w.problem(a, http.StatusServiceUnavailable, api.CodeShuttingDown)
+	if a.Header.Get("Forebay-Decision") != `rejected;reason="shutting_down"` || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%v", a.Header)
+	}
+	w.want(w.get("/livez"), 200)
+	w.want(w.get("/v1/jobs/"+id, key(keyA)), 200)
+
+	select {
+	case <-answers:
+		t.Error("the wait ended before it had to")
+	default:
+	}
 	w.server.Drain()
 	w.server.Drain()
 	select {
@@ -286,12 +310,4 @@ func TestShuttingDownEndsWaitsAndAdmitsNothing(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the wait outlives the shutdown")
 	}
-	a := w.submit(w.plain, `2`, key(keyA))
-	w.problem(a, http.StatusServiceUnavailable, api.CodeShuttingDown)
-	if a.Header.Get("Forebay-Decision") != `rejected;reason="shutting_down"` || a.Header.Get("Retry-After") == "" {
-		t.Errorf("%v", a.Header)
-	}
-	w.problem(w.get("/readyz"), http.StatusServiceUnavailable, api.CodeShuttingDown)
-	w.want(w.get("/livez"), 200)
-	w.want(w.get("/v1/jobs/"+id, key(keyA)), 200)
 }

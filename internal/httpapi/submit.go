@@ -48,7 +48,7 @@ func (s *Server) submit(c *call) error {
 	if err != nil {
 		return err
 	}
-	if s.isDraining() {
+	if s.refusing.Load() {
 		return shuttingDown()
 	}
 	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key, turn: &turn{},

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -110,37 +109,34 @@ func (cs *Clients) Callback(client string) (url string, secrets []webhook.Secret
 // lookEvery is how late a changed clients file may be noticed. A look costs one stat.
 const lookEvery = time.Second
 
-// Follow keeps up with the clients file, where there is one, until ctx ends: it looks each second, and on SIGHUP. Without one it returns
-// at once, and SIGHUP keeps its meaning: the terminal is gone.
-func (cs *Clients) Follow(ctx context.Context) {
-	if cs.config.Identity.ClientsFile == "" {
-		return
-	}
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
+// Follow keeps up with the clients file, where there is one, until ctx ends: it looks each second,
+// and on each SIGHUP of told. Any other signal, and any where there is no such file, is logged and
+// does nothing else.
+func (cs *Clients) Follow(ctx context.Context, told <-chan os.Signal) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	cs.Watch(ctx, tick.C, hup)
+	cs.Watch(ctx, tick.C, told)
 }
 
-// Watch puts the clients file in force whenever it has changed, until ctx ends: at each tick it looks whether it has, and at each
-// hup it reads it in any case. A broken file leaves the clients as they are, and is logged once. It returns at once where there
-// is no clients file.
-func (cs *Clients) Watch(ctx context.Context, tick <-chan time.Time, hup <-chan os.Signal) {
-	if cs.config.Identity.ClientsFile == "" {
-		return
-	}
+// Watch is Follow with a clock of the caller's: at each tick it looks whether the file has changed,
+// at each SIGHUP it reads it in any case. A broken file leaves the clients as they are, and is
+// logged once.
+func (cs *Clients) Watch(ctx context.Context, tick <-chan time.Time, told <-chan os.Signal) {
+	file := cs.config.Identity.ClientsFile != ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick:
-			if !cs.untouched() {
+			if file && !cs.untouched() {
 				cs.reload(false)
 			}
-		case <-hup:
-			cs.reload(true)
+		case s := <-told:
+			if file && s == syscall.SIGHUP {
+				cs.reload(true)
+			} else {
+				cs.log.Info("the signal changes nothing: no file is read again on it", "signal", s.String())
+			}
 		}
 	}
 }

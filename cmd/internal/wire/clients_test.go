@@ -429,15 +429,13 @@ func TestABrokenClientsFileIsAnErrorOfTheStart(t *testing.T) {
 	}
 }
 
-func TestWithoutAClientsFileThereIsNothingToWatch(t *testing.T) {
+func TestWithoutAClientsFileThereAreNoMetricsOfIt(t *testing.T) {
 	t.Parallel()
 	c := config.Demo()
 	metrics := prometheus.NewRegistry()
-	clients, err := wire.NewClients(c, noEnv, metrics, slog.New(slog.DiscardHandler))
-	if err != nil {
+	if _, err := wire.NewClients(c, noEnv, metrics, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	clients.Watch(t.Context(), nil, nil) // returns
 	if families, _ := metrics.Gather(); len(families) > 0 {
 		t.Errorf("metrics of a file that isn't there: %v", families)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -46,58 +45,50 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// A SIGHUP has the clients file read, and doesn't end the process.
-func TestSIGHUPReadsTheClientsFileAgain(t *testing.T) {
+// A SIGHUP has the clients file read. Without such a file it is logged and does nothing, and so are
+// the signals that log rotation uses (N43).
+func TestSignalsThatDontEndTheProcess(t *testing.T) {
 	t.Parallel()
-	survive := make(chan os.Signal, 1) // until Follow listens itself
-	signal.Notify(survive, syscall.SIGHUP)
-	defer signal.Stop(survive)
-
-	c := config.Demo()
-	c.Identity.ClientsFile = filepath.Join(t.TempDir(), "clients.yaml")
-	if err := os.WriteFile(c.Identity.ClientsFile, []byte("clients: []"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out := &written{lines: make(chan struct{}, 1)}
-	clients, err := wire.NewClients(c, os.LookupEnv, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(out, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
-	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		clients.Follow(ctx)
-	}()
-	again := time.NewTicker(10 * time.Millisecond) // the first may come before Follow listens
-	defer again.Stop()
-	for heard := false; !heard; {
-		select {
-		case <-again.C:
-			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+	for name, c := range map[string]struct {
+		file   bool
+		signal os.Signal
+		says   string
+	}{
+		"a clients file":            {true, syscall.SIGHUP, "clients file read"},
+		"no clients file":           {false, syscall.SIGHUP, "signal=hangup"},
+		"not the signal of reading": {true, syscall.SIGUSR1, "changes nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conf := config.Demo()
+			if c.file {
+				conf.Identity.ClientsFile = filepath.Join(t.TempDir(), "clients.yaml")
+				if err := os.WriteFile(conf.Identity.ClientsFile, []byte("clients: []"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out := &written{lines: make(chan struct{}, 1)}
+			clients, err := wire.NewClients(conf, os.LookupEnv, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(out, nil)))
+			if err != nil {
 				t.Fatal(err)
 			}
-		case <-out.lines:
-			heard = true
-		case <-ctx.Done():
-			t.Fatal("no SIGHUP was heard")
-		}
+			ctx, stop := context.WithCancel(t.Context())
+			told, done := make(chan os.Signal, 1), make(chan struct{})
+			go func() {
+				defer close(done)
+				clients.Follow(ctx, told)
+			}()
+			told <- c.signal
+			select {
+			case <-out.lines:
+			case <-time.After(30 * time.Second):
+				t.Fatal("the signal wasn't heard")
+			}
+			if !strings.Contains(out.String(), c.says) {
+				t.Errorf("it said %s", out)
+			}
+			stop()
+			<-done
+		})
 	}
-	if !strings.Contains(out.String(), "clients file read") {
-		t.Errorf("it said %s", out)
-	}
-	stop()
-	<-done
-}
-
-// Without a clients file SIGHUP means what it always does: the terminal is gone, and the demo with it.
-func TestWithoutAClientsFileNobodyListensForSIGHUP(t *testing.T) {
-	t.Parallel()
-	c := config.Demo()
-	clients, err := wire.NewClients(c, os.LookupEnv, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients.Follow(t.Context()) // returns
 }

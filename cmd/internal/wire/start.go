@@ -7,18 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"forebay/internal/config"
-	"forebay/internal/httpapi"
 	"forebay/internal/identity"
 	"forebay/internal/store"
 )
@@ -135,41 +131,4 @@ func Metrics() *prometheus.Registry {
 	build.Set(1)
 	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
-}
-
-// Site is one listener with its server.
-type Site struct {
-	server   *http.Server
-	listener net.Listener
-}
-
-// Open listens on addr and logs the address that it got, so ":0" can be used.
-func Open(name, addr string, h http.Handler, log *slog.Logger) (*Site, error) {
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("%s listener: %w", name, err)
-	}
-	log.Info("listening", "listener", name, "addr", l.Addr().String())
-	return &Site{server: httpapi.NewHTTPServer(h, log), listener: l}, nil
-}
-
-// Addr is where the site listens.
-func (s *Site) Addr() string { return s.listener.Addr().String() }
-
-// Serve answers until Close; failed is told when it can't.
-func (s *Site) Serve(failed func(error)) {
-	go func() {
-		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			failed(err)
-		}
-	}()
-}
-
-// Close takes no new connection, waits up to grace for requests under way, and then cuts what is left.
-func (s *Site) Close(grace time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	if err := s.server.Shutdown(ctx); err != nil {
-		s.server.Close()
-	}
 }

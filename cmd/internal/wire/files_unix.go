@@ -1,0 +1,14 @@
+//go:build unix
+
+package wire
+
+import "golang.org/x/sys/unix"
+
+// fileLimit is how many files the process may have open; connections are files.
+func fileLimit() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return manyFiles
+	}
+	return int(min(uint64(l.Cur), manyFiles))
+}

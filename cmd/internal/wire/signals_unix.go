@@ -1,0 +1,12 @@
+//go:build unix
+
+package wire
+
+import (
+	"os"
+	"syscall"
+)
+
+// harmless are the signals that log rotation, service managers and closed terminals send to
+// processes that they don't mean to end.
+var harmless = []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
