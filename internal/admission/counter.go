@@ -94,8 +94,14 @@ func (c counter) wait(f fill, now, cost int64) int64 {
 // begin is when in a window, in µs from its start, only rest steps of the one before count.
 func (c counter) begin(rest int64) int64 { return min(c.window, (c.steps-rest)*c.step) }
 
-// reset is the time until the window ends.
-func (c counter) reset(_ fill, now int64) int64 { return c.window - now%c.window }
+// reset is the time until the window ends. With nothing left it is when one more is admitted, which may be in the next window: at
+// the end of this one the client could be refused still.
+func (c counter) reset(f fill, now int64) int64 {
+	if f.room < c.steps {
+		return c.wait(f, now, 1)
+	}
+	return c.window - now%c.window
+}
 
 func (c counter) parameters() [5]int64 {
 	return [5]int64{kindCounter, c.steps, c.limit, c.window, c.step}

@@ -181,8 +181,8 @@ func TestTTLsFitTheCounts(t *testing.T) {
 			switch a := r.arithmetic.(type) {
 			case bucket:
 				most = 2 * micros(a.period)
-			case counter:
-				matters += r.limit.Window
+			case counter: // to the end of the next window, whatever is left
+				matters = most - time.Duration(v.At.UnixMicro()%r.limit.Window.Microseconds())*time.Microsecond
 			case fixed:
 				most = matters
 			case log: // its newest entry leaves after a window, whenever the oldest does

@@ -31,7 +31,8 @@ type Standing struct {
 	Remaining int64
 	// Reset is how long the client can't use more than Remaining, the "effective window" of
 	// RateLimit's t: a bucket's time until all is free, a window's and a counter's until the window ends, a log's until its oldest
-	// entry leaves (0: there is none). 0 for concurrency, which has no window.
+	// entry leaves (0: there is none). With nothing left, one more request is admitted after it: of a counter, that may be in the
+	// next window. 0 for concurrency, which has no window.
 	Reset time.Duration
 	// RetryAfter is how long until this limit alone admits the request; 0 when it does now or never will. Of concurrency it is a
 	// prediction.

@@ -222,8 +222,11 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	p := c.s.planner.plan(planKey{country: client.Country})
 	if len(p.rules) > 0 && client.Address != "" && c.s.Store.Healthy() {
 		v, err := c.decide(c.s.Limiter, p, admission.Request{Subject: subject(client, ""), Cost: 1})
-		if err == nil && !v.Allowed {
-			return p.overLimit(v, 1)
+		if err == nil {
+			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged
+			if !v.Allowed {
+				return p.overLimit(v, 1)
+			}
 		}
 	}
 	switch {
