@@ -78,6 +78,9 @@ func (a *attempt) take() (answer func() error, err error) {
 		return func() error { return a.accepted(offer, place) }, nil
 	case leaky.Joined, leaky.Again: // it costs what a request costs
 		return a.joined(offer.Job, place), nil
+	case leaky.Spent:
+		a.refund(v)
+		return nil, keySpent()
 	case leaky.Exists: // a twin of this request was faster
 		a.refund(v)
 		a.verdict = nil // what the twin took came after it
@@ -186,6 +189,12 @@ func (a *attempt) replay(look leaky.Look) error {
 	}
 	a.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
 	return a.answer(look, reasonReplayed)
+}
+
+// keySpent answers for an Idempotency-Key whose job was purged: the backend knows the job's id, and must not see it with another payload.
+func keySpent() *api.Problem {
+	return problem(http.StatusGone, api.CodeJobGone,
+		"The job of this Idempotency-Key was purged. The key can't be used again before the job's record would have gone: use another.")
 }
 
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that

@@ -162,3 +162,29 @@ func TestIdempotencyKeysParse(t *testing.T) {
 		}
 	}
 }
+
+// Issue 10, point 12: the key of a job that was purged makes no second job, which the backend would know by the same id: neither with the same
+// payload nor with another, alone or in a shared job.
+func TestAPurgedJobsKeyIsSpent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.adjust = func(w *world, c *Config) { c.operation(w.shared).Coalesce = true }
+	})
+	for _, operation := range []string{w.plain, w.shared} {
+		id := w.job(w.want(w.submit(operation, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
+		look, err := w.line.Look(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.succeed(look.Job.Source(), 200, "text/plain", []byte("done"))
+		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), http.StatusNoContent)
+		before := w.count()
+		for _, payload := range []string{`1`, `2`} {
+			w.problem(w.submit(operation, payload, key(keyA), idempotent("k")), http.StatusGone, api.CodeJobGone)
+		}
+		if n := w.count() - before; n != 0 {
+			t.Errorf("%d more jobs", n)
+		}
+		w.want(w.submit(operation, `1`, key(keyB), idempotent("k")), http.StatusAccepted) // another client's is another
+	}
+}

@@ -82,9 +82,12 @@ func (a *attempt) claim() (answered bool, err error) {
 		// After the claim: nobody is about to make one of these jobs any more. And where there can be no claim, since Redis takes no more, it can
 		// still be read.
 		b, look, err := a.onRecord()
+		var spent *api.Problem
 		switch {
 		case b != nil:
 			return true, b.replay(look)
+		case errors.As(err, &spent):
+			return true, spent
 		case (err != nil || claimErr != nil) && waited:
 			return true, a.storeFailed(errors.Join(errBeingDecided, err, claimErr))
 		case err != nil || claimErr != nil:
@@ -105,7 +108,10 @@ func (a *attempt) claim() (answered bool, err error) {
 // recorded answers a request whose Idempotency-Key made a job before.
 func (a *attempt) recorded() (answered bool, err error) {
 	b, look, err := a.onRecord()
+	var spent *api.Problem
 	switch {
+	case errors.As(err, &spent):
+		return true, spent
 	case err != nil:
 		return true, a.overloaded(a.storeFailed(err))
 	case b != nil:
@@ -122,7 +128,11 @@ func (a *attempt) onRecord() (*attempt, leaky.Look, error) {
 		if err == nil {
 			return b, look, nil
 		}
-		if !errors.Is(err, leaky.ErrUnknownJob) {
+		var gone *leaky.GoneError
+		switch {
+		case errors.As(err, &gone) && gone.Spent:
+			return nil, leaky.Look{}, keySpent()
+		case !errors.Is(err, leaky.ErrUnknownJob):
 			return nil, leaky.Look{}, err
 		}
 	}

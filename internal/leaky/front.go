@@ -16,6 +16,7 @@ const (
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
 	Joined      Outcome = "joined"        // the same is under way: the job is a share in it. Of a refresh: that, or such a one failed just now: nothing was written
+	Spent       Outcome = "spent"         // its id, of a client's key, is that of a job that was purged and would be on record still: nothing was written
 	Again       Outcome = "again"         // the client has a share in what is under way, Place.Share: nothing was written, and Holds were given back
 )
 

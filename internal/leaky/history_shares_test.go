@@ -73,7 +73,7 @@ func (h *history) lookAtGone(id string) {
 		}
 		return
 	}
-	if !errors.As(err, &gone) || !gone.OwnedBy(h.model.gone[id]) {
+	if !errors.As(err, &gone) || !gone.OwnedBy(h.model.gone[id]) || gone.Spent != (h.model.spent[id] > h.model.now) {
 		h.Fatalf("look at %s, which %s purged: %v", id, h.model.gone[id], err)
 	}
 }

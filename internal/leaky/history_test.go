@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
@@ -153,8 +152,7 @@ func (h *history) draw() leaky.Offer {
 	}
 	client := rapid.SampledFrom([]string{"a", "b", "c", "ip:192.0.2.1"}).Draw(h.T, "client")
 	return h.share(leaky.Offer{
-		// No two clients' ids meet, as with jobs.DeriveID.
-		Job: jobs.Job{ID: h.line.Settings().Backend + "-" + uuid.NewSHA1(uuid.Nil, []byte(client+name)).String(), Operation: "report",
+		Job: jobs.Job{ID: jobs.DeriveID(h.line.Settings().Backend, client, "report", name), Operation: "report",
 			Client: client, Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
 		Weight:      rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
 		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second, time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),

@@ -78,7 +78,7 @@ func readLook(id string, a *answer, waitingOn string) (Look, error) {
 // unknown reads what is left of a job that isn't on record: its client's tag, where there was one.
 func unknown(a *answer) error {
 	if owner := a.text(); owner != "" {
-		return &GoneError{owner: owner}
+		return newGoneError(owner)
 	}
 	return firstError(a.err, ErrUnknownJob)
 }

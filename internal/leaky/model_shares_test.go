@@ -32,6 +32,7 @@ type shared struct {
 	live      map[string]map[string]bool // by job: its shares, and "refresh"
 	mine      map[string][]entry         // by client
 	gone      map[string]string          // client by purged job
+	spent     map[string]float64         // by purged job: until when its id isn't used again
 	rests     map[string]rest            // by what is joined by that
 	callbacks zset
 	first     map[string]string            // by job: the first share in it
@@ -46,7 +47,7 @@ type rest struct{ until, length float64 }
 
 func newShared() shared {
 	return shared{shares: map[string]*modelShare{}, joints: map[string]string{}, joined: map[string]string{}, live: map[string]map[string]bool{},
-		mine: map[string][]entry{}, gone: map[string]string{}, rests: map[string]rest{}, callbacks: zset{},
+		mine: map[string][]entry{}, gone: map[string]string{}, spent: map[string]float64{}, rests: map[string]rest{}, callbacks: zset{},
 		first: map[string]string{}, once: map[string]map[string]string{}, several: map[string]map[string]int{}}
 }
 
@@ -58,6 +59,8 @@ func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
 		return leaky.Exists, ""
+	case !o.Refresh && m.spent[o.Job.ID] > m.now:
+		return leaky.Spent, ""
 	case o.Join == "" || o.StartWithin > 0:
 		return "", ""
 	case o.Refresh && (underWay || m.rests[o.Join].until > m.now):
@@ -247,6 +250,7 @@ func (m *model) purge(id string) leaky.PurgeOutcome {
 	case j != nil:
 		m.remove(id)
 	default:
+		m.spent[id] = float64(m.look(id).Standing.ExpiresAt.UnixMicro())
 		last := m.live[s.job.Of][id] && len(m.live[s.job.Of]) == 1
 		delete(m.live[s.job.Of], id)
 		delete(m.shares, id)
@@ -260,11 +264,11 @@ func (m *model) purge(id string) leaky.PurgeOutcome {
 
 func (m *model) remove(id string) {
 	for share := range m.live[id] {
-		m.gone[share] = m.shares[share].job.Client
+		m.gone[share], m.spent[share] = m.shares[share].job.Client, float64(m.jobs[id].st.ExpiresAt.UnixMicro())
 		delete(m.shares, share)
 	}
 	if j := m.jobs[id].job; !j.Shared {
-		m.gone[id] = j.Client
+		m.gone[id], m.spent[id] = j.Client, float64(m.jobs[id].st.ExpiresAt.UnixMicro())
 	}
 	delete(m.jobs, id)
 	delete(m.failed, id)

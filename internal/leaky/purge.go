@@ -1,6 +1,9 @@
 package leaky
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // PurgeOutcome is what Purge found.
 type PurgeOutcome string
@@ -25,7 +28,18 @@ func (l *Line) Purge(ctx context.Context, id string) (PurgeOutcome, error) {
 }
 
 // GoneError says that a job ended and is on record no more: its time is over, or it was purged. It is an ErrUnknownJob, too.
-type GoneError struct{ owner string } // clientTag
+type GoneError struct {
+	owner string // clientTag
+
+	// Spent says that it was purged and its record would be there still: the id isn't used again before it would have gone.
+	Spent bool
+}
+
+// newGoneError reads what the scripts tell of a job that is gone.
+func newGoneError(text string) *GoneError {
+	owner, spent := strings.CutSuffix(text, "!")
+	return &GoneError{owner: owner, Spent: spent}
+}
 
 // OwnedBy reports whether the job was the client's.
 func (e *GoneError) OwnedBy(client string) bool { return e.owner == clientTag(client) }

@@ -1,6 +1,6 @@
 -- cancel: the client no longer wants the job, or its share in one: the job is canceled with the last of them.
 -- ARGV[9] job id
--- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise), or 'unknown' and, where there was such a job, its client's tag
+-- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise), or 'unknown' and, where there was such a job, what trace_of tells of it
 local function cancel(id, keep, client, joint)
   local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
   local state = s[1] or 'waiting'
@@ -52,4 +52,4 @@ if has['='] then
 elseif keep then
   outcome = cancel(id, keep, client, has['&'])
 end
-return { outcome, outcome == 'unknown' and call('GET', prefix .. 'gone:' .. id) }
+return { outcome, outcome == 'unknown' and trace_of(id) }

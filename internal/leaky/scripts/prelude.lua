@@ -195,6 +195,13 @@ local function ended(id, client, keep, calls_back)
   trim(client)
 end
 
+-- trace_of tells whose job was there; with ! behind it where it was purged, and would be on record still. false: none is known of.
+local function trace_of(id)
+  local client, till = string.match(call('GET', prefix .. 'gone:' .. id) or '', '^(%x+) ?(%d*)$')
+  if client and (tonumber(till) or 0) > now then return client .. '!' end
+  return client or false
+end
+
 -- A job that callers share has a hash of their shares: each one's id, its client's tag and '!' where it has a callback; 'refresh' where
 -- it was begun for no caller; and 'join', by which others find it. Beside it is a hash of its callers, which lives as long: 'first', the first
 -- one's share; each one's share by what it is known by, of those that have one at most; how many the others had, by client's tag.

@@ -2,35 +2,43 @@
 -- A job for many is no client's: nothing tells that it was there.
 -- ARGV[9] job id
 -- Returns 'purged' (also where it was gone before), 'not_ended' or 'unknown'
--- What tells that it was there stays as finish left it; a client's list tells of no job that isn't on record.
-local function remove(id, client)
+-- What tells that it was there stays as finish left it, and says until when the record would have: its id isn't used again before. A
+-- client's list tells of no job that isn't on record.
+local function remove(id, client, till)
   call('DEL', prefix .. 'job:' .. id, prefix .. 'state:' .. id, prefix .. 'result:' .. id)
   call('ZREM', FAILED, id)
-  if client then call('SET', prefix .. 'gone:' .. id, client, 'NX', 'PX', DAY) end -- a job that ended before there were any has none
+  if not client then return end
+  local key, text = prefix .. 'gone:' .. id, client .. ' ' .. us(till)
+  local left = call('PTTL', key)
+  if left <= 0 then left = DAY end -- a job that ended before there were any has none
+  call('SET', key, text, 'PX', left)
 end
 
-local function remove_job(id, client)
-  each_share(id, remove)
+local function remove_job(id, client, till)
+  each_share(id, function(share, of) remove(share, of, till) end)
   call('DEL', prefix .. 'shares:' .. id, prefix .. 'callers:' .. id)
-  remove(id, client)
+  remove(id, client, till)
 end
 
+-- final is until when a job that has ended is kept.
 local function final(id)
-  return call('HGET', prefix .. 'state:' .. id, 'fin')
+  local s = call('HMGET', prefix .. 'state:' .. id, 'fin', 'exp')
+  return s[1] and tonumber(s[2] or s[1])
 end
 
 local id = ARGV[9]
 local has, client = marks(beginning(id))
 if not client then return { call('EXISTS', prefix .. 'gone:' .. id) == 1 and 'purged' or 'unknown' } end
 local job = has['=']
-if not final(id) and not (job and final(job)) then return { 'not_ended' } end
+local till = final(id) or job and final(job)
+if not till then return { 'not_ended' } end
 if not job then
-  remove_job(id, not has['&'] and client)
+  remove_job(id, not has['&'] and client, till)
   return { 'purged' }
 end
-remove(id, client)
+remove(id, client, till)
 local live = prefix .. 'shares:' .. job
 if call('HDEL', live, id) == 1 and call('HLEN', live) == 1 then -- 'join' is left
-  remove_job(job)
+  remove_job(job, nil, till)
 end
 return { 'purged' }
