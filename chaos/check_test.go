@@ -296,7 +296,7 @@ func (w *world) owned(key string) bool {
 			return true // lists and counters
 		}
 	}
-	return slices.Contains([]string{"asynq:queues", "asynq:servers", "asynq:workers"}, key)
+	return slices.Contains([]string{"fb:secret", "asynq:queues", "asynq:servers", "asynq:workers"}, key)
 }
 
 // permitTime is how long after a crash a permit may stay taken for no job.

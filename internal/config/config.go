@@ -174,7 +174,8 @@ type Worker struct {
 
 // Identity says who may ask. It names a tier for callers without a key, or clients, or both.
 type Identity struct {
-	// Anonymous is the tier of callers without a key, who are told apart by address.
+	// Anonymous is the tier of callers without a key. Limits count them by address. A job of theirs belongs to the
+	// bearer of its id, as strangers may share an address.
 	Anonymous string `key:"anonymous" absent:"a key is required"`
 	// CountryHeader is the header in which the trusted proxies say the caller's country in two letters, such
 	// as CF-IPCountry. It needs http.trusted_proxies: anybody else could write anything in it.
@@ -443,7 +444,8 @@ type Cache struct {
 	FreshFor time.Duration `key:"fresh_for" absent:"no answer is served as new"`
 	// StaleFor is how old a stale answer may be; 1s to 366d.
 	StaleFor time.Duration `key:"stale_for" absent:"no stale answer is served"`
-	// Share is who sees one client's answers: client (default, nobody else), tier or all.
+	// Share is who sees one client's answers: client (default, nobody else), tier or all. Callers without a key
+	// are no client: they take part with tier and all alone.
 	Share string `key:"share"`
 	// Key are JSON Pointers to what in the payload tells answers apart. Up to 16.
 	Key []string `key:"key" max:"16" absent:"the whole payload tells answers apart"`

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"forebay/internal/cache"
+	"forebay/internal/jobs"
 )
 
 // Kind says what a Step tries.
@@ -97,6 +98,18 @@ func (p Policy) Fresh(age time.Duration, w Wish) bool {
 
 // Keeps reports whether answers are worth storing: some request may get them later.
 func (p Policy) Keeps() bool { return p.FreshFor > 0 || p.Allows(Wish{}) }
+
+// KeepsFor is Keeps for a client's requests. A caller without a key has no answers of its own: strangers
+// may share its address, so nothing is kept for it where Share is ShareClient.
+func (p Policy) KeepsFor(client string) bool {
+	return p.Keeps() && p.HasScope(client)
+}
+
+// HasScope reports whether there are requests that are known to come from those who may share a
+// client's answers.
+func (p Policy) HasScope(client string) bool {
+	return p.Share == ShareTier || p.Share == ShareAll || !jobs.IsAnonymous(client)
+}
 
 // KeepFor is how old an answer may become that somebody may still get; 0 where Keeps is false.
 func (p Policy) KeepFor() time.Duration {

@@ -37,7 +37,7 @@ func NewKeeper(store Store, policies map[string]Policy) *Keeper {
 func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error {
 	p := k.policies[job.Operation]
 	good := meta.Status >= 200 && meta.Status <= 299
-	if !p.Keeps() || !good && !definite(meta.Status) {
+	if !p.KeepsFor(job.Client) || !good && !definite(meta.Status) {
 		return nil
 	}
 	key := p.CacheKey(job.Operation, job.Client, job.Tier, job.Payload)

@@ -25,18 +25,29 @@ type attempt struct {
 	key         string // the Idempotency-Key; "": there is none
 	id          string // the job's
 	fingerprint string // "" without a key
+	secret      string // what the id of a caller without an API key is derived with; "": nothing
 	instead     string // why another operation was refused that this one stands in for; "": it stands for itself
 	turn        *turn
 	*stored
 }
 
-// name gives the job its id. With an Idempotency-Key that is derived from it.
-func (a *attempt) name() {
-	if a.key == "" {
-		a.id = jobs.NewID(a.o.Backend)
-		return
+// name gives the job the id that is derived from its Idempotency-Key. An error is the store's.
+func (a *attempt) name() (err error) {
+	if a.client.Anonymous {
+		if a.secret, err = a.s.Secret.Text(a.ctx); err != nil {
+			return err
+		}
 	}
-	a.id, a.fingerprint = jobs.DeriveID(a.o.Backend, a.client.ID, a.o.Name, a.key), fingerprint(a.o.Name, a.body)
+	a.id, a.fingerprint = a.derive(a.o, a.o.Name), fingerprint(a.o.Name, a.body)
+	return nil
+}
+
+// derive is the id of a job of operation o that the Idempotency-Key makes, where it is used for that.
+func (a *attempt) derive(o *Operation, used string) string {
+	if a.secret != "" {
+		return jobs.DeriveSecretID(a.secret, o.Backend, a.client.ID, used, a.key)
+	}
+	return jobs.DeriveID(o.Backend, a.client.ID, used, a.key)
 }
 
 // admit takes the job through the limits and into the line.

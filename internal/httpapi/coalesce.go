@@ -18,7 +18,7 @@ func (a *attempt) joint() string {
 // joins is the Join of the request's offer; "": its job is nobody else's. A request for a new answer (no-cache) gets no part in a job that
 // was asked for before, and with no-store nobody gets one in its own.
 func (a *attempt) joins() string {
-	if !a.o.Coalesce || a.wish.NoCache {
+	if !a.o.Coalesce || a.wish.NoCache || !a.o.Overload.HasScope(a.client.ID) {
 		return ""
 	}
 	return a.joint()

@@ -31,6 +31,7 @@ type Config struct {
 
 	Callbacks  Callbacks  // nil: no job's end is told
 	Deliveries Deliveries // nil: operators can't look at what was told
+	Secret     Secret     // of the deployment
 	Health     Health     // nil: no backend is ever sick
 	Stored     Stored     // nil: operators can't look at stored answers
 
@@ -120,6 +121,11 @@ type Cost struct {
 	From    string // JSON Pointer (RFC 6901) into the payload, such as "/pages"
 	Default int64  // ≥ 1: where the payload has nothing there
 	Max     int64  // most that the payload may say
+}
+
+// Secret is a text that all processes on one store share and nobody else knows.
+type Secret interface {
+	Text(ctx context.Context) (string, error)
 }
 
 // Callbacks are the webhooks that tell of jobs' ends.

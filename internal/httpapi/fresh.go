@@ -36,6 +36,9 @@ func (a *attempt) cacheKey() string {
 // known is the newest good answer to the request, as old as it is now.
 func (a *attempt) known(ctx context.Context) (cache.Answer, bool) {
 	st := a.stored
+	if !a.o.Overload.HasScope(a.client.ID) {
+		return cache.Answer{}, false
+	}
 	if !st.asked {
 		var err error
 		st.asked, st.at = true, time.Now()

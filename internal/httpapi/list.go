@@ -23,6 +23,11 @@ const maxOwnRounds = 4
 // listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first. It looks at a bounded number of jobs, on all backends
 // together, so that a page may be short, or empty.
 func (s *Server) listOwn(c *call) error {
+	if c.client.Anonymous {
+		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
+		return problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
+			"A list needs an API key: callers without one may share an address, so they have no list. Ask for each job by its id.")
+	}
 	l, err := s.parseOwnListing(c.r.URL.RawQuery)
 	if err != nil {
 		return err

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"forebay/api"
+	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 	"forebay/internal/rawjson"
 )
@@ -97,7 +97,7 @@ func (s *Server) redriveMany(c *call) error {
 
 // loggable is a client as the log may have it: an address is personal.
 func loggable(client string) string {
-	if strings.HasPrefix(client, "ip:") {
+	if jobs.IsAnonymous(client) {
 		return "anonymous"
 	}
 	return client

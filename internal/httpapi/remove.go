@@ -38,7 +38,7 @@ func (s *Server) purge(c *call) error {
 	}
 	outcome, err := line.Purge(c.ctx, look.Job.ID)
 	if err != nil {
-		return c.ownLookError(err)
+		return c.ownLookError(look.Job.ID, err)
 	}
 	if outcome == leaky.NotEnded {
 		return notEnded() // it was redriven in between
@@ -55,7 +55,7 @@ func notEnded() *api.Problem {
 // same purge again does all.
 func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	o := s.operations[job.Operation]
-	if o == nil || !o.Overload.Keeps() {
+	if o == nil || !o.Overload.KeepsFor(job.Client) {
 		return nil
 	}
 	payload, err := line.Payload(c.ctx, job.Source())
@@ -63,7 +63,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 		_, err = line.Look(c.ctx, job.ID) // it has gone in between: this tells whose it was
 	}
 	if err != nil {
-		return c.ownLookError(err)
+		return c.ownLookError(job.ID, err)
 	}
 	if err := s.Degrader.Forget(c.ctx, job.Operation, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)); err != nil {
 		return storeError{err}
@@ -72,9 +72,9 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 }
 
 // ownLookError is lookError for a client's own question: it alone learns of a job of its that ended and is on record no more.
-func (c *call) ownLookError(err error) error {
+func (c *call) ownLookError(id string, err error) error {
 	var gone *leaky.GoneError
-	if errors.As(err, &gone) && gone.OwnedBy(c.client.ID) {
+	if errors.As(err, &gone) && (gone.OwnedBy(c.client.ID) || c.bears(id) && gone.Anonymous()) {
 		return problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
 	}
 	return lookError(err)

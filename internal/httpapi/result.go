@@ -47,7 +47,7 @@ func (s *Server) result(c *call) error {
 // behind the client's back. payload is nil where it isn't at hand: the answer is found by it, so it is read then.
 func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
 	o := s.operations[job.Operation]
-	if o == nil || !o.Overload.Keeps() || s.OnFailure == OnFailureReject || !s.warmed.first(job.ID) {
+	if o == nil || !o.Overload.KeepsFor(job.Client) || s.OnFailure == OnFailureReject || !s.warmed.first(job.ID) {
 		return
 	}
 	select {

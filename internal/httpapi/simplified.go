@@ -37,11 +37,11 @@ func (a *attempt) standIn(operation, why string) *attempt {
 		return nil
 	}
 	b := &attempt{call: a.call, submission: a.submission, o: o, cost: cost, line: a.s.Lines[o.Backend], key: a.key, instead: why,
-		fingerprint: a.fingerprint, turn: a.turn, stored: &stored{wish: a.wish}}
+		fingerprint: a.fingerprint, secret: a.secret, turn: a.turn, stored: &stored{wish: a.wish}}
 	if a.key == "" {
 		b.id = jobs.NewID(o.Backend)
 	} else {
-		b.id = jobs.DeriveID(o.Backend, a.client.ID, a.o.Name+">"+o.Name, a.key) // no operation has a > in its name
+		b.id = a.derive(o, a.o.Name+">"+o.Name) // no operation has a > in its name
 	}
 	return b
 }

@@ -13,7 +13,7 @@ import (
 	"forebay/internal/leaky"
 )
 
-// ownJob is the job that the path names, for its owner. Whatever keeps it from somebody has one answer, after the
+// ownJob is the job that the path names, for its owner (see owns). Whatever keeps it from somebody has one answer, after the
 // same work, as far as the id is one of ours. A job for many, and a refresh, is nobody's: the backend is told its id and may show it, and
 // whoever could cancel it would for all.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
@@ -25,13 +25,27 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	}
 	look, err := line.Look(c.ctx, id)
 	if err != nil {
-		return nil, leaky.Look{}, c.ownLookError(err)
+		return nil, leaky.Look{}, c.ownLookError(id, err)
 	}
-	if look.Job.Shared || look.Job.Client != c.client.ID {
+	if look.Job.Shared || !c.owns(look.Job.Client, id) {
 		return nil, leaky.Look{}, unknownJob()
 	}
 	return line, look, nil
 }
+
+// owns reports whether a job is the caller's. That of a caller without a key is its bearer's: the id
+// is random, and strangers may share an address. Ids that earlier releases gave out aren't all
+// random, so those need the address too.
+func (c *call) owns(client, id string) bool {
+	if c.bears(id) {
+		return jobs.IsAnonymous(client)
+	}
+	return client == c.client.ID
+}
+
+// bears reports whether a caller without a key proves by the id that a job is its own, if the job is
+// of such a caller.
+func (c *call) bears(id string) bool { return c.client.Anonymous && jobs.Random(id) }
 
 // status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
@@ -82,11 +96,12 @@ func (s *Server) cancel(c *call) error {
 	}
 	outcome, err := line.Cancel(c.ctx, look.Job.ID)
 	if err != nil {
-		return c.ownLookError(err)
+		return c.ownLookError(look.Job.ID, err)
 	}
-	s.heard.forget(c.client.ID) // a place in a limit on jobs at one time may be free
-	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
-		return c.ownLookError(err)
+	s.heard.forget(look.Job.Client) // a place in a limit on jobs at one time may be free
+	id := look.Job.ID
+	if look, err = line.Look(c.ctx, id); err != nil {
+		return c.ownLookError(id, err)
 	}
 	switch outcome {
 	case leaky.Canceled:

@@ -58,7 +58,9 @@ func (s *Server) submit(c *call) error {
 		return a.overloaded(a.storeFailed(errUnhealthy))
 	}
 	if key != "" {
-		a.name()
+		if err := a.name(); err != nil {
+			return a.overloaded(a.storeFailed(err))
+		}
 		defer func() { a.turn.over(a.ctx) }()
 		if answered, err := a.awaitTurn(); answered || err != nil {
 			return err
@@ -68,7 +70,7 @@ func (s *Server) submit(c *call) error {
 		return err
 	}
 	if key == "" {
-		a.name() // now: most answers from the store need none
+		a.id = jobs.NewID(o.Backend) // now: most answers from the store need none
 	}
 	return a.admit()
 }

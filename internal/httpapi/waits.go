@@ -172,7 +172,7 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 		fresh, err := v.look()
 		if errors.Is(err, leaky.ErrUnknownJob) {
 			delete(c.w.Header(), api.HeaderPreferenceApplied)
-			return look, c.ownLookError(err)
+			return look, c.ownLookError(look.Job.ID, err)
 		}
 		if err != nil {
 			_ = c.storeFailed(err) // logged; what was known before is an answer

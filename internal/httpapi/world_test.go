@@ -118,6 +118,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 		Degrader: degrade.New(w.cache),
 		Stored:   w.cache,
 		Store:    w.store,
+		Secret:   jobs.NewSecret(w.rdb),
 		Finals:   w.finals,
 		Lines:    map[string]Line{w.backend: w.line},
 		Tiers: map[string]Tier{

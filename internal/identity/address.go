@@ -18,9 +18,9 @@ var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // A peer outside the trusted proxies is the caller, whatever its headers say. Behind a
 // trusted peer, all lines of the configured header are one list that each proxy appended
 // to, so it is read from the right: trusted entries are skipped and the first other one is
-// the caller. What stands left of it was sent by the caller and is never looked at. An
-// entry that can't be read ends the walk at the last trusted address seen, since what
-// stands left of it is nobody's word that we trust.
+// the caller. What stands left of it was sent by the caller and is never looked at. Empty
+// entries are skipped (RFC 9110, section 5.6.1.2). Any other entry that can't be read ends
+// the walk at the last trusted address seen: what stands left of it can't be trusted.
 //
 // The peer of a Unix socket counts as 127.0.0.1. Any other unreadable peer is ErrNoAddress.
 func (i *Identifier) Address(r *http.Request) (netip.Addr, error) {
@@ -42,6 +42,9 @@ func (i *Identifier) address(r *http.Request) (addr netip.Addr, proxied bool, er
 		for rest, more := lines[n], true; more; {
 			var entry string
 			rest, entry, more = lastEntry(rest, i.forwarded)
+			if strings.Trim(entry, " \t") == "" {
+				continue
+			}
 			if i.forwarded {
 				entry = forwardedFor(entry)
 			}

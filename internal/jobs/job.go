@@ -4,6 +4,7 @@
 package jobs
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
@@ -16,7 +17,7 @@ import (
 type Job struct {
 	ID          string
 	Operation   string
-	Client      string // the owner: a configured client's name or an anonymous caller's address
+	Client      string // the owner: a configured client's name or an anonymous caller's address (IsAnonymous)
 	Tier        string
 	Priority    Priority
 	Payload     []byte // byte for byte as the client sent it
@@ -89,21 +90,44 @@ const (
 	CodeUnknownOperation = "unknown_operation"   // this worker's config doesn't have its operation
 )
 
-// NewID returns a fresh job id: the backend's name and a UUID version 7, so ids of one backend sort by time.
+// NewID returns a fresh job id: the backend's name and a UUID version 4, of 122 random bits. It can't
+// be guessed, and tells nothing of when the job was accepted or of how many others were.
 func NewID(backend string) string {
-	return backend + "-" + uuid.Must(uuid.NewV7()).String()
+	return backend + "-" + uuid.NewString()
 }
 
 // DeriveID returns the one job id of a client's Idempotency-Key for an operation (UUID version 8, RFC 9562
-// section 5.8, over SHA-256). Each part is hashed with its length, so no two triples meet.
+// section 5.8, over SHA-256). Each part is hashed with its length, so no two triples meet. Whoever knows
+// the parts knows the id: it is for jobs that are their client's alone.
 func DeriveID(backend, client, operation, key string) string {
-	var data []byte
+	return backend + "-" + uuid.NewHash(sha256.New(), uuid.NameSpaceOID, parts(client, operation, key), 8).String()
+}
+
+// DeriveSecretID is DeriveID for a caller without a key: the bearer of the id has the job, so it can't be
+// derived without the secret. It has the form of NewID's, and is as random.
+func DeriveSecretID(secret, backend, client, operation, key string) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	return backend + "-" + uuid.NewHash(h, uuid.NameSpaceOID, parts(client, operation, key), 4).String()
+}
+
+func parts(client, operation, key string) (data []byte) {
 	for _, part := range []string{client, operation, key} {
 		data = binary.BigEndian.AppendUint64(data, uint64(len(part)))
 		data = append(data, part...)
 	}
-	return backend + "-" + uuid.NewHash(sha256.New(), uuid.NameSpaceOID, data, 8).String()
+	return data
 }
+
+// Random reports whether a job id is one that can't be guessed: of NewID or DeriveSecretID. Earlier
+// releases made others, whose jobs may still be on record.
+func Random(id string) bool {
+	bytes, ok := IDBytes(id)
+	return ok && uuid.UUID(bytes).Version() == 4
+}
+
+// IsAnonymous reports whether the owner of a job is a caller without a key, of whom only the address is
+// known. Such a job belongs to the bearer of its id.
+func IsAnonymous(client string) bool { return strings.HasPrefix(client, "ip:") }
 
 const uuidLength = 36
 
@@ -116,7 +140,7 @@ func IDBytes(id string) (bytes [16]byte, ok bool) {
 	return uuid.MustParse(id[len(id)-uuidLength:]), true
 }
 
-// ParseID returns the backend that a job id names. It accepts exactly what NewID and DeriveID make.
+// ParseID returns the backend that a job id names. It accepts what NewID, DeriveID and DeriveSecretID make.
 func ParseID(id string) (backend string, ok bool) {
 	cut := len(id) - uuidLength - 1
 	if cut < 1 || id[cut] != '-' {

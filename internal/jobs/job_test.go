@@ -26,15 +26,51 @@ func TestAnIDNamesItsBackend(t *testing.T) {
 	}
 }
 
-func TestFreshIDsSortByTime(t *testing.T) {
+// C99: an id tells nothing of when its job was accepted, and has 122 random bits.
+func TestIDsThatClientsSeeAreRandom(t *testing.T) {
 	t.Parallel()
-	before := jobs.NewID("b")
-	for range 1000 {
-		next := jobs.NewID("b")
-		if next <= before {
-			t.Fatalf("%s after %s", next, before)
+	for name, next := range map[string]func(n int) string{
+		"fresh":   func(int) string { return jobs.NewID("b") },
+		"derived": func(n int) string { return jobs.DeriveSecretID("secret", "b", "ip:192.0.2.1", "report", fmt.Sprint(n)) },
+	} {
+		const many = 1000
+		ones, before, later := [16]int{}, "", 0
+		for n := range many {
+			id := next(n)
+			if id > before {
+				later++
+			}
+			before = id
+			bytes, ok := jobs.IDBytes(id)
+			if u := uuid.UUID(bytes); !ok || u.Version() != 4 || u.Variant() != uuid.RFC4122 || !jobs.Random(id) {
+				t.Fatalf("%s: %s isn't a random UUID", name, id)
+			}
+			for i, b := range bytes {
+				ones[i] += int(b & 1)
+			}
 		}
-		before = next
+		if later < many/4 || later > 3*many/4 {
+			t.Errorf("%s: %d of %d come after the one before", name, later, many)
+		}
+		for i, n := range ones { // the lowest bit of every byte is a random one
+			if n < many/4 || n > 3*many/4 {
+				t.Errorf("%s: byte %d is odd in %d of %d", name, i, n, many)
+			}
+		}
+	}
+	if jobs.Random(jobs.DeriveID("b", "acme", "report", "key")) || jobs.Random("b-01a22d94-f8bf-7ec8-b220-c5ff2705f7e0") || jobs.Random("b-1") {
+		t.Error("an id that can be guessed counts as random")
+	}
+}
+
+func TestAnIDDerivedWithASecretNeedsTheSecret(t *testing.T) {
+	t.Parallel()
+	of := func(secret, client string) string { return jobs.DeriveSecretID(secret, "b", client, "report", "key") }
+	if of("one", "ip:a") != of("one", "ip:a") {
+		t.Error("the same parts have two ids")
+	}
+	if of("one", "ip:a") == of("two", "ip:a") || of("one", "ip:a") == of("one", "ip:b") {
+		t.Error("secret and client don't matter")
 	}
 }
 

@@ -12,8 +12,14 @@ package jobs
 //	fb:{backend}:permits      open permits (zset): Holds.Text → µs since when: permits of jobs that aren't on record yet, and on a cluster
 //	                          those of jobs that have ended (since 0). The reconciler takes each out after leaky.PermitLease
 //
+// And one of the whole deployment:
+//
+//	fb:secret                 what ids are derived with (string, see secret.go): no TTL, as ids are to stay the same
+//
 // A job with a record and no state hash waits in the line, unless it is a share in another, which has that one's standing; a share has a
 // state hash of its own only where it was canceled before its job ended.
+
+const secretKey = "fb:secret"
 
 // KeyPrefix is what every key of a backend begins with.
 func KeyPrefix(backend string) string { return "fb:{" + backend + "}:" }

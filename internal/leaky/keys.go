@@ -72,5 +72,15 @@ func finalChannel(backend string) string { return jobs.KeyPrefix(backend) + "fin
 // clientTag is a client's name in the line's keys: short, of one length, and nothing a client chose.
 func clientTag(client string) string {
 	sum := sha256.Sum256([]byte(client))
-	return hex.EncodeToString(sum[:8])
+	tag := hex.EncodeToString(sum[:tagBytes])
+	if jobs.IsAnonymous(client) {
+		tag += anonymousMark
+	}
+	return tag
 }
+
+const tagBytes = 8 // of SHA-256: nobody finds two clients that share them
+
+// anonymousMark ends the tag of a caller without a key: what is left of a job that is gone tells by it
+// that the job was its bearer's. All tags are hexadecimal.
+const anonymousMark = "a"

@@ -77,6 +77,20 @@ func (z zset) count(ok func(score float64) bool) int { return len(z.within(ok, m
 func upTo(x float64) func(float64) bool  { return func(score float64) bool { return score <= x } }
 func below(x float64) func(float64) bool { return func(score float64) bool { return score < x } }
 
+// closeTags is how far apart two tags are at most for which the order of arrival counts.
+const closeTags = 1.0 / 8192
+
+// inTurn is the tag of a job that comes now: past those in the line that are all but equal.
+func (z zset) inTurn(tag float64) float64 {
+	turn := tag
+	for _, other := range z {
+		if other >= turn && other < tag+closeTags {
+			turn = other * (1 + 0x1p-52)
+		}
+	}
+	return min(turn, tag+closeTags)
+}
+
 // us is a time as the scripts write it down.
 func us(x float64) float64 { return math.RoundToEven(x) }
 
@@ -288,13 +302,13 @@ func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 	limit := max(1, int64(math.Floor(v.capacity*v.s.ClientShare)))
 	if held := v.share[leaky.ClientTag(o.Job.Client)]; v.s.ClientShare < 1 && held >= limit {
 		n := float64(held - limit + 1)
-		if last <= v.v+float64((n-1)*step) {
+		if last <= v.v+float64((n-1)*step)+closeTags {
 			refuse(leaky.ClientShare, v.gone(depth, full))
 		} else {
-			refuse(leaky.ClientShare, v.waitFor(v.line.count(upTo(min(v.v+float64(n*step), last)))-1+len(v.delayed), full))
+			refuse(leaky.ClientShare, v.waitFor(v.line.count(upTo(min(v.v+float64(n*step)+closeTags, last)))-1+len(v.delayed), full))
 		}
 	}
-	tag := max(v.v, last) + step
+	tag := v.line.inTurn(max(v.v, last) + step)
 	rank := v.line.count(upTo(tag))
 	wait, longest := 0.0, usec(v.s.MaxWait)
 	if !v.paused {

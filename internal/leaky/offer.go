@@ -66,6 +66,9 @@ func (l *Line) encode(o Offer) (encoded, error) {
 	}
 	o.Job.Weight = o.Weight
 	e := encoded{Offer: o, id: o.Job.ID, member: string(uuid[:])}
+	if jobs.IsAnonymous(o.Job.Client) {
+		e.member = "" // nobody can ask for the list
+	}
 	job := o.Job
 	switch {
 	case o.Refresh:

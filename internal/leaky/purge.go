@@ -44,6 +44,9 @@ func newGoneError(text string) *GoneError {
 // OwnedBy reports whether the job was the client's.
 func (e *GoneError) OwnedBy(client string) bool { return e.owner == clientTag(client) }
 
+// Anonymous reports whether the job was of a caller without a key.
+func (e *GoneError) Anonymous() bool { return len(e.owner) == 2*tagBytes+len(anonymousMark) }
+
 func (e *GoneError) Error() string { return "the job is on record no more" }
 
 // Unwrap makes it an ErrUnknownJob for whoever doesn't care.

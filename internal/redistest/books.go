@@ -30,7 +30,8 @@ import (
 //     it at least as long as failed jobs are listed; its keys end together
 //   - a share's record has no TTL as long as its job has none, which knows of it then; what a job is found by to be joined, and
 //     the shares in it, are those of a job on record; rests of refreshes end
-//   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share
+//   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share; callers without
+//     a key have none
 //   - a claim on a decision ends, within 2 s
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {

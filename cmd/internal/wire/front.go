@@ -17,6 +17,7 @@ import (
 	"forebay/internal/config"
 	"forebay/internal/degrade"
 	"forebay/internal/httpapi"
+	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 	"forebay/internal/store"
 	"forebay/internal/webhook"
@@ -59,6 +60,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Degrader:    degrade.New(memory),
 		Stored:      memory,
 		Store:       s,
+		Secret:      jobs.NewSecret(s.Client()),
 		Finals:      finals,
 		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
 		Deliveries:  webhook.NewOutbox(s.Client()),

@@ -31,6 +31,16 @@ local function enter()
   fresh, entries = {}, {}
 end
 
+-- turn is in_turn among those too that are about to enter.
+local function turn(tag)
+  if tag > top then return tag end
+  local own, below = in_turn(tag), tag + CLOSE
+  for i = 1, #fresh do
+    if fresh[i] >= own and fresh[i] < below then own = fresh[i] * (1 + 2 ^ -52) end
+  end
+  return math.min(own, below)
+end
+
 -- before counts the jobs of the line with a tag of at most tag.
 local function before(tag)
   if tag >= top then return waiting end
@@ -55,12 +65,12 @@ local function gone(n)
   return first + math.max(backoff[2] - now, 0)
 end
 
--- share_free: the n-th next job of a flow has a tag of at most V + n steps. Where too few of the client's jobs are in
+-- share_free: the n-th next job of a flow has a tag of at most V + n steps, but for its turn (CLOSE). Where too few of the client's jobs are in
 -- this flow, only the end of all that waits is sure.
 local function share_free(client, flow, step)
   local n = held[client] - share_limit + 1
-  if tags[flow] <= v + (n - 1) * step then return gone(depth) end
-  local ahead = before(math.min(v + n * step, tags[flow])) - 1
+  if tags[flow] <= v + (n - 1) * step + CLOSE then return gone(depth) end
+  local ahead = before(math.min(v + n * step + CLOSE, tags[flow])) - 1
   return wait_for(ahead + depth - waiting, full)
 end
 
@@ -83,7 +93,7 @@ local function place(client, flow, step, start_within)
   if fraction < 1 and held[client] >= share_limit then
     refused, retry = refused or 'client_share', math.max(retry, share_free(client, flow, step))
   end
-  local tag = math.max(v, tags[flow]) + step
+  local tag = turn(math.max(v, tags[flow]) + step)
   local rank = before(tag)
   local wait = paused and 0 or wait_for(rank, full)
   local limit = start_within > 0 and math.min(max_wait, start_within) or max_wait
@@ -204,7 +214,7 @@ while i <= #ARGV do
     elseif job and open then
       share(job, own, (begin(client, start_within, max_age, keep)), words, client, once)
       newest = moment()
-      list(client, uuid)
+      if uuid ~= '' then list(client, uuid) end
       outcome = 'joined'
       advance(job, flow, step)
     end -- a job that has no room is left behind: those who come are joined to the next

@@ -1,0 +1,48 @@
+package leaky_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+)
+
+// C99: ids tell no order any more, and the line has one all the same. Clients whose turns are equal go in
+// the order in which their jobs came, and each is told its true position: in one call of the script or in many, and after a redrive.
+func TestEqualTurnsGoInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
+	b.pause(true)
+	var want []string
+	for n := range 60 {
+		job := b.job(fmt.Sprint("client-", n))
+		if n%3 == 1 {
+			job = b.prioritized(fmt.Sprint("client-", n), jobs.High)
+		}
+		want = append(want, job.Job.ID)
+		b.offer(job)
+	}
+	// High ones come before the others, each kind in order of arrival.
+	var high, normal []string
+	for n, id := range want {
+		if n%3 == 1 {
+			high = append(high, id)
+		} else {
+			normal = append(normal, id)
+		}
+	}
+	want = append(high, normal...)
+	for n, id := range want {
+		if look := b.look(id); look.Position != int64(n+1) {
+			t.Fatalf("job %d has position %d", n+1, look.Position)
+		}
+	}
+	b.pause(false)
+	d := b.drainer(0)
+	d.empty()
+	if !slices.Equal(d.ids(), want) {
+		t.Errorf("they started as\n%v, want\n%v", d.ids(), want)
+	}
+}
