@@ -74,6 +74,7 @@ const (
 	CodeCanceled              = "job_canceled"            // 410: there will be no result
 	CodeResultGone            = "result_gone"             // 410
 	CodeJobGone               = "job_gone"                // 410: it ended, and its time is over or it was purged
+	CodeSlowBody              = "body_too_slow"           // 408: the body came too slowly
 	CodeTooLarge              = "body_too_large"          // 413
 	CodeMediaType             = "unsupported_media_type"  // 415
 	CodeInvalidFields         = "invalid_fields"          // 422: see Problem.Errors
@@ -87,6 +88,7 @@ const (
 	CodeTooManyStreams        = "too_many_streams"        // 429: the caller has as many open as one may
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503
+	CodeBusy                  = "too_many_bodies"         // 503: the process has no memory for the body now
 	CodeShuttingDown          = "shutting_down"           // 503
 	CodeNotReady              = "not_ready"               // 503, of the public /readyz
 	CodeNotCached             = "not_cached"              // 504: only-if-cached, and there is no answer that may be served

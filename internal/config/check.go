@@ -66,6 +66,7 @@ func (c *Config) check(r *report) {
 func (c *Config) checkListeners(r *report) {
 	r.address("http.listen", c.HTTP.Listen)
 	r.size("http.max_body", c.HTTP.MaxBody, 1<<10, 64<<20)
+	r.size("http.max_buffered", c.HTTP.MaxBuffered, 2*c.HTTP.MaxBody, 64<<30)
 	r.count("http.max_connections", c.HTTP.MaxConnections)
 	r.count("http.max_connections_per_address", c.HTTP.MaxConnectionsPerAddress)
 	r.oneOf("http.client_ip_header", c.HTTP.ClientIPHeader, "X-Forwarded-For", "Forwarded")

@@ -12,6 +12,7 @@ func Default() *Config {
 		HTTP: HTTP{
 			Listen:                 ":8080",
 			MaxBody:                1 << 20,
+			MaxBuffered:            256 << 20,
 			ClientIPHeader:         "X-Forwarded-For",
 			IPv6Prefix:             64,
 			LegacyRateLimitHeaders: "epoch",

@@ -384,7 +384,7 @@ func TestTheSampleShowsEveryKey(t *testing.T) {
 func TestTheSampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	withDefault := []string{
-		"http.listen", "http.max_body", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
+		"http.listen", "http.max_body", "http.max_buffered", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
 		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "shutdown_delay", "tiers.free.weight", "tiers.pro.weight",
 		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "tiers.free.reads", "region.sync.every",
 		"callbacks.http", "callbacks.timeout", "callbacks.schedule",

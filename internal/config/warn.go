@@ -15,6 +15,10 @@ func (c *Config) warn(r *report) {
 		}
 	}
 
+	if c.Identity.Anonymous != "" && len(c.HTTP.TrustedProxies) == 0 && !r.given("http.trusted_proxies") {
+		r.warnf("identity.anonymous", "behind a proxy all callers without a key would count as one; name your proxies in http.trusted_proxies, or write [] if there are none")
+	}
+
 	inUse := map[string]string{} // tier: the key that gives it to somebody
 	if a := c.Identity.Anonymous; a != "" {
 		inUse[a] = "identity.anonymous"

@@ -28,6 +28,7 @@ type attempt struct {
 	secret      string // what the id of a caller without an API key is derived with; "": nothing
 	instead     string // why another operation was refused that this one stands in for; "": it stands for itself
 	turn        *turn
+	drop        func() // lets go of the body, which nobody needs any more
 	*stored
 }
 
@@ -215,6 +216,10 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
 	if a.instead != "" {
 		a.decision, a.reason = api.Degraded, a.instead
+	}
+	if preferredWait(a.r.Header[api.HeaderPrefer]) > 0 && !done(look) {
+		look.Job.Payload = nil
+		a.drop() // thousands wait
 	}
 	look, err := a.s.await(a.call, a.line, look)
 	if err != nil {

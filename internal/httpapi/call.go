@@ -216,11 +216,38 @@ func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdi
 	return v, nil
 }
 
+// charged is the answer to an identified caller whose request says nothing that could be decided on. It
+// spends 1 of the limits of all of the caller's requests, or bodies without end could be sent for nothing.
+// What the process itself has no room for is free.
+func (c *call) charged(refusal error) error {
+	var p *api.Problem
+	if !errors.As(refusal, &p) || p.Status >= http.StatusInternalServerError || !c.s.Store.Healthy() {
+		return refusal
+	}
+	// As of a gateway's check: nothing holds a place of a limit on jobs at one time.
+	free := c.s.planner.plan(planKey{tier: c.client.Tier, country: c.client.Country, override: c.override,
+		grace: !c.newUntil.IsZero(), check: true})
+	if len(free.rules) == 0 {
+		return refusal
+	}
+	v, err := c.decide(c.s.Limiter, free, admission.Request{Subject: subject(c.client, ""), Cost: 1})
+	if err != nil {
+		return refusal // what is wrong with the request is wrong without the store too
+	}
+	c.plan, c.verdict = free, &v
+	if !v.Allowed {
+		return free.overLimit(v, 1)
+	}
+	return refusal
+}
+
 // unidentified is the answer to a caller who isn't who it should be. Such calls spend the address's limits, so that keys can't be
 // guessed at leisure, and nobody else's.
 func (c *call) unidentified(client identity.Client, reason error) error {
 	p := c.s.planner.plan(planKey{country: client.Country})
-	if len(p.rules) > 0 && client.Address != "" && c.s.Store.Healthy() {
+	// A page of another site can make a browser ask without a key, and guesses none by it.
+	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
+	if len(p.rules) > 0 && !free && client.Address != "" && c.s.Store.Healthy() {
 		v, err := c.decide(c.s.Limiter, p, admission.Request{Subject: subject(client, ""), Cost: 1})
 		if err == nil {
 			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged

@@ -15,6 +15,9 @@ import (
 // It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
 func (s *Server) check(c *call) error {
 	query, malformed := parseCheck(c.r)
+	if c.crossSite() {
+		return problem(http.StatusForbidden, api.CodeCrossSite, "A check is for gateways: pages of other sites can't ask for one.")
+	}
 	if malformed == nil && s.operations[query.operation] != nil && s.isPreflight(c.r) {
 		c.admission = false
 		c.w.Header()["Cache-Control"] = noStore
@@ -23,14 +26,12 @@ func (s *Server) check(c *call) error {
 	}
 	c.check = true
 	client, unknown := s.Identity.Identify(c.r)
-	if unknown == nil {
-		c.identify(client)
-	}
-	switch {
-	case malformed != nil:
-		return malformed
-	case unknown != nil:
+	if unknown != nil {
 		return c.unidentified(client, unknown)
+	}
+	c.identify(client)
+	if malformed != nil {
+		return malformed
 	}
 	o, err := s.operationFor(c, query.operation)
 	if err != nil {
@@ -83,12 +84,29 @@ func (s *Server) decideCheck(c *call, way string, cost int64) error {
 	return refusal
 }
 
-// isPreflight reports whether a gateway asks about a CORS preflight. It carries no key, as browsers never send one with it, and costs
+// crossSite reports whether a page of another site made a browser send the request, which spends what its user's
+// address may. A browser sends no key by itself, so a request with one is its client's wish. A trusted proxy hands on the
+// fields of the request that it asks about, which may well come from another site.
+func (c *call) crossSite() bool {
+	h := c.r.Header
+	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 || c.s.Identity.FromProxy(c.r) {
+		return false
+	}
+	asked := *c.r
+	asked.Method = http.MethodPost // of those that are safe http has no doubt: this one has an effect
+	return c.s.sites.Check(&asked) != nil
+}
+
+// isPreflight reports whether a gateway asks about a CORS preflight: OPTIONS, with the two fields that browsers always
+// send with one (Fetch standard, section 4.8). It carries no key, as browsers never send one with it, and costs
 // nothing. The method is believed only from a trusted proxy and only in the one field that the config names, which the gateway sets itself:
 // any other a client could send through it.
 func (s *Server) isPreflight(r *http.Request) bool {
 	h := r.Header
 	if s.CheckMethod == "" || len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
+		return false
+	}
+	if h.Get("Origin") == "" || h.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
 	told := h.Values(s.CheckMethod)

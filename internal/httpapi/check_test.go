@@ -115,19 +115,20 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 		})
 	}
 	w := of("X-Original-Method")
+	origin, asks := field("Origin", "https://app.example.com"), field("Access-Control-Request-Method", "POST")
 	query, caller := "operation="+w.plain, from("192.0.2.1")
 	for range 20 {
-		a := w.want(w.check(query, caller, field("X-Original-Method", "OPTIONS")), 200)
+		a := w.want(w.check(query, caller, field("X-Original-Method", "OPTIONS"), origin, asks), 200)
 		if a.Header.Get("RateLimit") != "" || a.Header.Get("Forebay-Decision") != "" {
 			t.Errorf("a preflight is decided on: %v", a.Header)
 		}
 	}
 	for i, fields := range [][][2]string{
-		{field("X-Original-Method", "GET")},
+		{field("X-Original-Method", "GET"), origin, asks},
 		{field("X-Original-Method", "GET"), field("X-Forwarded-Method", "OPTIONS")},
-		{field("X-Forwarded-Method", "OPTIONS")}, // the caller's own: the gateway writes another
-		{field("X-Original-Method", "options")},
-		{field("X-Http-Method-Override", "OPTIONS")},
+		{field("X-Forwarded-Method", "OPTIONS"), origin, asks}, // the caller's own: the gateway writes another
+		{field("X-Original-Method", "options"), origin, asks},
+		{field("X-Original-Method", "OPTIONS"), origin}, // browsers send both
 	} {
 		if got := w.stated(w.want(w.check(query, append(fields, caller)...), 200))["five"].r; got != int64(4-i) {
 			t.Errorf("%v: %d left, want %d", fields, got, 4-i)
@@ -282,5 +283,41 @@ func TestChecksAreCountedAmongTheDecisions(t *testing.T) {
 		if !strings.Contains(got, fmt.Sprintf("forebay_admission_decisions_total{%s} 1\n", want)) {
 			t.Errorf("lacks %s", want)
 		}
+	}
+}
+
+// A page can make its reader's browser ask without a key, at the cost of the reader's address: neither a check nor a
+// missing key is charged then. What a gateway hands on may come from anywhere, and a key is nothing that a browser sends by itself.
+func TestNoPageOfAnotherSiteSpendsItsReadersLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
+	})
+	ask := func(peer string, fields ...[2]string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/v1/check?operation="+w.plain, nil)
+		r.RemoteAddr = peer + ":1234"
+		for _, f := range fields {
+			r.Header.Set(f[0], f[1])
+		}
+		answer := httptest.NewRecorder()
+		w.server.Public().ServeHTTP(answer, r)
+		return answer
+	}
+	const reader, gateway = "198.51.100.7", "127.0.0.1"
+	for _, f := range [][2]string{field("Sec-Fetch-Site", "cross-site"), field("Origin", "https://evil.example"), field("Origin", "null")} {
+		for range 3 {
+			if a := ask(reader, f); a.Code != http.StatusForbidden || !strings.Contains(a.Body.String(), api.CodeCrossSite) {
+				t.Errorf("%v: %d %s", f, a.Code, a.Body)
+			}
+		}
+		if a := ask(reader, f, key(keyA)); a.Code != 200 {
+			t.Errorf("%v with a key: %d", f, a.Code)
+		}
+	}
+	if a := ask(gateway, field("Sec-Fetch-Site", "cross-site"), from("192.0.2.1")); a.Code != 200 {
+		t.Errorf("through a gateway: %d %s", a.Code, a.Body)
+	}
+	if a := ask(reader, field("Sec-Fetch-Site", "none")); a.Code != 200 || !strings.Contains(a.Header().Get("RateLimit"), `"five";r=4`) {
+		t.Errorf("typed by hand: %d %v", a.Code, a.Header())
 	}
 }

@@ -39,9 +39,11 @@ type Config struct {
 	Checks      Limiter // decides gateways' checks of operations with CheckLocal: as Limiter, or by itself where the store is unavailable
 	CheckMethod string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
 
-	MaxBody    int64         // bytes of a POST's body
-	Legacy     LegacyHeaders // "": Epoch
-	AdminToken string        // "": the admin API asks for none, and must not be reachable from elsewhere
+	MaxBody int64 // bytes of a POST's body
+	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time; 0: no bound.
+	MaxBuffered int64
+	Legacy      LegacyHeaders // "": Epoch
+	AdminToken  string        // "": the admin API asks for none, and must not be reachable from elsewhere
 
 	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
 	Log     *slog.Logger

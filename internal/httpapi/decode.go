@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -17,33 +16,11 @@ import (
 	"forebay/internal/rawjson"
 )
 
-// eagerBody is up to which length a body gets its memory on its sender's word, before it is there.
-const eagerBody = 16 << 10
-
-// readBody returns a request's body, which must be JSON of at most limit bytes.
+// readBody returns a request's body, which must be JSON of at most limit bytes. It is for operators'
+// bodies, which are small and few.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if err := checkMediaType(r.Header); err != nil {
-		return nil, err
-	}
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit)
-	}
-	var body []byte
-	var err error
-	if in := http.MaxBytesReader(w, r.Body, limit); r.ContentLength > 0 && r.ContentLength <= eagerBody {
-		body = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(in, body)
-	} else {
-		body, err = io.ReadAll(in)
-	}
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(limit)
-	case err != nil:
-		return nil, invalidRequest("The body ended early.")
-	}
-	return body, nil
+	body, _, err := new(bodies).read(w, r, limit)
+	return body, err
 }
 
 func tooLarge(limit int64) error {

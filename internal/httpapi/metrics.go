@@ -58,7 +58,11 @@ func newMetrics(s *Server) *metrics {
 		}
 		return 0
 	})
-	s.Metrics.MustRegister(m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
+	buffered := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_http_buffered_bytes",
+		Help: "Memory that is reserved for the bodies of requests for jobs; http.max_buffered bounds it."}, func() float64 {
+		return float64(s.bodies.held.Load())
+	})
+	s.Metrics.MustRegister(buffered, m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
 	return m
 }
 
@@ -67,7 +71,7 @@ var fastBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .
 
 // preset creates the series that alerts will be written on, so that they begin at 0 and not with their first event.
 func (m *metrics) preset(s *Server) {
-	refusals := []string{api.CodeInvalidRequest, api.CodeInvalidFields, api.CodeInvalidCredentials, api.CodeStore, api.CodeShuttingDown}
+	refusals := []string{api.CodeInvalidRequest, api.CodeInvalidFields, api.CodeInvalidCredentials, api.CodeStore, api.CodeShuttingDown, api.CodeSlowBody, api.CodeBusy}
 	for _, reason := range refusals {
 		m.decisions.WithLabelValues(unknownOperation, api.Rejected, reason)
 	}

@@ -81,6 +81,8 @@ type Server struct {
 	cached      map[string]*cacheCounts // by operation
 	planner     *planner
 	operators   *Operators
+	bodies      bodies
+	sites       *http.CrossOriginProtection
 	metrics     *metrics
 	storeLog    sometimes
 	decisionLog atMost
@@ -126,6 +128,7 @@ func New(c Config) *Server {
 		warming:     make(chan struct{}, maxWarming),
 		refreshing:  make(chan struct{}, maxRefreshing),
 		draining:    make(chan struct{}),
+		sites:       http.NewCrossOriginProtection(),
 		redriveTime: maxRedriveTime,
 		beat:        heartbeat,
 		life:        streamLife,
@@ -134,6 +137,7 @@ func New(c Config) *Server {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]
 		s.cached[c.Operations[i].Name] = &cacheCounts{}
 	}
+	s.bodies.max = c.MaxBuffered
 	s.metrics = newMetrics(s)
 	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Metrics, c.Log)
 	s.planner = newPlanner(c, s.operations, s.metrics.checksOf)

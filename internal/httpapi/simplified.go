@@ -38,6 +38,10 @@ func (a *attempt) standIn(operation, why string) *attempt {
 	}
 	b := &attempt{call: a.call, submission: a.submission, o: o, cost: cost, line: a.s.Lines[o.Backend], key: a.key, instead: why,
 		fingerprint: a.fingerprint, secret: a.secret, turn: a.turn, stored: &stored{wish: a.wish}}
+	b.drop = func() {
+		b.body, b.payload = nil, nil
+		a.drop()
+	}
 	if a.key == "" {
 		b.id = jobs.NewID(o.Backend)
 	} else {

@@ -22,37 +22,41 @@ type submission struct {
 
 // submit answers POST /v1/jobs. Its steps are the design's, in its order: the first that applies answers.
 func (s *Server) submit(c *call) error {
-	sub, malformed := s.readSubmission(c)
+	// Who asks comes before what is asked: a body takes memory, and its sender must answer for it.
 	client, unknown := s.Identity.Identify(c.r)
-	if unknown == nil {
-		c.identify(client)
-	}
-	switch {
-	case malformed != nil:
-		return malformed
-	case unknown != nil:
+	if unknown != nil {
 		return c.unidentified(client, unknown)
+	}
+	c.identify(client)
+	sub, release, err := s.readSubmission(c)
+	defer release()
+	if err != nil {
+		return c.charged(err)
 	}
 	o, err := s.operationFor(c, sub.operation)
 	if err != nil {
-		return err
+		return c.charged(err)
 	}
 	cost, wrong := o.Cost.of(sub.payload)
 	if wrong != nil {
-		return fieldErrors{*wrong}.err()
+		return c.charged(fieldErrors{*wrong}.err())
 	}
 	if sub.callback, err = s.callbackFor(client.ID, sub.callback); err != nil {
-		return err
+		return c.charged(err)
 	}
 	key, err := idempotencyKey(c.r.Header)
 	if err != nil {
-		return err
+		return c.charged(err)
 	}
 	if s.refusing.Load() {
 		return shuttingDown()
 	}
 	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key, turn: &turn{},
 		stored: &stored{wish: degrade.ParseCacheControl(c.r.Header["Cache-Control"])}}
+	a.drop = func() {
+		a.body, a.payload = nil, nil
+		release()
+	}
 	defer a.countMiss()
 	if !s.Store.Healthy() {
 		return a.overloaded(a.storeFailed(errUnhealthy))
@@ -91,12 +95,13 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 	return url, nil
 }
 
-func (s *Server) readSubmission(c *call) (submission, error) {
-	body, err := readBody(c.w, c.r, s.MaxBody)
-	if err != nil {
-		return submission{}, err
+// readSubmission reads the body. release gives back its place among those that are held in memory.
+func (s *Server) readSubmission(c *call) (sub submission, release func(), err error) {
+	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
+	if err == nil {
+		sub, err = parseSubmission(body)
 	}
-	return parseSubmission(body)
+	return sub, release, err
 }
 
 const (

@@ -35,6 +35,9 @@ func (i *Identifier) address(r *http.Request) (addr netip.Addr, proxied bool, er
 		return netip.Addr{}, false, ErrNoAddress
 	}
 	if !i.trusts(last) {
+		if i.untrusted != nil && len(r.Header[i.header]) > 0 && (last.IsPrivate() || last.IsLoopback()) {
+			i.untrusted(last, i.header)
+		}
 		return last, false, nil
 	}
 	lines := r.Header[i.header]

@@ -88,6 +88,24 @@ func TestTheAddressIsTheRightmostThatNoTrustedProxyHas(t *testing.T) {
 	}
 }
 
+// A proxy on a private address that isn't trusted is most likely forgotten.
+func TestAPrivatePeerThatNamesCallersAndIsNotTrustedIsTold(t *testing.T) {
+	t.Parallel()
+	var told []string
+	i := New(Config{Anonymous: "free", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Untrusted: func(peer netip.Addr, header string) { told = append(told, peer.String()+" "+header) }})
+	for _, peer := range []string{"10.0.0.1:1", "172.16.0.1:1", "[fd00::1]:1", "127.0.0.1:1", "@", "198.51.100.1:1"} {
+		for _, lines := range [][]string{nil, {"X-Forwarded-For: 203.0.113.1"}, {"Forwarded: for=203.0.113.1"}} {
+			if _, err := i.Identify(request(peer, lines...)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, want := strings.Join(told, ", "), "172.16.0.1 X-Forwarded-For, fd00::1 X-Forwarded-For, 127.0.0.1 X-Forwarded-For, 127.0.0.1 X-Forwarded-For"; got != want {
+		t.Errorf("told of %s, want %s", got, want)
+	}
+}
+
 func TestOnlyTheOneConfiguredHeaderIsRead(t *testing.T) {
 	t.Parallel()
 	lines := []string{"X-Forwarded-For: 198.51.100.1", "Forwarded: for=198.51.100.2",

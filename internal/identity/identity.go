@@ -58,6 +58,10 @@ type Config struct {
 	// 64, the smallest network that is given to one user, who then owns all its addresses.
 	IPv6Prefix int
 
+	// Untrusted is told of a request whose peer has a private address, isn't among TrustedProxies and sends
+	// Header: most likely a proxy that was forgotten. It must be quick and safe for concurrent use; nil: nobody is told.
+	Untrusted func(peer netip.Addr, header string)
+
 	// CountryHeader is the header in which trusted proxies tell the caller's country, such as "CF-IPCountry"; "": none. It is
 	// believed only where the connection's peer is in TrustedProxies, which must set it or remove it: one that
 	// passes the caller's own on lets it choose. What isn't the code of a country (XX, T1, EU) says nothing.
@@ -84,6 +88,7 @@ type Identifier struct {
 	header    string
 	forwarded bool
 	bits      int
+	untrusted func(peer netip.Addr, header string) // nil: nobody wants to know
 
 	countryHeader string
 	countries     CountryDatabase
@@ -101,6 +106,7 @@ func New(c Config) *Identifier {
 		anonymous: c.Anonymous,
 		header:    http.CanonicalHeaderKey(c.Header),
 		bits:      c.IPv6Prefix,
+		untrusted: c.Untrusted,
 
 		countryHeader: http.CanonicalHeaderKey(c.CountryHeader),
 		countries:     c.Countries,

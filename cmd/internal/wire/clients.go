@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ type Clients struct {
 	countries identity.CountryDatabase // nil: none
 	log       *slog.Logger
 
+	untrusted sync.Once // for the one line of log
 	live      *identity.Live
 	overrides atomic.Pointer[map[string]*httpapi.Override] // by client
 	callbacks atomic.Pointer[map[string]callback]          // by client
@@ -231,7 +234,7 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 	c := cs.config
 	set := clientSet{
 		identity: identity.Config{Anonymous: c.Identity.Anonymous, TrustedProxies: c.HTTP.TrustedProxies, Header: c.HTTP.ClientIPHeader,
-			IPv6Prefix: c.HTTP.IPv6Prefix, CountryHeader: c.Identity.CountryHeader, Countries: cs.countries},
+			IPv6Prefix: c.HTTP.IPv6Prefix, CountryHeader: c.Identity.CountryHeader, Countries: cs.countries, Untrusted: cs.warnUntrusted},
 		overrides: map[string]*httpapi.Override{},
 		callbacks: map[string]callback{},
 		listed:    map[string]config.Client{},
@@ -262,6 +265,14 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 		set.overrides[client.Name] = &httpapi.Override{Weight: client.Weight, Limits: limits}
 	}
 	return set, nil
+}
+
+// warnUntrusted logs, once, that a proxy is most likely missing from the config: its callers all count as one.
+func (cs *Clients) warnUntrusted(peer netip.Addr, header string) {
+	cs.untrusted.Do(func() {
+		cs.log.Warn("a peer on a private address names callers, and isn't believed: if it is your proxy, name it in http.trusted_proxies",
+			"peer", peer.String(), "header", header)
+	})
 }
 
 // differences counts the clients that came, went and are not as they were.

@@ -67,6 +67,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Lines:       map[string]httpapi.Line{},
 		Tiers:       map[string]httpapi.Tier{},
 		MaxBody:     int64(c.HTTP.MaxBody),
+		MaxBuffered: int64(c.HTTP.MaxBuffered),
 		Legacy:      httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
 		AdminToken:  string(c.Admin.Token),
 		Metrics:     metrics,

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"forebay/api"
+	"forebay/internal/admission"
+)
+
+// counted counts what a server reads of a body.
+type counted struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// Who asks comes before what is asked: callers without a right key send as much as they like, and it is neither read
+// nor held; their address is charged.
+func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.noAnon = true
+		s.global = []admission.Limit{{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 100, Window: time.Hour}}
+		s.adjust = func(_ *world, c *Config) { c.MaxBody, c.MaxBuffered = 1<<20, 2<<20 }
+	})
+	var read, refused atomic.Int64
+	public, body := w.server.Public(), strings.Repeat("x", 1<<20)
+	var all sync.WaitGroup
+	for n := range 60 {
+		all.Go(func() {
+			r := httptest.NewRequest("POST", "/v1/jobs", nil)
+			r.Body, r.ContentLength = counted{io.NopCloser(strings.NewReader(body)), &read}, int64(len(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("X-Forwarded-For", "192.0.2.1")
+			if n%2 == 0 {
+				r.Header.Set("X-API-Key", "guess")
+			}
+			answer := httptest.NewRecorder()
+			public.ServeHTTP(answer, r)
+			if answer.Code == http.StatusUnauthorized {
+				refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if read.Load() != 0 || w.server.bodies.held.Load() != 0 || refused.Load() != 60 {
+		t.Errorf("%d were refused, %d bytes were read, %d are held", refused.Load(), read.Load(), w.server.bodies.held.Load())
+	}
+	a := w.want(w.submit(w.plain, `1`, key(keyA), from("192.0.2.1")), http.StatusAccepted)
+	if got := w.stated(a)["address"].r; got != 39 {
+		t.Errorf("the address has %d left, want 39", got)
+	}
+}
+
+// Bodies of known callers are held within one bound, by what has come of them; what finds no room may come again.
+func TestAllBodiesTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.MaxBuffered = 128 << 10 } })
+	text := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 60<<10) + `"}`
+	var ends []*io.PipeWriter
+	var all sync.WaitGroup
+	for range 2 {
+		r, end := io.Pipe()
+		ends = append(ends, end)
+		all.Go(func() {
+			request, err := http.NewRequest("POST", w.url+"/v1/jobs", r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Authorization", "Bearer "+keyA)
+			a, err := w.client.Do(request)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			a.Body.Close()
+			if a.StatusCode != http.StatusAccepted {
+				t.Errorf("a body that had its place: %s", a.Status)
+			}
+		})
+		if _, err := io.WriteString(end, text[:50<<10]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.eventually("both bodies are held", func() bool { return w.server.bodies.held.Load() > 120<<10 })
+	a := w.call("POST", w.url+"/v1/jobs", text, key(keyA))
+	if w.problem(a, http.StatusServiceUnavailable, api.CodeBusy); a.Header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %v", a.Header)
+	}
+	for _, end := range ends {
+		if _, err := io.WriteString(end, text[50<<10:]); err != nil {
+			t.Fatal(err)
+		}
+		end.Close()
+	}
+	all.Wait()
+	w.eventually("nothing is held", func() bool { return w.server.bodies.held.Load() == 0 })
+	w.want(w.call("POST", w.url+"/v1/jobs", text, key(keyA)), http.StatusAccepted)
+
+	// Who waits for a job holds no body, and neither does what was malformed.
+	waits := make(chan answer, 1)
+	w.pause()
+	go func() {
+		a, _ := w.try("POST", w.url+"/v1/jobs", text, key(keyA), field("Prefer", "wait=2"))
+		waits <- a
+	}()
+	w.eventually("one waits", func() bool { return w.server.waits.held(heldWait) == 1 })
+	if held := w.server.bodies.held.Load(); held != 0 {
+		t.Errorf("%d bytes are held while a client waits", held)
+	}
+	w.problem(w.call("POST", w.url+"/v1/jobs", text+"x", key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.eventually("nothing is held", func() bool { return w.server.bodies.held.Load() == 0 })
+	<-waits
+}
+
+// A body that comes by drops is cut within seconds: slowGrace, and a second for each KiB.
+func TestABodyThatComesTooSlowlyIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	began := time.Now()
+	fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n{", keyA)
+	answer, err := io.ReadAll(conn) // until it is closed
+	if err != nil && len(answer) == 0 {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), api.CodeSlowBody) || took > readTime-5*time.Second {
+		t.Errorf("after %v: %s", took, answer)
+	}
+}
+
+func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{perClient("five", 5, time.Hour), {Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 2}}
+	})
+	good := `{"operation":"` + w.plain + `","payload":1}`
+	for _, wrong := range []struct {
+		body   string
+		status int
+	}{{`{`, 400}, {`{"operation":1}`, 422}, {strings.Repeat("x", 100<<10), 413}, {`{"operation":"none","payload":1}`, 404}} {
+		w.want(w.call("POST", w.url+"/v1/jobs", wrong.body, key(keyA)), wrong.status)
+	}
+	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyA)), http.StatusAccepted)
+	a := w.call("POST", w.url+"/v1/jobs", `{`, key(keyA))
+	if p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit); p.Reason != "five" {
+		t.Errorf("refused by %s", p.Reason)
+	}
+	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyB)), http.StatusAccepted)
+}
