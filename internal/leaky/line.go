@@ -34,6 +34,7 @@ type Line struct {
 	now      func() any // "" for Redis's clock; tests give their own, in µs
 	offers   *groupcommit.Collector[encoded, Place]
 	looks    *groupcommit.Collector[string, looked]
+	suspects suspects
 
 	shares, sharesEach int // the most in a job, and of one client that may have several; in tests fewer
 }

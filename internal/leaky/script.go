@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -117,6 +118,9 @@ func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answ
 	all = append(all, args...)
 	values, err := script.Run(ctx, l.rdb, l.keys, all...).Slice()
 	if err != nil {
+		if strings.Contains(err.Error(), "WRONGTYPE") { // Redis 6.2 has other words before it
+			err = l.wrongType(ctx, args, err)
+		}
 		return answer{}, fmt.Errorf("line of %s: %w", s.Backend, err)
 	}
 	return answer{values: values}, nil

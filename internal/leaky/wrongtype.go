@@ -1,0 +1,116 @@
+package leaky
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+)
+
+// kinds are the types of the line's keys, in their order.
+var kinds = []string{keyLine: "zset", keyDelayed: "zset", keyInflight: "zset", keyDeadlines: "zset", keyFlows: "zset", keyShare: "hash",
+	keyPace: "hash", keyBooks: "hash", keyFailed: "zset", keySweep: "hash"}
+
+const (
+	// looksForType is how many jobs of each set are looked at: a script that stumbles over a job does so near the head.
+	looksForType = 50
+	// typeEvery bounds how often a line looks: each call may fail, and asking costs Redis about a millisecond.
+	typeEvery = time.Second
+)
+
+// suspects is what a line last found of keys of the wrong type.
+type suspects struct {
+	mu    sync.Mutex
+	until time.Time // guarded by mu: found is good until then
+	found string    // guarded by mu: a sentence; "": nothing
+}
+
+// wrongType adds to a script's error which keys hold what no script wrote, since Redis doesn't say, and what to do about it. It looks at the
+// jobs that the call is about and, at most once a second, at the line's keys and the jobs at their heads.
+func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
+	var ids []string
+	want := map[string]string{}
+	for _, arg := range args {
+		text, _ := arg.(string)
+		if _, ok := jobs.ParseID(text); ok {
+			ids = append(ids, text)
+		} else if len(text) == len(clientTag("")) {
+			want[jobs.KeyPrefix(l.settings.Backend)+"mine:"+text] = "list"
+		}
+	}
+	found := l.findWrongTypes(ctx, want, ids)
+	l.suspects.mu.Lock()
+	defer l.suspects.mu.Unlock()
+	if now := time.Now(); found == "" && now.After(l.suspects.until) {
+		want, ids = l.ownKeys(ctx)
+		l.suspects.until, l.suspects.found = now.Add(typeEvery), l.findWrongTypes(ctx, want, ids)
+	}
+	if found = cmp.Or(found, l.suspects.found); found == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", found, err)
+}
+
+// ownKeys are the types of the line's own keys, and the jobs at their heads.
+func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []string) {
+	prefix := jobs.KeyPrefix(l.settings.Backend)
+	want = map[string]string{prefix + "callbacks": "zset"}
+	minute := time.Now().Unix() / 60
+	for ago := range int64(2) {
+		want[fmt.Sprint(prefix, "minute:", minute-ago)] = "hash"
+	}
+	for i, key := range l.keys {
+		want[key] = kinds[i]
+		if kinds[i] == "zset" && i != keyFlows {
+			ids = append(ids, l.rdb.ZRange(ctx, key, 0, looksForType-1).Val()...) // an error: it is of another type, which is found next
+		}
+	}
+	return want, ids
+}
+
+// findWrongTypes tells which of those keys, and of the keys of those jobs, are of another type, and what to do; "" for none.
+func (l *Line) findWrongTypes(ctx context.Context, want map[string]string, ids []string) string {
+	prefix := jobs.KeyPrefix(l.settings.Backend)
+	records, _ := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // an error: of one that is of another type
+		for _, id := range ids {
+			pipe.GetRange(ctx, jobs.RecordKey(l.settings.Backend, id), 0, 95)
+		}
+		return nil
+	})
+	for i, id := range ids {
+		if words := strings.Fields(records[i].(*redis.StringCmd).Val()); len(words) > 4 {
+			want[prefix+"mine:"+words[4]] = "list"
+		}
+		want[jobs.RecordKey(l.settings.Backend, id)] = "string"
+		want[jobs.StateKey(l.settings.Backend, id)] = "hash"
+		want[prefix+"shares:"+id] = "hash"
+	}
+	keys := slices.Sorted(maps.Keys(want))
+	types, err := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range keys {
+			pipe.Type(ctx, key)
+		}
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+	var wrong []string
+	for i, key := range keys {
+		if is := types[i].(*redis.StatusCmd).Val(); is != "none" && is != want[key] {
+			wrong = append(wrong, fmt.Sprintf("%s is a %s, not a %s", key, is, want[key]))
+		}
+	}
+	if len(wrong) == 0 {
+		return ""
+	}
+	return strings.Join(wrong[:min(len(wrong), 5)], ", ") + ": Forebay didn't write that; remove it (DEL), or move it away (RENAME)"
+}

@@ -1,0 +1,84 @@
+package leaky_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"forebay/internal/jobs"
+	"forebay/internal/leaky"
+	"forebay/internal/redistest"
+)
+
+// A key of the wrong type, planted in each kind of key of a line, either stops nothing, or the error of what it stops says which key it is
+// and what to do; and once that is removed, all goes on.
+func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks",
+		"permits", "mine:" + leaky.ClientTag("acme"), "job:", "state:", "shares:", "result:", "gone:"} {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			b := newUnchecked(t, redistest.Client(t), nil)
+			ctx, id := t.Context(), b.accept("acme")
+			b.accept("globex")
+			planted := jobs.KeyPrefix(b.Settings().Backend) + key
+			if strings.HasSuffix(key, ":") {
+				planted += id
+			}
+			b.rdb.Del(ctx, planted)
+			if err := b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: planted, Values: []string{"a", "b"}}).Err(); err != nil {
+				t.Fatal(err)
+			}
+			var errs []error
+			note := func(err error) { errs = append(errs, err) }
+			do := func() {
+				errs = nil
+				_, err := b.Offer(ctx, b.job("acme"))
+				note(err)
+				released, err := b.Release(ctx)
+				note(err)
+				for _, ticket := range released.Tickets {
+					_, err := b.Start(ctx, ticket, "me")
+					note(err)
+					_, _, err = b.Settle(ctx, leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed})
+					note(err)
+				}
+				_, err = b.Look(ctx, id)
+				note(err)
+				_, err = b.Status(ctx)
+				note(err)
+				_, err = b.Reconcile(ctx)
+				note(err)
+				_, _, err = b.ReturnPermits(ctx)
+				note(err)
+				_, err = b.Cancel(ctx, id)
+				note(err)
+			}
+			do()
+			wrong, named := 0, 0
+			for _, err := range errs {
+				if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+					wrong++
+					if strings.Contains(err.Error(), planted+" is a stream, not a ") {
+						named++
+					}
+				}
+			}
+			// A release that stumbles over a job's state has taken it from the line by then: the job's own calls name it.
+			if wrong > named && (key != "state:" || named == 0) {
+				t.Errorf("%d of %d errors name the key: %v", named, wrong, errs)
+			}
+			b.rdb.Del(ctx, planted)
+			do()
+			for _, err := range errs {
+				if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+					t.Errorf("it is removed, and still: %v", err)
+				}
+			}
+			if o := b.job("acme"); b.offer(o).Outcome != leaky.Accepted {
+				t.Error("nothing is accepted any more")
+			}
+		})
+	}
+}
