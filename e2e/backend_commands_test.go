@@ -38,6 +38,7 @@ func backendCommand(s *story, args []string) error {
 		}
 		s.backends[name] = b
 		s.ts.Setenv(name, b.url())
+		s.ts.Setenv(name+"_port", b.url()[strings.LastIndexByte(b.url(), ':')+1:])
 		return nil
 	}
 	if b == nil {

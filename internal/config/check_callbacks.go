@@ -10,6 +10,9 @@ import (
 
 func (c Callbacks) check(r *report, key string) {
 	r.duration(key+".timeout", c.Timeout, 100*time.Millisecond, time.Minute)
+	for n, port := range c.Ports {
+		r.number(fmt.Sprintf("%s.ports[%d]", key, n), float64(port), 1, 65535)
+	}
 	for n, wait := range c.Schedule {
 		r.duration(fmt.Sprintf("%s.schedule[%d]", key, n), wait, 100*time.Millisecond, 7*day)
 	}

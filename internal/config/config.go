@@ -223,6 +223,8 @@ type Callbacks struct {
 	// Allow are networks (CIDR) or addresses that may be called although they aren't public. Default none: an address is looked at when
 	// the connection is made, and one that is private, of this host, or stands for such a one is refused.
 	Allow []netip.Prefix `key:"allow" max:"1000" absent:"public addresses alone are called"`
+	// Ports are those that may be called beside 80 and 443. Default none; 1 to 65535.
+	Ports []int `key:"ports" max:"50" absent:"ports 80 and 443 alone are called"`
 	// HTTP is whether http:// is allowed beside https://. Default false.
 	HTTP bool `key:"http"`
 	// Timeout is how long one attempt may take. Default 15s; 100ms to 1m.

@@ -438,7 +438,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
 			"operations.<name>.cost.from", "operations.<name>.cost.max", "operations.<name>.on_failure",
 			"http.max_connections", "http.max_connections_per_address",
-			"callbacks.allow[]", "identity.clients[].callback.url", "identity.clients[].callback.secrets[]",
+			"callbacks.allow[]", "callbacks.ports[]", "identity.clients[].callback.url", "identity.clients[].callback.secrets[]",
 			"operations.<name>.cache.fresh_for", "operations.<name>.cache.key[]", "operations.<name>.degrade.when.backend",
 			"operations.<name>.on_overload[]", "operations.<name>.on_overload[].operation", "operations.<name>.on_overload[].body":
 		default:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -70,7 +71,8 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 	}))
 	t.Cleanup(receiver.Close)
 	clients := told{url: receiver.URL + "/hook"}
-	policy := webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}}
+	policy := webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Ports: []int{receiver.Listener.Addr().(*net.TCPAddr).Port}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}}
 	w := newWorld(t, func(s *setup) {
 		fast(s)
 		s.adjust = func(w *world, c *Config) {

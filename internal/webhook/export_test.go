@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"crypto/x509"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -21,7 +22,10 @@ func Script(step string) *redis.Script {
 func (s *Sender) HoldFor(d time.Duration) { s.guard = d }
 
 // Trust sets whose certificates receivers may have.
-func (s *Sender) Trust(roots *x509.CertPool) { s.transport = s.Policy.transport(roots) }
+func (s *Sender) Trust(roots *x509.CertPool) { s.transport = s.Policy.transport(roots, nil) }
+
+// Ask sets who looks names up.
+func (s *Sender) Ask(names *net.Resolver) { s.transport = s.Policy.transport(nil, names) }
 
 // Claim takes deliveries on as a relay does, and does nothing about them.
 var Claim = (*Outbox).claim

@@ -15,26 +15,30 @@ import (
 // notPublic are the networks that lead back into ours, or nowhere (IANA's special-purpose registries). Of IPv6 only 2000::/3 is public
 // at all: that leaves out loopback, link-local, site-local, private, multicast, and IPv4 written as IPv6 by SIIT and NAT64.
 var notPublic = prefixes(
-	"0.0.0.0/8",        // this host
-	"10.0.0.0/8",       // private
-	"100.64.0.0/10",    // carriers' NAT, and a cloud's metadata
-	"127.0.0.0/8",      // loopback
-	"168.63.129.16/32", // a cloud's agent, though the address is a public one
-	"169.254.0.0/16",   // link-local: most clouds' metadata
-	"172.16.0.0/12",    // private
-	"192.0.0.0/24",     // protocols' own, and a cloud's metadata
-	"192.0.2.0/24",     // documentation
-	"192.88.99.0/24",   // 6to4 relays
-	"192.168.0.0/16",   // private
-	"198.18.0.0/15",    // benchmarks
-	"198.51.100.0/24",  // documentation
-	"203.0.113.0/24",   // documentation
-	"224.0.0.0/4",      // multicast
-	"240.0.0.0/4",      // reserved, and broadcast
-	"2001::/23",        // protocols' own: Teredo, ORCHID
-	"2001:db8::/32",    // documentation
-	"2002::/16",        // 6to4: any IPv4 address
-	"3fff::/20",        // documentation
+	"0.0.0.0/8",         // this host
+	"10.0.0.0/8",        // private
+	"100.64.0.0/10",     // carriers' NAT, and a cloud's metadata
+	"127.0.0.0/8",       // loopback
+	"168.63.129.16/32",  // a cloud's agent, though the address is a public one
+	"169.254.0.0/16",    // link-local: most clouds' metadata
+	"172.16.0.0/12",     // private
+	"192.0.0.0/24",      // protocols' own, and a cloud's metadata
+	"192.0.2.0/24",      // documentation
+	"192.31.196.0/24",   // AS112: any network may announce it
+	"192.52.193.0/24",   // AMT relays
+	"192.88.99.0/24",    // 6to4 relays
+	"192.168.0.0/16",    // private
+	"192.175.48.0/24",   // AS112
+	"198.18.0.0/15",     // benchmarks
+	"198.51.100.0/24",   // documentation
+	"203.0.113.0/24",    // documentation
+	"224.0.0.0/4",       // multicast
+	"240.0.0.0/4",       // reserved, and broadcast
+	"2001::/23",         // protocols' own: Teredo, AMT, AS112, ORCHID
+	"2001:db8::/32",     // documentation
+	"2002::/16",         // 6to4: any IPv4 address
+	"2620:4f:8000::/48", // AS112
+	"3fff::/20",         // documentation
 )
 
 var public6 = netip.MustParsePrefix("2000::/3")
@@ -59,7 +63,13 @@ func (p Policy) permits(a netip.Addr) bool {
 			return false
 		}
 	}
-	return a.Is4() || public6.Contains(a)
+	return a.Is4() || public6.Contains(a) && !isatap(a)
+}
+
+// isatap tells whether an IPv6 address ends in the interface id of ISATAP (RFC 5214, section 6.1): an IPv4 address that a tunnel leads to.
+func isatap(a netip.Addr) bool {
+	b := a.As16()
+	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
 var errAddress = errors.New("the address isn't permitted")
@@ -80,8 +90,9 @@ const (
 )
 
 // transport sends requests to permitted addresses alone. It has no proxy, whatever the environment says: that would be dialed instead.
-func (p Policy) transport(roots *x509.CertPool) *http.Transport {
-	dialer := &net.Dialer{Control: p.guard}
+// names looks names up; nil: as the system does.
+func (p Policy) transport(roots *x509.CertPool, names *net.Resolver) *http.Transport {
+	dialer := &net.Dialer{Control: p.guard, Resolver: names}
 	return &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -26,12 +27,12 @@ func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := webhook.Policy{HTTP: true, Timeout: 30 * time.Second} // as an operator leaves it who allows no inner network
-	inside := "http://localhost:" + port + "/"
+	p := webhook.Policy{HTTP: true, Ports: anyPort, Timeout: 30 * time.Second} // as an operator leaves it who allows no inner network
+	inside := "http://hooks.example.com:" + port + "/"
 	if err := p.Check(inside); err != nil {
 		t.Fatalf("a name was refused before it was looked up: %v", err)
 	}
-	w.start(p)
+	w.start(p, func(s *webhook.Sender) { s.Ask(names(t, "127.0.0.1")) })
 	if d := w.awaitState(w.end(inside), webhook.Failed); d.Log[0].Word != "address_not_allowed" || d.Log[0].Status != 0 {
 		t.Errorf("on record: %+v", d)
 	}
@@ -42,6 +43,69 @@ func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
 	if n := len(rc.requests()); n != 0 {
 		t.Errorf("%d requests came in", n)
 	}
+}
+
+// A name that stood for a permitted address when it was looked at, and for another one when it is dialed, is not called there: each dial
+// looks at the address that it goes to.
+func TestANameThatChangesItsMindIsNotCalled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rc := w.receive(func(_ int, rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Connection", "close") // the next attempt dials anew
+		rw.WriteHeader(500)
+	})
+	_, port, err := net.SplitHostPort(rc.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := anywhere(time.Millisecond)
+	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	w.start(p, func(s *webhook.Sender) { s.Ask(names(t, "127.0.0.1", "127.0.0.2")) })
+	d := w.awaitState(w.end("http://hooks.example.com:"+port+"/"), webhook.Failed)
+	if len(d.Log) != 2 || d.Log[0].Status != 500 || d.Log[1].Word != "address_not_allowed" {
+		t.Errorf("on record: %+v", d)
+	}
+	if n := len(rc.requests()); n != 1 {
+		t.Errorf("%d requests came in", n)
+	}
+}
+
+// names looks every name up as the addresses, one after the other and then the last; there is no IPv6.
+func names(t *testing.T, addresses ...string) *net.Resolver {
+	t.Helper()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	go func() {
+		question := make([]byte, 512)
+		for asked := 0; ; {
+			n, from, err := server.ReadFrom(question)
+			if err != nil {
+				return
+			}
+			end := 12 // of the question: a name's labels up to the empty one, type and class (RFC 1035, section 4.1)
+			for end < n && question[end] != 0 {
+				end += int(question[end]) + 1
+			}
+			end += 5
+			if end > n {
+				continue
+			}
+			reply := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question[12:end]...)
+			if question[end-3] == 1 { // type A
+				reply[7] = 1
+				reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				reply = append(reply, netip.MustParseAddr(addresses[min(asked, len(addresses)-1)]).AsSlice()...)
+				asked++
+			}
+			server.WriteTo(reply, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
+	}}
 }
 
 // C115: wherever a redirect leads, nobody goes there.
@@ -168,7 +232,7 @@ func TestACertificateIsChecked(t *testing.T) {
 	t.Cleanup(rc.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(rc.Certificate())
-	p := webhook.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 30 * time.Second}
+	p := webhook.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Ports: anyPort, Timeout: 30 * time.Second}
 	w.start(p, func(s *webhook.Sender) { s.Trust(roots) })
 	w.awaitState(w.end(rc.URL), webhook.Delivered)
 	if d := w.awaitState(w.end(strings.Replace(rc.URL, "127.0.0.1", "localhost", 1)), webhook.Failed); d.Log[0].Word != "tls" {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 // Policy says where webhooks may go, and when they are tried.
 type Policy struct {
 	Allow    []netip.Prefix  // addresses that are permitted although they aren't public
+	Ports    []int           // ports that are permitted beside 80 and 443
 	HTTP     bool            // http:// is permitted beside https://
 	Timeout  time.Duration   // of one attempt, from the name's look-up to the answer's end; > 0
 	Schedule []time.Duration // the waits between attempts; after the last one there is one more attempt
@@ -25,6 +27,8 @@ const maxURL = 512
 var (
 	ErrHTTP    = errors.New("must begin with https://: http:// isn't permitted here")
 	ErrAddress = errors.New("must have a public address")
+	ErrName    = errors.New("must have a public name: localhost, .internal and the like are inner ones")
+	ErrPort    = errors.New("must have port 443 or 80: others aren't permitted here")
 )
 
 // Check tells whether a URL may be a callback's, as far as can be told without looking its name up: what that stands for is checked
@@ -56,8 +60,12 @@ func (p Policy) Check(text string) error {
 		return errors.New("must have no fragment: no receiver would see it")
 	}
 	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		n, err := strconv.Atoi(port)
+		if err != nil || n < 1 || n > 65535 {
 			return errors.New("must have a port from 1 to 65535, or none")
+		}
+		if n != 80 && n != 443 && !slices.Contains(p.Ports, n) { // a POST to another may be a word of another protocol's
+			return ErrPort
 		}
 	}
 	return p.checkHost(u.Hostname())
@@ -76,8 +84,15 @@ func (p Policy) checkHost(host string) error {
 	if _, err := strconv.ParseUint(last, 0, 64); err == nil || last == "" || strings.Trim(last, "0123456789") == "" {
 		return errors.New("must have a host that is a name, or an address in its usual form")
 	}
+	// Where inner networks are open their names are too: the address that one stands for still has to be permitted.
+	if len(p.Allow) == 0 && (last == strings.TrimSuffix(host, ".") || slices.Contains(inner, strings.ToLower(last))) {
+		return ErrName
+	}
 	return nil
 }
+
+// inner are the top-level domains whose names stand for no public host (IANA's special-use names). So do names of one label.
+var inner = []string{"localhost", "local", "internal", "test", "invalid", "onion", "alt", "arpa"}
 
 // retryAt is how long after attempt n of a round (from 1) the next one is made; false where n was the last. Up to a tenth is added,
 // so that deliveries that failed together don't come back together.

@@ -15,14 +15,14 @@ func TestOnlyPublicAddressesArePermitted(t *testing.T) {
 	t.Parallel()
 	closed := []string{
 		"0.0.0.0", "0.255.255.255", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.127.255.255", "100.100.100.200", "127.0.0.1", "127.255.255.254",
-		"169.254.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1",
+		"169.254.0.1", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.31.196.1", "192.52.193.1", "192.175.48.6", "192.0.0.8", "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1",
 		"198.19.255.255", "198.51.100.7", "203.0.113.255", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "168.63.129.16",
 		"::", "::1", "::127.0.0.1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::a00:1", "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1",
-		"2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:20::1", "2001:db8::1", "2002:a00:1::", "2002:7f00:1::1", "3fff::1", "5f00::1",
+		"2001:3::1", "2001:4:112::1", "2620:4f:8000::1", "2606:4700::5efe:a00:1", "2606:4700::200:5efe:7f00:1", "::7f00:1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:20::1", "2001:db8::1", "2002:a00:1::", "2002:7f00:1::1", "3fff::1", "5f00::1",
 		"fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1", "ff0e::1", "4000::1",
 	}
 	open := []string{"1.1.1.1", "8.8.8.8", "100.63.255.255", "100.128.0.1", "172.15.255.255", "172.32.0.1", "169.253.255.255", "192.167.255.255", "223.255.255.255",
-		"2606:4700::1111", "2001:4860:4860::8888", "2a00:1450::1", "2400:cb00::1", "::ffff:8.8.8.8"}
+		"2606:4700::1111", "2606:4700::5eff:a00:1", "2606:4700::100:5efe:a00:1", "2620:4f:8001::1", "192.31.197.1", "2001:4860:4860::8888", "2a00:1450::1", "2400:cb00::1", "::ffff:8.8.8.8"}
 	var nothing webhook.Policy
 	for _, text := range closed {
 		if nothing.Permits(netip.MustParseAddr(text)) {
@@ -49,17 +49,34 @@ func TestOnlyPublicAddressesArePermitted(t *testing.T) {
 func TestAURLIsCheckedBeforeItIsTaken(t *testing.T) {
 	t.Parallel()
 	var strict webhook.Policy
-	loose := webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	loose := webhook.Policy{HTTP: true, Ports: []int{8443, 9000}, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	for _, test := range []struct {
 		url           string
 		strict, loose bool
 	}{
 		{"https://hooks.example.com/forebay?x=1", true, true},
-		{"https://hooks.example.com:8443", true, true},
+		{"https://hooks.example.com:8443", false, true},
+		{"https://hooks.example.com:443", true, true},
+		{"https://hooks.example.com:80", true, true},
+		{"https://hooks.example.com:22/", false, false},
+		// Inner names, where no inner network is open.
+		{"https://LocalHost./", false, true},
+		{"https://a.localhost/", false, true},
+		{"https://hooks.internal/", false, true},
+		{"https://Hooks.Internal./", false, true},
+		{"https://printer.local/", false, true},
+		{"https://nas.home.arpa/", false, true},
+		{"https://1.0.0.127.in-addr.arpa/", false, true},
+		{"https://x.onion/", false, true},
+		{"https://a.test/", false, true},
+		{"https://a.invalid/", false, true},
+		{"https://redis/", false, true},
+		{"https://internal.example.com/", true, true},
+		{"https://localhost.example.com/", true, true},
 		{"HTTPS://hooks.example.com./a%20b", true, true},
 		{"https://8.8.8.8/", true, true},
 		{"https://[2606:4700::1111]:443/", true, true},
-		{"https://localhost/", true, true}, // a name: what it stands for is looked at when it is dialed
+		{"https://localhost/", false, true}, // a name: what it stands for is looked at when it is dialed
 		{"http://hooks.example.com/", false, true},
 		{"http://127.0.0.1:9000/", false, true},
 		{"https://127.0.0.1/", false, true},

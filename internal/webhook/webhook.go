@@ -83,7 +83,7 @@ type Sender struct {
 
 // New returns a Sender. It registers its metrics.
 func New(c Config) *Sender {
-	s := &Sender{Config: c, outbox: NewOutbox(c.Redis), guard: c.Policy.Timeout + slack, transport: c.Policy.transport(nil), places: newPlaces(),
+	s := &Sender{Config: c, outbox: NewOutbox(c.Redis), guard: c.Policy.Timeout + slack, transport: c.Policy.transport(nil, nil), places: newPlaces(),
 		metrics: newMetrics(c.Metrics, c.Backends), wakes: map[string]chan struct{}{}}
 	for _, backend := range c.Backends {
 		s.wakes[backend] = make(chan struct{}, 1)

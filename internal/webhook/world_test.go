@@ -152,8 +152,17 @@ type sender struct {
 
 // anywhere lets webhooks go to receivers of tests, with quick repeats.
 func anywhere(schedule ...time.Duration) webhook.Policy {
-	return webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: 30 * time.Second, Schedule: schedule}
+	return webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Ports: anyPort, Timeout: 30 * time.Second,
+		Schedule: schedule}
 }
+
+// anyPort are all of them: receivers of tests have the port that was free.
+var anyPort = func() (all []int) {
+	for port := range 65535 {
+		all = append(all, port+1)
+	}
+	return all
+}()
 
 func (w *world) start(p webhook.Policy, adjust ...func(*webhook.Sender)) sender {
 	w.Helper()

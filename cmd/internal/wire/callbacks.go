@@ -46,7 +46,9 @@ func callable(all config.Callbacks, url string) error {
 	switch {
 	case errors.Is(err, webhook.ErrHTTP):
 		return fmt.Errorf("%w; write https, or set callbacks.http: true", err)
-	case errors.Is(err, webhook.ErrAddress):
+	case errors.Is(err, webhook.ErrPort):
+		return fmt.Errorf("%w; write one of them, or permit it by callbacks.ports", err)
+	case errors.Is(err, webhook.ErrAddress), errors.Is(err, webhook.ErrName):
 		return fmt.Errorf("%w; write one, or open its network by callbacks.allow", err)
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -40,6 +41,7 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 
 	c, _ := loadRoster(t, "clients:\n"+client("acme", "tier: pro, callback: {secrets: ["+firstSecret+"]}"))
 	c.Callbacks.HTTP, c.Callbacks.Allow = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	c.Callbacks.Ports = []int{receiver.Listener.Addr().(*net.TCPAddr).Port}
 	log := slog.New(slog.DiscardHandler)
 	clients, err := wire.NewClients(c, noEnv, prometheus.NewRegistry(), log)
 	if err != nil {
