@@ -1,34 +1,14 @@
 package worker_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 	"forebay/internal/redistest"
 )
-
-// lines takes logs.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // N22: a queue that was paused with asynq's own tools (jobs.Pause in that package's tests sets the same key) is seen as what it is, gets no
 // more tickets, and makes no worker a lost one.
