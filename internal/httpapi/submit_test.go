@@ -257,7 +257,7 @@ func mustRate(t testing.TB, text string) leaky.Rate {
 // the status there; without that field it would take the first 200 at Location for the finished result.
 func TestAGenericPollerWaitsUntilTheJobIsDone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(*setup) {})
 	w.pause()
 	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	at := a.Header.Get("Operation-Location")
