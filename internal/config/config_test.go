@@ -160,7 +160,7 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 	t.Parallel()
 	want := &Config{
-		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
+		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
 		Admin:    Admin{Listen: "127.0.0.1:8081"},
 		Redis:    Redis{OnFailure: "degrade"},
 		Checks:   Checks{OnFailure: "local", Processes: 1},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"path/filepath"
 	"time"
 )
@@ -102,6 +103,7 @@ func Demo() *Config {
 	c := Default()
 	c.ShutdownDelay = 0 // no load balancer stands before it, and Ctrl-C should be quick
 	c.Worker.Embedded = true
+	c.HTTP.TrustedProxies = []netip.Prefix{} // there are none: no warning
 	c.Identity.Anonymous = "free"
 	var free Tier
 	free.setDefaults()

@@ -15,7 +15,7 @@ func (c *Config) warn(r *report) {
 		}
 	}
 
-	if c.Identity.Anonymous != "" && len(c.HTTP.TrustedProxies) == 0 && !r.given("http.trusted_proxies") {
+	if c.Identity.Anonymous != "" && c.HTTP.TrustedProxies == nil && !r.given("http.trusted_proxies") {
 		r.warnf("identity.anonymous", "behind a proxy all callers without a key would count as one; name your proxies in http.trusted_proxies, or write [] if there are none")
 	}
 
