@@ -26,6 +26,7 @@ import (
 
 	"forebay/internal/groupcommit"
 	"forebay/internal/jobs"
+	"forebay/internal/transfer"
 )
 
 // Answer is what the backend said to a request.
@@ -38,8 +39,8 @@ type Answer struct {
 }
 
 const (
-	// MaxBody bounds a stored body: as much as the config lets a result have (max_result). Redis sends it in some 50 ms,
-	// well within the 1 s that a degraded answer may take.
+	// MaxBody bounds a stored body: as much as the config lets a result have (max_result). Redis sends it in some 50 ms on
+	// one host, well within the 1 s that a degraded answer may take.
 	MaxBody = 64 << 20
 	// MaxContentType bounds a stored content type; real ones are under 100 bytes.
 	MaxContentType = 1 << 10
@@ -55,14 +56,16 @@ var (
 
 // Cache reads and writes stored answers. Safe for concurrent use.
 type Cache struct {
-	rdb   redis.UniversalClient
-	reads *groupcommit.Collector[string, found]
+	rdb    redis.UniversalClient
+	reads  *groupcommit.Collector[string, found] // of what a small answer is, or how a large one begins
+	larges *groupcommit.Collector[string, found]
 }
 
 // New returns a Cache on rdb.
 func New(rdb redis.UniversalClient) *Cache {
 	c := &Cache{rdb: rdb}
-	c.reads = groupcommit.New(maxTogether, readTime, c.readAll).Overlap(maxTrips)
+	c.reads = groupcommit.New(maxTogether, readTime, c.readSmall).Overlap(maxTrips)
+	c.larges = groupcommit.New(1, readTime, c.readLarge).Overlap(maxLarge)
 	return c
 }
 
@@ -123,19 +126,24 @@ type found struct {
 	answer  Answer
 	keepFor time.Duration // how old the answer may become there
 	ok      bool
+	large   bool // the answer needs a trip of its own: nothing else of it is set
 	err     error
 }
 
-// Reads that come together share a trip to Redis: a third of its work and half of this process's. A large answer holds up those that share its
-// trip, so these are few; and others may go meanwhile.
+// Reads that come together share a trip to Redis: a third of its work and half of this process's. An answer over transfer.Small has a trip of
+// its own after that, of which there are fewer at once: so it holds nobody up. 16 answers stay within transfer.Together.
 const (
 	maxTogether = 16
 	maxTrips    = 4
+	maxLarge    = 2
 )
 
 // read is Get, and tells how old the answer may become there.
 func (c *Cache) read(ctx context.Context, key string) (a Answer, keepFor time.Duration, ok bool, err error) {
 	f, err := c.reads.Do(ctx, key)
+	if err == nil && f.large {
+		f, err = c.larges.Do(ctx, key)
+	}
 	if err == nil {
 		err = f.err
 	}
@@ -145,21 +153,39 @@ func (c *Cache) read(ctx context.Context, key string) (a Answer, keepFor time.Du
 	return f.answer, f.keepFor, f.ok, nil
 }
 
-// readAll is one trip.
-func (c *Cache) readAll(ctx context.Context, keys []string) ([]found, error) {
+// readSmall is one trip for answers of any size, of which large ones are only found to be so.
+func (c *Cache) readSmall(ctx context.Context, keys []string) ([]found, error) {
+	return c.readAll(ctx, keys, func(p redis.Pipeliner, key string) *redis.StringCmd {
+		return p.GetRange(ctx, key, 0, transfer.Small) // a byte more than is small
+	}, func(left *redis.DurationCmd, value *redis.StringCmd) bool {
+		// Nothing is what an answer has that has gone since, or what isn't one: GET tells.
+		return len(value.Val()) > transfer.Small || value.Val() == "" && value.Err() == nil && left.Val() != absent
+	}), nil
+}
+
+func (c *Cache) readLarge(ctx context.Context, keys []string) ([]found, error) {
+	return c.readAll(ctx, keys, func(p redis.Pipeliner, key string) *redis.StringCmd { return p.Get(ctx, key) },
+		func(*redis.DurationCmd, *redis.StringCmd) bool { return false }), nil
+}
+
+// readAll is one trip, which gets as much of each value as get has it. That may be too little to understand.
+func (c *Cache) readAll(ctx context.Context, keys []string, get func(redis.Pipeliner, string) *redis.StringCmd,
+	tooLittle func(*redis.DurationCmd, *redis.StringCmd) bool) []found {
 	lefts, values := make([]*redis.DurationCmd, len(keys)), make([]*redis.StringCmd, len(keys))
 	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, key := range keys {
 			// In this order: an answer that is replaced between the two counts as older than it is. The other way round it would lend its youth to the one before it.
-			lefts[i], values[i] = p.PTTL(ctx, key), p.Get(ctx, key)
+			lefts[i], values[i] = p.PTTL(ctx, key), get(p, key)
 		}
 		return nil
 	})
 	all := make([]found, len(keys))
 	for i, key := range keys {
-		all[i] = understand(key, lefts[i], values[i])
+		if all[i].large = tooLittle(lefts[i], values[i]); !all[i].large {
+			all[i] = understand(key, lefts[i], values[i])
+		}
 	}
-	return all, nil
+	return all
 }
 
 // understand reads what Redis says of a key.

@@ -24,15 +24,15 @@ func gets(t *testing.T, rdb redis.UniversalClient) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`cmdstat_get:calls=(\d+)`).FindStringSubmatch(info)
-	if found == nil {
-		return 0
+	sum := 0
+	for _, found := range regexp.MustCompile(`cmdstat_get(?:range)?:calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+		n, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
 	}
-	n, err := strconv.Atoi(found[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return sum
 }
 
 // Issue 5, point 5: a stampede of equal requests.

@@ -4,5 +4,5 @@ package groupcommit
 func (c *Collector[Q, A]) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.waiting)
+	return len(c.small.waiting) + len(c.large.waiting)
 }

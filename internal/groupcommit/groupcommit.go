@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"forebay/internal/transfer"
 )
 
 // Call answers a batch: one answer for each question, in the same order, or one error
@@ -23,26 +25,47 @@ type Call[Q, A any] func(ctx context.Context, batch []Q) ([]A, error)
 // Collector gathers concurrent questions into shared calls. Safe for concurrent use.
 type Collector[Q, A any] struct {
 	call    Call[Q, A]
-	max     int
-	flights int
 	timeout time.Duration
+	weigh   func(Q) int // bytes of a question; nil: none has many
 
-	mu      sync.Mutex
-	busy    int            // guarded by mu: calls in flight
-	waiting []*entry[Q, A] // guarded by mu: what the next call takes, oldest first
+	mu           sync.Mutex
+	small, large lane[Q, A] // guarded by mu
+}
+
+// lane is the questions that may share a call, and the calls in flight for them.
+type lane[Q, A any] struct {
+	max     int            // questions a call
+	flights int            // calls at once
+	busy    int            // calls in flight
+	waiting []*entry[Q, A] // what the next call takes, oldest first
 }
 
 type entry[Q, A any] struct {
 	ctx      context.Context // the caller's: a question that nobody waits for any more is not asked
 	question Q
+	bytes    int
 	answer   A
 	err      error
 	done     chan struct{} // closed when answer and err are set
 }
 
+// largeFlights is how many large questions travel at once: while Redis works on one, the next is
+// on its way. More would only slow each other down.
+const largeFlights = 2
+
 // New returns a Collector whose calls carry at most max questions and end after timeout.
 func New[Q, A any](max int, timeout time.Duration, call Call[Q, A]) *Collector[Q, A] {
-	return &Collector[Q, A]{call: call, max: max, flights: 1, timeout: timeout}
+	return &Collector[Q, A]{call: call, timeout: timeout,
+		small: lane[Q, A]{max: max, flights: 1}, large: lane[Q, A]{max: 1, flights: largeFlights}}
+}
+
+// Weigh tells the collector how many bytes a question has, and returns the collector. A call then
+// carries at most transfer.Together. A question over transfer.Small goes alone, at most two at
+// once, in a lane of its own: small ones don't wait behind it. A call's timeout grows by
+// transfer.Time of its bytes. Weigh must be called before the first Do.
+func (c *Collector[Q, A]) Weigh(bytes func(Q) int) *Collector[Q, A] {
+	c.weigh = bytes
+	return c
 }
 
 // enough is the part of max from which on a further call is worth its round trip.
@@ -51,7 +74,7 @@ const enough = 4
 // Overlap lets up to n calls be in flight at once, and returns the collector. The second goes out only once a quarter of max waits: so
 // the store works on one batch while the process makes the next, and batches stay large. It must be called before the first Do.
 func (c *Collector[Q, A]) Overlap(n int) *Collector[Q, A] {
-	c.flights = n
+	c.small.flights = n
 	return c
 }
 
@@ -60,17 +83,24 @@ func (c *Collector[Q, A]) Overlap(n int) *Collector[Q, A] {
 // what its callers have given up.
 func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	e := &entry[Q, A]{ctx: ctx, question: q, done: make(chan struct{})}
+	if c.weigh != nil {
+		e.bytes = c.weigh(q)
+	}
+	l := &c.small
+	if e.bytes > transfer.Small {
+		l = &c.large
+	}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, e)
-	lead := c.busy == 0 || c.busy < c.flights && len(c.waiting) >= max(1, c.max/enough)
+	l.waiting = append(l.waiting, e)
+	lead := l.busy == 0 || l.busy < l.flights && len(l.waiting) >= max(1, l.max/enough)
 	if lead {
-		c.busy++
+		l.busy++
 	}
 	c.mu.Unlock()
 
 	if lead {
 		// In a goroutine of its own, so that this caller too may leave when its context ends.
-		go c.drain(context.WithoutCancel(ctx))
+		go c.drain(context.WithoutCancel(ctx), l)
 	}
 	select {
 	case <-e.done:
@@ -81,42 +111,46 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	}
 }
 
-// drain sends batch after batch until nobody waits.
-func (c *Collector[Q, A]) drain(ctx context.Context) {
+// drain sends batch after batch until nobody waits in the lane.
+func (c *Collector[Q, A]) drain(ctx context.Context, l *lane[Q, A]) {
 	for {
 		// Goroutines that are ready to run may be about to ask: let them, where the processor is busy anyway. With an idle
 		// one this returns at once, so nothing ever waits for company. It makes batches a third larger under load.
 		runtime.Gosched()
-		c.send(ctx, c.take())
-		if !c.more() {
+		c.send(ctx, c.take(l))
+		if !c.more(l) {
 			return
 		}
 	}
 }
 
-// take removes the oldest max questions that somebody still waits for, and on its way those that nobody does.
-func (c *Collector[Q, A]) take() []*entry[Q, A] {
+// take removes the oldest questions that somebody still waits for, as many as fit into a call, and
+// on its way those that nobody does.
+func (c *Collector[Q, A]) take(l *lane[Q, A]) []*entry[Q, A] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	batch, rest := make([]*entry[Q, A], 0, min(len(c.waiting), c.max)), c.waiting
-	for len(rest) > 0 && len(batch) < c.max {
-		if rest[0].ctx.Err() == nil {
-			batch = append(batch, rest[0])
+	batch, rest, bytes := make([]*entry[Q, A], 0, min(len(l.waiting), l.max)), l.waiting, 0
+	for len(rest) > 0 && len(batch) < l.max {
+		if next := rest[0]; next.ctx.Err() == nil {
+			if bytes += next.bytes; bytes > transfer.Together && len(batch) > 0 {
+				break
+			}
+			batch = append(batch, next)
 		}
 		rest = rest[1:]
 	}
-	c.waiting = rest
+	l.waiting = rest
 	return batch
 }
 
 // more reports whether questions wait, and gives up the lead when none does.
-func (c *Collector[Q, A]) more() bool {
+func (c *Collector[Q, A]) more(l *lane[Q, A]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) > 0 {
+	if len(l.waiting) > 0 {
 		return true
 	}
-	c.busy--
+	l.busy--
 	return false
 }
 
@@ -124,12 +158,13 @@ func (c *Collector[Q, A]) send(ctx context.Context, batch []*entry[Q, A]) {
 	if len(batch) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	questions := make([]Q, len(batch))
+	questions, bytes := make([]Q, len(batch)), 0
 	for i, e := range batch {
 		questions[i] = e.question
+		bytes += e.bytes
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+transfer.Time(bytes))
+	defer cancel()
 	answers, err := c.call(ctx, questions)
 	if err == nil && len(answers) != len(batch) {
 		err = fmt.Errorf("group commit: %d answers to %d questions", len(answers), len(batch))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"forebay/internal/groupcommit"
+	"forebay/internal/transfer"
 )
 
 func TestALoneQuestionIsSentAtOnce(t *testing.T) {
@@ -178,4 +179,59 @@ func TestASecondCallGoesOutForManyQuestions(t *testing.T) {
 	close(release)
 	all.Wait()
 	close(begun)
+}
+
+// A shared call is bounded in bytes. A large question goes alone, and small ones don't wait behind
+// it; its call may take longer (issue 10, point 8).
+func TestLargeQuestionsGoAlone(t *testing.T) {
+	t.Parallel()
+	const large = transfer.Small + 1
+	begun, release := make(chan []int), make(chan struct{})
+	c := groupcommit.New(1000, time.Minute, func(ctx context.Context, batch []int) ([]int, error) {
+		if end, _ := ctx.Deadline(); batch[0] > 1<<20 && time.Until(end) < 65*time.Second {
+			t.Errorf("a call with %d bytes ends in %v", batch[0], time.Until(end))
+		}
+		begun <- batch
+		<-release
+		return batch, nil
+	}).Weigh(func(bytes int) int { return bytes })
+	var all sync.WaitGroup
+	ask := func(n, bytes int) {
+		for range n {
+			all.Go(func() {
+				if _, err := c.Do(t.Context(), bytes); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	ask(1, 20<<20)
+	<-begun
+	ask(5, large)
+	if batch := <-begun; len(batch) != 1 || batch[0] != large {
+		t.Fatalf("a large question went with others: %v", batch)
+	}
+	for c.Waiting() != 4 { // the rest wait: two large calls are in flight
+		time.Sleep(time.Millisecond)
+	}
+	ask(1, 10)
+	if batch := <-begun; !slices.Equal(batch, []int{10}) {
+		t.Fatalf("next came %v, want the small question", batch)
+	}
+	ask(40, transfer.Small)
+	for c.Waiting() != 44 {
+		time.Sleep(time.Millisecond)
+	}
+	close(release)
+	var sum int
+	for sum < 4*large+40*transfer.Small {
+		batch, bytes := <-begun, 0
+		for _, b := range batch {
+			bytes += b
+		}
+		if sum += bytes; bytes > transfer.Together || batch[0] == large && len(batch) > 1 {
+			t.Errorf("a call of %d questions with %d bytes", len(batch), bytes)
+		}
+	}
+	all.Wait()
 }

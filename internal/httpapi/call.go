@@ -16,6 +16,7 @@ import (
 	"forebay/api"
 	"forebay/internal/admission"
 	"forebay/internal/identity"
+	"forebay/internal/transfer"
 )
 
 // call is one request on its way to its answer. One goroutine has it, but for what peek begins.
@@ -23,7 +24,7 @@ type call struct {
 	s         *Server
 	w         http.ResponseWriter
 	r         *http.Request
-	ctx       context.Context // for the store: ends after storeTime, not with the connection
+	ctx       context.Context // for the store: ends after storeTime and what the body adds to it, not with the connection
 	cancel    context.CancelFunc
 	began     time.Time
 	route     string
@@ -51,17 +52,18 @@ type call struct {
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, rt route) *call {
 	c := &call{s: s, w: w, r: r, began: time.Now(), route: rt.path, admission: rt.admission, requestID: requestID(r.Header)}
-	c.renew()
+	c.renew(0)
 	w.Header()[api.HeaderRequestID] = []string{c.requestID}
 	return c
 }
 
-// renew gives the call its time for the store, again after an answer was held back.
-func (c *call) renew() {
+// renew gives the call its time for the store, again after a body was read or an answer was held back. It is longer where many
+// bytes are to go there.
+func (c *call) renew(bytes int) {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(c.r.Context()), storeTime)
+	c.ctx, c.cancel = context.WithTimeout(context.WithoutCancel(c.r.Context()), storeTime+transfer.Time(bytes))
 }
 
 // end closes the books on a call: a panic becomes a 500, and what was answered is counted and logged.

@@ -72,7 +72,7 @@ func (c *call) readTurn(who string) (leave func(), err error) {
 		c.refusedRead(p)
 		return nil, p
 	}
-	c.renew()
+	c.renew(0)
 	return leave, nil
 }
 

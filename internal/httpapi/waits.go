@@ -164,7 +164,7 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 	defer func() {
 		c.held = time.Since(began)
 		c.verdict, c.peeked = nil, nil // what the limits held before is old news
-		c.renew()
+		c.renew(0)
 	}()
 	v := s.keepVigil(c, line, look, wait)
 	defer v.end()

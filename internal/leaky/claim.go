@@ -11,7 +11,8 @@ import (
 )
 
 // claimTime is how long a claim lasts that nobody gives back: longer than a front process waits for the store on behalf of one request, and a call
-// that it gave up may still reach Redis (callTimeout). Who finds a claim taken waits a part of it.
+// that it gave up may still reach Redis (callTimeout). Who finds a claim taken waits a part of it. A large request has more time for
+// the store: its claim lasts three times that.
 const claimTime = 2 * time.Second
 
 //go:embed scripts/unclaim.lua
@@ -20,10 +21,14 @@ var unclaimLua string
 var unclaimScript = redis.NewScript(unclaimLua)
 
 // Claim takes it on one caller to decide which job a request gets, where it may get one of several: all who decide on the same request claim the same
-// id, and by tells them apart, differently each time. False: another has it now. It ends with Unclaim, or after 2 s; so whoever takes it must
-// have decided by then, and must look first what was decided before. After an error it may have been taken.
+// id, and by tells them apart, differently each time. False: another has it now. It ends with Unclaim, or after 2 s, or three
+// times what is left of ctx where that is longer; so whoever takes it must have decided by then, and must look first what was decided before. After an error it may have been taken.
 func (l *Line) Claim(ctx context.Context, id, by string) (taken bool, err error) {
-	err = l.rdb.SetArgs(ctx, decidingKey(l.settings.Backend, id), by, redis.SetArgs{Mode: "NX", TTL: claimTime}).Err()
+	lasts := claimTime
+	if end, ok := ctx.Deadline(); ok {
+		lasts = max(lasts, 3*time.Until(end))
+	}
+	err = l.rdb.SetArgs(ctx, decidingKey(l.settings.Backend, id), by, redis.SetArgs{Mode: "NX", TTL: lasts}).Err()
 	switch {
 	case err == nil:
 		return true, nil

@@ -48,7 +48,7 @@ const (
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
 	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, shares: maxShares, sharesEach: maxSharesEach}
-	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer)
+	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer).Weigh(encoded.bytes)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l
 }

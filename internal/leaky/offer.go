@@ -34,6 +34,9 @@ type encoded struct {
 	once   string // by what the caller's one share in a job is known; "": it may have several
 }
 
+// bytes is what of it counts on the way to Redis.
+func (e encoded) bytes() int { return len(e.record) }
+
 // Words of the offer script.
 const (
 	forOne     = ""

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Proxy is a TCP proxy before a server, for faults of the network. Methods are safe for concurrent use.
@@ -21,6 +22,49 @@ type Proxy struct {
 	listener net.Listener       // guarded by mu; nil while refusing
 	pairs    map[*pair]struct{} // guarded by mu: open connections
 	open     chan struct{}      // guarded by mu: closed while data flows
+
+	there, back link
+}
+
+// link is one direction of the line that all connections share.
+type link struct {
+	mu   sync.Mutex
+	rate float64   // guarded by mu: bytes per second; 0: as fast as it goes
+	free time.Time // guarded by mu: when what has been taken so far is through
+}
+
+// late is how far a link catches up with what a busy machine has kept it from.
+const late = 50 * time.Millisecond
+
+// maxTurn is what one connection may send before it is another's turn.
+const maxTurn = 4 << 10
+
+// turn waits until it is the caller's turn to send, and returns how many of its bytes.
+func (l *link) turn(bytes int) int {
+	l.mu.Lock()
+	if l.rate == 0 {
+		l.mu.Unlock()
+		return bytes
+	}
+	bytes = min(bytes, maxTurn)
+	if late := time.Now().Add(-late); l.free.Before(late) {
+		l.free = late
+	}
+	l.free = l.free.Add(time.Duration(float64(bytes) / l.rate * float64(time.Second)))
+	free := l.free
+	l.mu.Unlock()
+	time.Sleep(time.Until(free))
+	return bytes
+}
+
+// Throttle lets so many bytes a second pass in each direction, over all connections together, in
+// turns, as a network would. 0: as many as can.
+func (p *Proxy) Throttle(rate float64) {
+	for _, l := range []*link{&p.there, &p.back} {
+		l.mu.Lock()
+		l.rate = rate
+		l.mu.Unlock()
+	}
 }
 
 // pair is one connection through the proxy.
@@ -103,8 +147,8 @@ func (p *Proxy) serve(front net.Conn) {
 		c.close()
 	}
 	var both sync.WaitGroup
-	both.Go(func() { p.copy(c, back, front) })
-	both.Go(func() { p.copy(c, front, back) })
+	both.Go(func() { p.copy(c, back, front, &p.there) })
+	both.Go(func() { p.copy(c, front, back, &p.back) })
 	both.Wait()
 	p.mu.Lock()
 	delete(p.pairs, c)
@@ -112,7 +156,7 @@ func (p *Proxy) serve(front net.Conn) {
 }
 
 // copy passes on what it reads as long as data flows, and closes the pair at the first error.
-func (p *Proxy) copy(c *pair, to, from net.Conn) {
+func (p *Proxy) copy(c *pair, to, from net.Conn, over *link) {
 	defer c.close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -120,10 +164,12 @@ func (p *Proxy) copy(c *pair, to, from net.Conn) {
 		if !p.flows(c) {
 			return
 		}
-		if n > 0 {
-			if _, err := to.Write(buf[:n]); err != nil {
+		for rest := buf[:n]; len(rest) > 0; {
+			turn := rest[:over.turn(len(rest))]
+			if _, err := to.Write(turn); err != nil {
 				return
 			}
+			rest = rest[len(turn):]
 		}
 		if err != nil {
 			return

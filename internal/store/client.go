@@ -14,7 +14,7 @@ import (
 
 const (
 	// frontTimeout bounds each dial, write and read of Client, so that a hung Redis is an error after half a second
-	// and the front still answers within one.
+	// and the front still answers within one. Large payloads add to it (movingConn).
 	frontTimeout = 500 * time.Millisecond
 	// executorTimeout is Executor's: nobody waits for it, and every error there makes work.
 	executorTimeout = 2 * time.Second
@@ -31,7 +31,7 @@ const (
 	topologyAge = time.Second
 )
 
-// client returns a client of t. It repeats no command.
+// client returns a client of t. It repeats no command, and keeps a few connections of its pool at most for large ones.
 func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs:            slices.Clone(t.addrs), // a cluster's client appends to it
@@ -62,15 +62,19 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	var c redis.UniversalClient
 	switch t.kind {
 	case sentinel:
-		return redis.NewFailoverClient(o.Failover())
+		c = redis.NewFailoverClient(o.Failover())
 	case cluster:
-		c := o.Cluster()
-		c.ClusterStateReloadInterval = topologyAge
-		return redis.NewClusterClient(c)
+		o := o.Cluster()
+		o.ClusterStateReloadInterval = topologyAge
+		c = redis.NewClusterClient(o)
+	default:
+		c = redis.NewClient(o.Simple())
 	}
-	return redis.NewClient(o.Simple())
+	c.AddHook(newLargeHook(size))
+	return c
 }
 
 // dialer returns the function that connects to a server, with TLS where config is set.
@@ -89,7 +93,7 @@ func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context,
 		if err != nil {
 			return noConn{fmt.Errorf("redis: %w", err)}, nil
 		}
-		return conn, nil
+		return moving(conn), nil
 	}
 }
 

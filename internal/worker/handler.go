@@ -8,6 +8,7 @@ import (
 
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
+	"forebay/internal/transfer"
 )
 
 const (
@@ -58,7 +59,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 	}
 	var s leaky.Started
 	first := time.Now() // where an answer is lost, the lease began with the question before
-	err := d.repeat(startTime, d.runs.stopping, func(ctx context.Context) (err error) {
+	err := d.repeat(startTime, 0, d.runs.stopping, func(ctx context.Context) (err error) {
 		sent := time.Now()
 		if s, err = d.line.Start(ctx, one.ticket, d.owner); err != nil {
 			return err
@@ -130,7 +131,7 @@ func (d *drain) part(s leaky.Started, v *verdict) bool {
 	private := v.Result.Storing == jobs.Private
 	for {
 		var said leaky.PartVerdict
-		err := d.repeat(settleTime, d.runs.leaving, func(ctx context.Context) (err error) {
+		err := d.repeat(settleTime, 0, d.runs.leaving, func(ctx context.Context) (err error) {
 			said, err = d.line.Part(ctx, v.Ticket, v.Owner, private)
 			return err
 		})
@@ -152,7 +153,7 @@ func (d *drain) part(s leaky.Started, v *verdict) bool {
 func (d *drain) settle(s leaky.Started, v verdict) {
 	var said leaky.SettleVerdict
 	var feedback leaky.Feedback
-	err := d.repeat(settleTime, d.runs.leaving, func(ctx context.Context) (err error) {
+	err := d.repeat(settleTime, len(v.Body), d.runs.leaving, func(ctx context.Context) (err error) {
 		said, feedback, err = d.line.Settle(ctx, v.Settlement)
 		return err
 	})
@@ -181,7 +182,7 @@ func (d *drain) learn(s leaky.Started, v verdict) {
 	case v.To == jobs.Failed:
 		meta = v.said // of an answer that broke off, too
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), storeTime+transfer.Time(len(v.Body)))
 	defer cancel()
 	if err := d.stale.Learn(ctx, s.Job, meta, v.Body); err != nil {
 		d.log.Warn("what is stored for later could not follow the answer", "job_id", s.Job.ID, "error", err)
@@ -228,10 +229,11 @@ func (d *drain) tellFeedback(v verdict, f leaky.Feedback) {
 }
 
 // repeat asks the line until it answers, for at most the given time (or until stop is closed), and returns the last error.
-func (d *drain) repeat(most time.Duration, stop <-chan struct{}, ask func(context.Context) error) error {
+// What it asks carries so many bytes.
+func (d *drain) repeat(most time.Duration, bytes int, stop <-chan struct{}, ask func(context.Context) error) error {
 	end := time.Now().Add(most)
 	for pause := firstRest; ; pause = min(2*pause, longestRest) {
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		ctx, cancel := context.WithTimeout(context.Background(), callTime+transfer.Time(bytes))
 		err := ask(ctx)
 		cancel()
 		if err == nil || time.Now().Add(pause).After(end) {
