@@ -111,7 +111,7 @@ func TestEveryAnswerHasTheFieldsThatTheTableSays(t *testing.T) {
 	w.store.down.Store(true)
 	got["503 Redis is unavailable"] = post(request(w.plain, `1`))
 	w.store.down.Store(false)
-	w.server.Drain()
+	w.server.Refuse()
 	got["503 shutting down"] = post(request(w.plain, `1`))
 
 	rows := strings.Split(strings.TrimSpace(fieldsTable), "\n")[2:]
