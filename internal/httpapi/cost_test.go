@@ -59,23 +59,23 @@ func TestTheCostsPlaceInTheBodyIsTold(t *testing.T) {
 	}
 }
 
-// Case C18.
-func TestABadCostIsRefusedAndSpendsNothing(t *testing.T) {
+// Case C18. It costs what any request costs that can't be read.
+func TestABadCostIsRefusedAndSpendsOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.cost = Cost{From: "/pages", Default: 2, Max: 8}
-		s.pro = []admission.Limit{perClient("ten", 10, time.Hour)}
+		s.pro = []admission.Limit{perClient("twenty", 20, time.Hour)}
 	})
 	left := func() string { return w.get("/v1/rate-limits", key(keyA)).Header.Get("X-RateLimit-Remaining") }
-	for _, payload := range []string{`{"pages":0}`, `{"pages":-5}`, `{"pages":1e18}`, `{"pages":"NaN"}`, `{"pages":"3"}`, `{"pages":1.5}`, `{"pages":9}`,
+	for n, payload := range []string{`{"pages":0}`, `{"pages":-5}`, `{"pages":1e18}`, `{"pages":"NaN"}`, `{"pages":"3"}`, `{"pages":1.5}`, `{"pages":9}`,
 		`{"pages":1e0}`, `{"pages":1,"pages":8}`} {
 		a := w.submit(w.plain, payload, key(keyA), idempotent("k"))
 		p := w.problem(a, http.StatusUnprocessableEntity, api.CodeInvalidFields)
 		if len(p.Errors) != 1 || p.Errors[0].Pointer != "#/payload/pages" || a.Header.Get("RateLimit") == "" {
 			t.Errorf("%s: %s %v", payload, a.body, a.Header)
 		}
-		if left() != "10" {
-			t.Fatalf("%s left %s of 10", payload, left())
+		if want := strconv.Itoa(19 - n); left() != want {
+			t.Fatalf("%s left %s, want %s", payload, left(), want)
 		}
 	}
 	w.problem(w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":{"pages":NaN}}`, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)

@@ -425,7 +425,7 @@ func TestASlowSenderIsCutOff(t *testing.T) {
 		return // cut off without a word
 	}
 	defer a.Body.Close()
-	if a.StatusCode != http.StatusBadRequest {
+	if a.StatusCode != http.StatusRequestTimeout {
 		t.Errorf("%s", a.Status)
 	}
 }
