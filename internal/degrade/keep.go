@@ -41,7 +41,7 @@ func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 		return nil
 	}
 	key := p.CacheKey(job.Operation, job.Client, job.Tier, job.Payload)
-	if !good || !p.mayStore(meta.Storing, job.Anonymous()) {
+	if !good || !p.mayStore(meta.Storing) {
 		if err := k.store.Forget(ctx, job.Operation, key); err != nil {
 			return fmt.Errorf("remove the answer that job %s disproves: %w", job.ID, err)
 		}
@@ -66,14 +66,14 @@ func definite(status int) bool {
 	return false
 }
 
-// mayStore reports whether an answer may be stored of which the backend says this (jobs.Meta.Storing), to a caller who may have had no key.
-func (p Policy) mayStore(storing string, anonymous bool) bool {
+// mayStore reports whether an answer may be stored of which the backend says this (jobs.Meta.Storing).
+func (p Policy) mayStore(storing string) bool {
 	switch storing {
 	case "":
 		return true
 	case jobs.Private:
-		// As Scope has it: nobody else gets it. Those who share an address are different people.
-		return p.Share != ShareTier && p.Share != ShareAll && !anonymous
+		// As Scope has it: nobody else gets it. Of callers without a key, who may share an address, nothing is kept there (KeepsFor).
+		return p.Share != ShareTier && p.Share != ShareAll
 	}
 	return false
 }

@@ -137,7 +137,7 @@ func TestWhatIsOneCallersIsNotKept(t *testing.T) {
 		kept    bool
 	}{
 		{jobs.Job{Client: "acme", NoStore: true}, "", false}, {jobs.Job{Client: "acme", NoStore: true}, jobs.Private, false},
-		{jobs.Job{Client: "acme"}, jobs.Private, true}, {jobs.Job{Client: "ip:192.0.2.1"}, jobs.Private, false}, {jobs.Job{Client: "ip:192.0.2.1"}, "", true},
+		{jobs.Job{Client: "acme"}, jobs.Private, true}, {jobs.Job{Client: "acme"}, "", true}, {jobs.Job{Client: "ip:192.0.2.1"}, jobs.Private, false}, {jobs.Job{Client: "ip:192.0.2.1"}, "", false},
 	} {
 		kept := false
 		keeper := degrade.NewKeeper(storeFunc(func(string, cache.Answer, time.Duration) error { kept = true; return nil }),

@@ -32,9 +32,8 @@ type Job struct {
 	Shared      bool    // it is run for callers who have shares in it, or is a refresh: no client's own, though Client says whose turn it takes
 }
 
-// Anonymous reports whether the caller had no key: Client is an address then (as package identity names it), which different people may
-// share.
-func (j Job) Anonymous() bool { return strings.HasPrefix(j.Client, "ip:") }
+// Anonymous reports whether the job belongs to the bearer of its id: IsAnonymous of its client.
+func (j Job) Anonymous() bool { return IsAnonymous(j.Client) }
 
 // Source is the id of the job that is run for j: where its calls, its result and its payload are.
 func (j Job) Source() string {
