@@ -18,6 +18,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,7 +37,12 @@ type Answer struct {
 	Fields      jobs.Fields   // others that go with the body
 	Body        []byte        // byte for byte
 	Age         time.Duration // how long ago the backend gave it, at milliseconds, by Redis's clock
+
+	hidden []string // marks of the clients from whom it is kept
 }
+
+// HiddenFrom reports whether the answer is kept from a client that purged it (Hide).
+func (a Answer) HiddenFrom(client string) bool { return slices.Contains(a.hidden, markOf(client)) }
 
 const (
 	// MaxBody bounds a stored body: as much as the config lets a result have (max_result). Redis sends it in some 50 ms on
@@ -107,7 +113,7 @@ func (c *Cache) put(ctx context.Context, key string, a Answer, keepFor time.Dura
 			return false, fmt.Errorf("store answer: %w", err)
 		}
 	}
-	n, err := putScript.Run(ctx, c.rdb, []string{key}, encode(a, good, of), good, age).Int()
+	n, err := putScript.Run(ctx, c.rdb, []string{key, hiddenKey(key)}, encode(a, good, of), good, age).Int()
 	if err != nil {
 		return false, fmt.Errorf("store answer: %w", err)
 	}
@@ -172,9 +178,11 @@ func (c *Cache) readLarge(ctx context.Context, keys []string) ([]found, error) {
 func (c *Cache) readAll(ctx context.Context, keys []string, get func(redis.Pipeliner, string) *redis.StringCmd,
 	tooLittle func(*redis.DurationCmd, *redis.StringCmd) bool) []found {
 	lefts, values := make([]*redis.DurationCmd, len(keys)), make([]*redis.StringCmd, len(keys))
+	hidden := make([]*redis.StringSliceCmd, len(keys))
 	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, key := range keys {
 			// In this order: an answer that is replaced between the two counts as older than it is. The other way round it would lend its youth to the one before it.
+			hidden[i] = p.SMembers(ctx, hiddenKey(key)) // first: an answer that replaces another may count as hidden, never the other way round
 			lefts[i], values[i] = p.PTTL(ctx, key), get(p, key)
 		}
 		return nil
@@ -184,6 +192,10 @@ func (c *Cache) readAll(ctx context.Context, keys []string, get func(redis.Pipel
 		if all[i].large = tooLittle(lefts[i], values[i]); !all[i].large {
 			all[i] = understand(key, lefts[i], values[i])
 		}
+		if err := hidden[i].Err(); err != nil && all[i].ok {
+			all[i] = found{err: err} // nobody knows who may have it
+		}
+		all[i].answer.hidden = hidden[i].Val()
 	}
 	return all
 }

@@ -321,6 +321,13 @@ func (m *Memory) Forget(ctx context.Context, operation, key string) error {
 	return err
 }
 
+// Hide is Cache.Hide, and what this process remembers under the key is dropped at once.
+func (m *Memory) Hide(ctx context.Context, key, client string) error {
+	err := m.inner.Hide(ctx, key, client)
+	m.drop(key)
+	return err
+}
+
 // drop drops what is remembered under the key, and what is on its way here.
 func (m *Memory) drop(key string) {
 	m.mu.Lock()

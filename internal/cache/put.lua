@@ -1,6 +1,6 @@
 -- Stores an answer, unless a younger one is there.
 --
--- KEYS[1]  the answer's key
+-- KEYS[1]  the answer's key   KEYS[2] the set of clients from whom the one before is kept (hide.lua): it ends with that
 -- ARGV[1]  the value (layout: cache.go)
 -- ARGV[2]  ms that the value stays good, counted from the backend's answer
 -- ARGV[3]  ms that have passed of these already; less than ARGV[2]
@@ -14,5 +14,6 @@ if left > 0 then
     return 0
   end
 end
+redis.call('DEL', KEYS[2])
 redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', good - age))
 return 1

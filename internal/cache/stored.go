@@ -94,7 +94,17 @@ var unlistSource string
 //go:embed forget.lua
 var forgetSource string
 
-var listScript, unlistScript, forgetScript = redis.NewScript(listSource), redis.NewScript(unlistSource), redis.NewScript(forgetSource)
+//go:embed hide.lua
+var hideSource string
+
+var listScript, unlistScript = redis.NewScript(listSource), redis.NewScript(unlistSource)
+var forgetScript, hideScript = redis.NewScript(forgetSource), redis.NewScript(hideSource)
+
+// maxHidden bounds the clients from whom one answer is kept; where more have purged it, it is removed for all.
+const maxHidden = 100
+
+// hiddenKey is where the marks of those clients are: in the answer's cluster slot.
+func hiddenKey(key string) string { return key + ":hidden" }
 
 // list notes in the lists that an answer is there for some ms to come.
 func (c *Cache) list(ctx context.Context, key, operation string, left int64) error {
@@ -195,6 +205,16 @@ func (c *Cache) Forget(ctx context.Context, operation, key string) error {
 	// Last: a process that hears of it mustn't read it again from Redis.
 	if err := errors.Join(err, c.tellForgotten(ctx, key)); err != nil {
 		return fmt.Errorf("forget stored answer: %w", err)
+	}
+	return nil
+}
+
+// Hide keeps the answer under a key of Key, which clients share, from one of them, until a younger one is stored: in Redis at once, in the
+// memory of every process as Forget does. The others go on getting it. Errors are Redis's: calling again does no harm.
+func (c *Cache) Hide(ctx context.Context, key, client string) error {
+	err := hideScript.Run(ctx, c.rdb, []string{key, hiddenKey(key)}, markOf(client), maxHidden).Err()
+	if err := errors.Join(err, c.tellForgotten(ctx, key)); err != nil {
+		return fmt.Errorf("hide stored answer: %w", err)
 	}
 	return nil
 }

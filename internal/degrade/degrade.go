@@ -135,16 +135,20 @@ func (d *Degrader) Warm(ctx context.Context, key string) {
 	_, _, _ = d.answers.Get(ctx, key)
 }
 
-// Forget removes the answer under a key of CacheKey, where there is one, from the store and from the memory of this process. On an error it may be
-// there still.
-func (d *Degrader) Forget(ctx context.Context, operation, key string) error {
+// Purge has a client no longer get the answer under a key of p.CacheKey, where there is one: it removes an answer that is that client's
+// alone, and keeps one that others share from it, until there is a younger one. On an error the client may get it still.
+func (d *Degrader) Purge(ctx context.Context, p Policy, operation, key, client string) error {
+	if p.Share == ShareTier || p.Share == ShareAll {
+		return d.answers.Hide(ctx, key, client)
+	}
 	return d.answers.Forget(ctx, operation, key)
 }
 
-// Answers finds a stored answer by its key, and removes it; *cache.Cache and *cache.Memory are such. Get reports false where there is none.
+// Answers finds a stored answer by its key, removes it, or keeps it from one client; *cache.Cache and *cache.Memory are such. Get reports false where there is none.
 type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
 	Forget(ctx context.Context, operation, key string) error
+	Hide(ctx context.Context, key, client string) error
 }
 
 // Degrader finds what to answer instead. Safe for concurrent use when its Answers is.

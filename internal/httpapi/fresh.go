@@ -48,7 +48,7 @@ func (a *attempt) known(ctx context.Context) (cache.Answer, bool) {
 	}
 	found := st.answer
 	found.Age += time.Since(st.at)
-	return found, st.found
+	return found, st.found && !found.HiddenFrom(a.client.ID)
 }
 
 // fromStore answers what needs no new work, or must not have any: a fresh answer; a stale one, where the request wants stored answers alone or

@@ -51,7 +51,7 @@ func notEnded() *api.Problem {
 	return problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
 }
 
-// forgetAnswer removes the stored answer to the job's request. It is found by the payload, so this comes before the job goes: where it fails, the
+// forgetAnswer removes the stored answer to the job's request, for its client alone where others share it. It is found by the payload, so this comes before the job goes: where it fails, the
 // same purge again does all.
 func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	o := s.operations[job.Operation]
@@ -65,7 +65,8 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	if err != nil {
 		return c.ownLookError(job.ID, err)
 	}
-	if err := s.Degrader.Forget(c.ctx, job.Operation, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)); err != nil {
+	key := o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)
+	if err := s.Degrader.Purge(c.ctx, o.Overload, job.Operation, key, job.Client); err != nil {
 		return storeError{err}
 	}
 	return nil

@@ -68,6 +68,11 @@ func TestAPurgedShareTakesTheStoredAnswerAlong(t *testing.T) {
 	w.want(w.call("DELETE", w.url+"/v1/jobs/"+b+"?purge=1", "", key(keyB)), http.StatusNoContent)
 	w.problem(w.submit(w.shared, `1`, key(keyB), field("Cache-Control", "only-if-cached")), http.StatusGatewayTimeout, api.CodeNotCached)
 	w.want(w.get("/v1/jobs/"+a+"/result", key(keyA)), 200) // its own share is there
+	// Issue 10, point 12: the other client, which shares the answer, gets it still; and a younger one is everybody's again.
+	cached := field("Cache-Control", "only-if-cached")
+	w.want(w.submit(w.shared, `1`, key(keyA), cached), 200)
+	w.keep(w.shared, w.clientA(), `1`)
+	w.eventually("a younger answer is there", func() bool { return w.submit(w.shared, `1`, key(keyB), cached).StatusCode == 200 })
 }
 
 // clinging is a Degrader that removes nothing as long as it is told so.
@@ -76,11 +81,11 @@ type clinging struct {
 	clings *atomic.Bool
 }
 
-func (d clinging) Forget(ctx context.Context, operation, key string) error {
+func (d clinging) Purge(ctx context.Context, p degrade.Policy, operation, key, client string) error {
 	if d.clings.Load() {
 		return errors.New("the connection broke")
 	}
-	return d.Degrader.Forget(ctx, operation, key)
+	return d.Degrader.Purge(ctx, p, operation, key, client)
 }
 
 // Where the stored answer can't be removed, the job stays: the same call again does all.

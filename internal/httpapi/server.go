@@ -11,6 +11,7 @@ import (
 
 	"forebay/internal/admission"
 	"forebay/internal/cache"
+	"forebay/internal/degrade"
 	"forebay/internal/identity"
 	"forebay/internal/leaky"
 )
@@ -61,7 +62,7 @@ type Finals interface {
 type Degrader interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 	Warm(ctx context.Context, key string)
-	Forget(ctx context.Context, operation, key string) error
+	Purge(ctx context.Context, p degrade.Policy, operation, key, client string) error
 }
 
 // Store is what the front path knows of its connection to Redis.
