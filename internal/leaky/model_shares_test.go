@@ -92,7 +92,7 @@ func onceOf(j jobs.Job) string {
 
 // earlier moves a job that waits to where the offer's own would stand, if that is earlier.
 func (m *model) earlier(job string, o leaky.Offer) {
-	tag := max(m.v, m.flows[flowOf(o.Job)]) + 1/o.Weight
+	tag := m.line.inTurn(max(m.v, m.flows[flowOf(o.Job)]) + 1/o.Weight)
 	if there, waits := m.line[job]; waits && tag < there {
 		m.line[job], m.flows[flowOf(o.Job)] = tag, tag
 	}
@@ -144,7 +144,7 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdi
 		delete(m.live[t.ID], s.job.ID)
 		delete(m.shares, s.job.ID)
 		s.job.Of = ""
-		tag := max(m.v, m.flows[flowOf(s.job)]) + 1/s.job.Weight
+		tag := m.line.inTurn(max(m.v, m.flows[flowOf(s.job)]) + 1/s.job.Weight)
 		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()), start: s.end, end: s.end, keep: s.keep, tag: tag,
 			st: jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}}
 		m.line[s.job.ID], m.flows[flowOf(s.job)] = tag, tag
@@ -155,6 +155,9 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdi
 }
 
 func (m *model) tell(job jobs.Job) {
+	if job.Anonymous() {
+		return // nobody can ask for the list
+	}
 	m.mine[job.Client] = append(m.mine[job.Client], entry{id: job.ID, at: m.newest})
 }
 

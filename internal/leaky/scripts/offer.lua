@@ -10,7 +10,7 @@
 --            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several)
 -- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
 --            and, of 'again', the id of the share that the caller has
--- An id that was derived from a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
+-- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local most_shares, most_each = tonumber(ARGV[13]), tonumber(ARGV[14])
@@ -172,17 +172,14 @@ local moved = false
 local function advance(job, flow, step)
   enter()
   local there = tonumber(call('ZSCORE', LINE, job) or 0) -- 0: it doesn't wait
-  local tag = math.max(v, tags[flow]) + step
+  local tag = turn(math.max(v, tags[flow]) + step)
   if tag >= there then return end
   call('ZADD', LINE, exact(tag), job)
   tags[flow], moved = tag, true
 end
 
--- spent tells of an id by its UUID's bytes: those of version 8 alone come again.
-local function spent(id, uuid)
-  local version = uuid ~= '' and string.byte(uuid, 7) or 0
-  return version >= 128 and version < 144 and string.sub(trace_of(id) or '', -1) == '!'
-end
+-- spent tells of an id whether it is that of a purged job. UUIDs of version 7 are new each time, and never come again.
+local function spent(id) return string.sub(id, -22, -22) ~= '7' and string.sub(trace_of(id) or '', -1) == '!' end
 
 local i = 15
 while i <= #ARGV do
@@ -201,7 +198,7 @@ while i <= #ARGV do
     has_share = job and share_of(job, once)
     if own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
-    elseif spent(own, uuid) then
+    elseif own ~= '' and spent(own) then
       outcome = 'spent'
     elseif many == 'refresh' then
       if job or rest_of(join) > now then outcome = 'joined' end
@@ -220,7 +217,7 @@ while i <= #ARGV do
     end -- a job that has no room is left behind: those who come are joined to the next
   end
 
-  if many == '' and spent(id, uuid) then outcome = 'spent' end
+  if many == '' and spent(id) then outcome = 'spent' end
   if not outcome then
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
     outcome, position, wait, retry, tag = place(client, flow, step, start_within)
