@@ -63,7 +63,7 @@ func NewOperators(token string, address func(*http.Request) string, metrics prom
 // the fields that go with the problem into h.
 func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 	if o.sites.Check(r) != nil || o.token == "" && !loopbackHost(r.Host) {
-		// A site whose name points to the loopback is told by the Host that its page asks for.
+		// A site whose name points to the loopback is known by the Host that its page asks for.
 		o.refusals.WithLabelValues(refusedSite).Inc()
 		return problem(http.StatusForbidden, api.CodeCrossSite,
 			"The admin API can't be used from pages of other sites, or under a name that it doesn't have.")

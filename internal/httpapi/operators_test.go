@@ -51,7 +51,7 @@ func TestWrongOperatorsTokensAreBrakedPerAddress(t *testing.T) {
 	if lines == 0 || lines >= 40 || !strings.Contains(w.log.String(), "address=192.0.2.66") || strings.Contains(w.log.String(), "guess-") {
 		t.Errorf("%d lines of log", lines)
 	}
-	// Whoever has no token guesses nothing.
+	// A request without a token guesses nothing.
 	for range 20 {
 		w.want(w.call("GET", w.admin+"/metrics", "", operator), http.StatusUnauthorized)
 	}

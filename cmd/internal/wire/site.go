@@ -35,7 +35,7 @@ func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.
 // Addr is where the site listens.
 func (s *Site) Addr() string { return s.listener.Addr().String() }
 
-// Serve answers until Close; failed is told when it can't.
+// Serve answers until Close; it calls failed with the error when it can't.
 func (s *Site) Serve(failed func(error)) {
 	go func() {
 		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
