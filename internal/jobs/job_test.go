@@ -66,8 +66,8 @@ func TestIDsThatClientsSeeAreRandom(t *testing.T) {
 func TestAnIDDerivedWithASecretNeedsTheSecret(t *testing.T) {
 	t.Parallel()
 	of := func(secret, client string) string { return jobs.DeriveSecretID(secret, "b", client, "report", "key") }
-	if of("one", "ip:a") != of("one", "ip:a") {
-		t.Error("the same parts have two ids")
+	if first, again := of("one", "ip:a"), of("one", "ip:a"); first != again {
+		t.Errorf("the same parts have two ids: %s and %s", first, again)
 	}
 	if of("one", "ip:a") == of("two", "ip:a") || of("one", "ip:a") == of("one", "ip:b") {
 		t.Error("secret and client don't matter")
