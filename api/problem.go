@@ -85,7 +85,7 @@ const (
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
 	CodeTooManyLists          = "too_many_lists"          // 429: another list of the caller's is being read
-	CodeTooManyStreams        = "too_many_streams"        // 429: the caller has as many open as one may
+	CodeTooManyStreams        = "too_many_streams"        // 429: the caller, its network or all callers have as many answers held back as may be
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503
 	CodeBusy                  = "too_many_bodies"         // 503: the process has no memory for the body now

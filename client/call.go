@@ -97,8 +97,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // worthAnother reports whether the same call may go better in a while.
 func worthAnother(ctx context.Context, failed *Error) bool {
-	if failed.Code == api.CodeNotCached {
-		return false // a 504 that asks nothing of anybody: Request.OnlyIfCached
+	switch failed.Code {
+	case api.CodeNotCached: // a 504 that asks nothing of anybody: Request.OnlyIfCached
+		return false
+	case api.CodeTooManyStreams: // the same call without a wait may go well at once
+		return false
 	}
 	switch failed.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,

@@ -48,6 +48,29 @@ func TestAWaitIsHeldBackByTheServer(t *testing.T) {
 	})
 }
 
+// A server that holds as many answers back as it may is asked again without a wait, at its pace.
+func TestAWaitThatIsRefusedIsAPoll(t *testing.T) {
+	bubble(t, func(t *testing.T, ctx context.Context) {
+		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
+			switch {
+			case n == 4:
+				return reply(200, done("reports-1")), nil
+			case r.Header.Get("Prefer") != "":
+				return refuse(429, api.CodeTooManyStreams, "15"), nil
+			}
+			return reply(200, queued("reports-1"), "Retry-After: 9"), nil
+		}}
+		began := time.Now()
+		job, err := polling(over(t, s, Config{MaxAttempts: 1})).Wait(ctx, "reports-1")
+		if err != nil || !job.Done || len(s.seen) != 4 {
+			t.Fatalf("%d requests: %v", len(s.seen), err)
+		}
+		if took := time.Since(began); took < 9*time.Second || took > 10*time.Second {
+			t.Errorf("the second status came after %v, want the server's 9 s", took)
+		}
+	})
+}
+
 // Where a proxy or a full server doesn't hold answers back, the pace is the server's.
 func TestAWaitWithoutHoldingPollsAtTheServersPace(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -87,6 +88,10 @@ func (w *waiting) poll(ctx context.Context) (*Error, error) {
 	}
 	call.wait = w.hold(call.wait)
 	a, err := w.do(ctx, call)
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Code == api.CodeTooManyStreams {
+		call.wait = 0 // the server holds no more answers back
+		a, err = w.do(ctx, call)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +132,7 @@ func (w *waiting) refused(ctx context.Context, failed *Error) (*Error, error) {
 	failed.Attempts = 1
 	w.fallBack(failed.Status == http.StatusNotAcceptable)
 	switch {
-	case failed.Code == api.CodeTooManyStreams || failed.Status != 0 && !worthAnother(ctx, failed):
+	case failed.Status != 0 && !worthAnother(ctx, failed):
 		return nil, nil // a poll may go well, or has the same to say
 	case worthAnother(ctx, failed):
 		w.early = max(w.early, 1)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"forebay/cmd/internal/wire"
 	"forebay/internal/cache"
 	"forebay/internal/config"
+	"forebay/internal/httpapi"
 	"forebay/internal/leaky"
 	"forebay/internal/store"
 )
@@ -40,7 +40,8 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, string(c.Admin.Token)),
+	operators := httpapi.NewOperators(string(c.Admin.Token), nil, metrics, log)
+	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, operators),
 		wire.AdminBounds(), metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
@@ -62,19 +63,11 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	return errors.Join(err, listener.Close(), s.Close())
 }
 
-// admin answers /metrics (to those with the token, where there is one) and the probes.
-func admin(ctx context.Context, s *store.Store, metrics *prometheus.Registry, token string) http.Handler {
+// admin answers /metrics, to operators alone, and the probes.
+func admin(ctx context.Context, s *store.Store, metrics *prometheus.Registry,
+	operators *httpapi.Operators) http.Handler {
 	mux := http.NewServeMux()
-	show := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		given := r.Header.Get("Authorization")
-		if token != "" && subtle.ConstantTimeCompare([]byte(given), []byte("Bearer "+token)) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
-			http.Error(w, "the admin token is required", http.StatusUnauthorized)
-			return
-		}
-		show.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", operators.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, http.StatusOK, api.Health{Status: "alive"}) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {

@@ -222,10 +222,10 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 		a.drop() // thousands wait
 	}
 	look, err := a.s.await(a.call, a.line, look)
-	if err != nil {
-		// It's accepted, whatever became of the wait: answer with what was known before.
+	if p, ok := errors.AsType[*api.Problem](err); err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
 		a.noStore = true
 	}
+	// The job is accepted, also where the wait failed or was refused: answer with what was known before.
 	view := jobView(look, time.Now())
 	view.Degraded = a.instead != ""
 	h := a.w.Header()

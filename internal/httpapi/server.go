@@ -125,7 +125,7 @@ func New(c Config) *Server {
 		Config:      c,
 		operations:  make(map[string]*Operation, len(c.Operations)),
 		cached:      make(map[string]*cacheCounts, len(c.Operations)),
-		waits:       newWaits(maxWaiters, maxWaitersEach),
+		waits:       newWaits(maxHeld),
 		warming:     make(chan struct{}, maxWarming),
 		refreshing:  make(chan struct{}, maxRefreshing),
 		draining:    make(chan struct{}),

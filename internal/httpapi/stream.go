@@ -100,9 +100,9 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 		c.head(http.StatusNoContent) // which tells the client not to come back
 		return nil, nil
 	}
-	leave, ok := s.waits.enter(heldStream, c.client.ID)
+	leave, ok := s.waits.enter(heldStream, c.client)
 	if !ok {
-		return nil, tooManyStreams()
+		return nil, tooManyHeld()
 	}
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // or nginx would keep events to itself
@@ -206,9 +206,10 @@ func lastEventID(h http.Header) (version int64, ok bool) {
 	return version, err == nil && version >= 0
 }
 
-func tooManyStreams() *api.Problem {
+func tooManyHeld() *api.Problem {
 	p := problem(http.StatusTooManyRequests, api.CodeTooManyStreams,
-		"You have as many answers held back as one client may, or all clients together have. Ask for the status without a stream.")
+		"Too many answers are held back already: for you, for your network, or for all clients together. "+
+			"Ask for the status without a stream and without Prefer: wait.")
 	p.RetryAfter = fewerFrom + rand.IntN(fewerTo-fewerFrom+1)
 	return p
 }

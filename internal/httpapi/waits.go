@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
 
 	"forebay/api"
+	"forebay/internal/identity"
 	"forebay/internal/leaky"
 )
 
@@ -20,43 +22,84 @@ const (
 	heldStream = "stream" // Accept: text/event-stream
 )
 
-const (
-	// maxWaiters bounds the answers that are held back at one time. Each takes about 30 KiB, most of it its connection's.
-	maxWaiters = 10_000
-	// maxWaitersEach bounds those of one client, so that no one takes all.
-	maxWaitersEach = maxWaiters / 4
-)
+// maxWaiters bounds the answers that are held back at one time. Each takes about 30 KiB, most of it
+// its connection's: 300 MB in all.
+const maxWaiters = 10_000
+
+// maxHeld are the bounds in force.
+var maxHeld = heldBounds{all: maxWaiters, client: maxWaiters / 4,
+	anonymous: maxWaiters / 2, address: 250, network: 500}
+
+// heldBounds say how many answers may be held back: in all, and of one client, so that no client
+// takes all the room. An address costs nothing, so callers without a key have less: an address as
+// much as an office behind one has people, a network (an IPv4 /24 or an IPv6 /48, which one site is
+// given) twice that, and all of them together no more than leaves clients with a key the rest.
+type heldBounds struct{ all, client, anonymous, address, network int }
 
 // waits counts the answers that are held back. Safe for concurrent use.
 type waits struct {
-	all, each int // how many there may be: of all clients, and of one
+	bounds heldBounds
 
-	mu      sync.Mutex
-	kinds   map[string]int // guarded by mu
-	clients map[string]int // guarded by mu; by id; none at 0
+	mu    sync.Mutex
+	kinds map[string]int // guarded by mu
+	// By client id, and of callers without a key by network and, as "", all together; none at 0;
+	// guarded by mu. An id is never the text of a network: it has no slash or begins with "ip:".
+	holders map[string]int
 }
 
-func newWaits(all, each int) *waits {
-	return &waits{all: all, each: each, kinds: map[string]int{}, clients: map[string]int{}}
+func newWaits(b heldBounds) *waits {
+	return &waits{bounds: b, kinds: map[string]int{}, holders: map[string]int{}}
 }
 
 // enter counts one more, where there may be one. leave must be called once it is held back no more.
-func (w *waits) enter(kind, client string) (leave func(), ok bool) {
+func (w *waits) enter(kind string, client identity.Client) (leave func(), ok bool) {
+	counts := []string{client.ID}
+	bounds := []int{w.bounds.client}
+	if client.Anonymous {
+		counts = append(counts, network(client.Address), "")
+		bounds = []int{w.bounds.address, w.bounds.network, w.bounds.anonymous}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.kinds[heldWait]+w.kinds[heldStream] >= w.all || w.clients[client] >= w.each {
+	if w.kinds[heldWait]+w.kinds[heldStream] >= w.bounds.all {
 		return nil, false
 	}
+	for i, name := range counts {
+		if w.holders[name] >= bounds[i] {
+			return nil, false
+		}
+	}
 	w.kinds[kind]++
-	w.clients[client]++
+	for _, name := range counts {
+		w.holders[name]++
+	}
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.kinds[kind]--
-		if w.clients[client]--; w.clients[client] == 0 {
-			delete(w.clients, client)
+		for _, name := range counts {
+			if w.holders[name]--; w.holders[name] == 0 {
+				delete(w.holders, name)
+			}
 		}
 	}, true
+}
+
+// network is the network that an address of identity.Client belongs to: an IPv4 /24, an IPv6 /48.
+func network(address string) string {
+	prefix, err := netip.ParsePrefix(address)
+	addr := prefix.Addr()
+	if err != nil {
+		if addr, err = netip.ParseAddr(address); err != nil {
+			return address
+		}
+	}
+	bits := 48
+	if addr.Is4() {
+		bits = 24
+	}
+	prefix, _ = addr.Prefix(bits) // it has more
+	return prefix.String()
 }
 
 // held is how many of a kind there are.
@@ -133,7 +176,8 @@ func (v *vigil) next(beat <-chan time.Time) happening {
 }
 
 // await holds the answer back until the job is done, as long as the client prefers, and returns where the job stands then. It is cut
-// short when the client is gone, when the server drains and when the store is lost; then it returns what was known last.
+// short when the client is gone, when the server drains and when the store is lost; then it returns what was known last. Where too many
+// answers are held back already, it returns a problem at once.
 func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) {
 	return s.hold(c, line, look, done)
 }
@@ -151,9 +195,9 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 		c.w.Header()[api.HeaderPreferenceApplied] = applied
 		return look, nil
 	}
-	leave, ok := s.waits.enter(heldWait, c.client.ID)
+	leave, ok := s.waits.enter(heldWait, c.client)
 	if !ok {
-		return look, nil // too many wait already; the preference isn't applied
+		return look, tooManyHeld()
 	}
 	defer leave()
 	c.w.Header()[api.HeaderPreferenceApplied] = applied

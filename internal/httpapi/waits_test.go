@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"forebay/api"
+	"forebay/internal/admission"
+	"forebay/internal/identity"
 	"forebay/internal/jobs"
 	"forebay/internal/leaky"
 	"forebay/internal/redistest"
@@ -233,37 +235,36 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 // No client takes all the room there is: what is beyond its part is answered at once, or refused.
 func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, func(s *setup) {
+		s.pro = []admission.Limit{{Name: "wide", Algorithm: admission.TokenBucket, Per: admission.PerClient,
+			Amount: 1000, Window: time.Hour}}
+	})
 	w.pause()
-	w.server.waits = newWaits(4, 3)
+	w.server.waits = newWaits(heldBounds{all: 4, client: 3, anonymous: 2, address: 1, network: 1})
 	idA, idB := w.job(w.submit(w.plain, `1`, key(keyA))).ID, w.job(w.submit(w.plain, `1`, key(keyB))).ID
-	refused := func(id, of string) {
+	refused := func(id string, caller, how [2]string) {
 		t.Helper()
-		a := w.get("/v1/jobs/"+id, key(of), field("Accept", "text/event-stream"))
+		a := w.get("/v1/jobs/"+id, caller, how)
 		p := w.problem(a, http.StatusTooManyRequests, api.CodeTooManyStreams)
 		if p.RetryAfter < fewerFrom || p.RetryAfter > fewerTo || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s", a.body)
 		}
 	}
-	atOnce := func(id, of string) {
-		t.Helper()
-		if a := w.want(w.get("/v1/jobs/"+id, key(of), field("Prefer", "wait=30")), 200); a.Header.Get("Preference-Applied") != "" {
-			t.Errorf("it was held back: %v", a.Header)
-		}
-	}
+	asStream, asPoll := field("Accept", "text/event-stream"), field("Prefer", "wait=30")
 	var streams []*stream
 	for range 3 {
 		streams = append(streams, w.stream(idA, key(keyA)))
 	}
-	refused(idA, keyA) // its own bound
-	atOnce(idA, keyA)
+	refused(idA, key(keyA), asStream) // its own bound
+	refused(idA, key(keyA), asPoll)
+	w.want(w.get("/v1/jobs/"+idA, key(keyA)), 200)
 	a := w.want(w.submit(w.plain, `2`, key(keyA), field("Prefer", "wait=30")), http.StatusAccepted)
-	if a.Header.Get("Preference-Applied") != "" {
-		t.Errorf("it was held back: %v", a.Header)
+	if a.Header.Get("Preference-Applied") != "" || a.Header.Get("RateLimit") == "" {
+		t.Errorf("an accepted job that can't be waited for: %v", a.Header)
 	}
 	answers := w.later(func() answer { return w.get("/v1/jobs/"+idB, key(keyB), field("Prefer", "wait=30")) })
 	w.held(heldWait, 1)
-	refused(idB, keyB) // everybody's
+	refused(idB, key(keyB), asStream) // all clients'
 	metrics := w.want(w.call("GET", w.admin+"/metrics", ""), 200).body
 	for _, want := range []string{`forebay_held_answers{kind="stream"} 3`, `forebay_held_answers{kind="wait"} 1`} {
 		if !strings.Contains(string(metrics), "\n"+want+"\n") {
@@ -277,26 +278,58 @@ func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	w.want(w.soon(answers), 200)
 	w.want(w.call("DELETE", w.url+"/v1/jobs/"+idA, "", key(keyA)), 200)
 	w.held(heldStream, 0)
-	if n := len(w.server.waits.clients); n != 0 {
+
+	// Callers without a key: an address, its network, all of them.
+	job := func(address string) string { return w.job(w.want(w.submit(w.plain, `1`, from(address)), 202)).ID }
+	one, near, far, more := job("192.0.2.1"), job("192.0.2.200"), job("2001:db8:1:2::1"), job("2001:db8:2::1")
+	first := w.stream(one, from("192.0.2.1"))
+	refused(one, from("192.0.2.1"), asPoll)
+	refused(near, from("192.0.2.200"), asPoll)
+	second := w.stream(far, from("2001:db8:1:2::1"))
+	refused(more, from("2001:db8:2::1"), asStream)
+	third := w.stream(idA, key(keyA)) // clients with a key have the rest
+	for _, s := range []*stream{first, second, third} {
+		s.Body.Close()
+	}
+	w.held(heldStream, 0)
+	if n := len(w.server.waits.holders); n != 0 {
 		t.Errorf("%d clients are remembered that hold nothing", n)
 	}
 }
 
-// The bounds in force are those that are documented.
-func TestOneClientMayHoldAQuarter(t *testing.T) {
+// The bounds in force are those that are documented: a client with a key takes a quarter, and no
+// number of addresses takes more than half.
+func TestAClientMayHoldAQuarterAndAllAddressesHalf(t *testing.T) {
 	t.Parallel()
-	w := newWaits(maxWaiters, maxWaitersEach)
-	for _, client := range []string{"a", "b", "c", "d"} {
-		for n := 0; ; n++ {
-			if _, ok := w.enter(heldStream, client); !ok {
-				if n != 2500 {
-					t.Errorf("%s holds %d", client, n)
-				}
+	w := newWaits(maxHeld)
+	fill := func(c identity.Client, want int) {
+		t.Helper()
+		n := 0
+		for ; ; n++ {
+			if _, ok := w.enter(heldStream, c); !ok {
 				break
 			}
 		}
+		if n != want {
+			t.Errorf("%s holds %d, want %d", c.ID, n, want)
+		}
 	}
-	if _, ok := w.enter(heldWait, "e"); ok || w.held(heldStream) != 10_000 {
-		t.Errorf("%d are held back", w.held(heldStream))
+	anonymous := func(address string) identity.Client {
+		return identity.Client{ID: "ip:" + address, Anonymous: true, Address: address}
 	}
+	fill(anonymous("2001:db8:1:1::/64"), 250)
+	fill(anonymous("2001:db8:1:2::/64"), 250)
+	fill(anonymous("2001:db8:1:3::/64"), 0) // of the same /48
+	fill(anonymous("192.0.2.1"), 250)
+	fill(anonymous("192.0.2.254"), 250)
+	fill(anonymous("192.0.2.77"), 0)
+	for n := range 8 {
+		for host := range 2 {
+			fill(anonymous(fmt.Sprintf("198.51.%d.%d", n, host)), 250)
+		}
+	}
+	fill(anonymous("203.0.113.1"), 0)
+	fill(identity.Client{ID: "acme"}, 2500)
+	fill(identity.Client{ID: "globex"}, 2500)
+	fill(identity.Client{ID: "initech"}, 0)
 }

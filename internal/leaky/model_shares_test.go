@@ -59,7 +59,7 @@ func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
 		return leaky.Exists, ""
-	case !o.Refresh && m.spent[o.Job.ID] > m.now:
+	case !o.Refresh && m.spent[o.Job.ID] > m.now && (o.Job.Fingerprint != "" || o.Join != "" && o.StartWithin == 0):
 		return leaky.Spent, ""
 	case o.Join == "" || o.StartWithin > 0:
 		return "", ""

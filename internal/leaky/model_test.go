@@ -82,13 +82,13 @@ const closeTags = 1.0 / 8192
 
 // inTurn is the tag of a job that comes now: past those in the line that are all but equal.
 func (z zset) inTurn(tag float64) float64 {
-	turn := tag
+	last := 0.0
 	for _, other := range z {
-		if other >= turn && other < tag+closeTags {
-			turn = other * (1 + 0x1p-52)
+		if other >= tag && other < tag+closeTags {
+			last = max(last, other)
 		}
 	}
-	return min(turn, tag+closeTags)
+	return min(max(last*(1+0x1p-52), tag), tag+closeTags)
 }
 
 // us is a time as the scripts write it down.

@@ -40,6 +40,7 @@ func (e encoded) bytes() int { return len(e.record) }
 // Words of the offer script.
 const (
 	forOne     = ""
+	forKey     = "key" // for one, and its id is of a client's Idempotency-Key
 	forShare   = "share"
 	forRefresh = "refresh"
 )
@@ -88,6 +89,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 			e.once = "once:" + clientTag(job.Client+"\n"+job.Callback)
 		}
 		e.id, job.Callback, job.Fingerprint, job.Holds = jobs.NewID(l.settings.Backend), "", "", jobs.Holds{}
+	case job.Fingerprint != "":
+		e.many = forKey
 	}
 	record, err := jobs.EncodeRecord(job)
 	e.record = record
@@ -103,7 +106,7 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
 		args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
 			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member, o.many)
-		if o.many != forOne {
+		if o.many == forShare || o.many == forRefresh {
 			args = append(args, o.Join, o.share, o.words, o.once)
 		}
 	}

@@ -91,6 +91,7 @@ func TestAnIDMayComeAgainAfterAPurge(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job("acme")
+	o.Job.Fingerprint = "f"
 	b.offer(o)
 	b.run(jobs.Succeeded)
 	b.purge(o.Job.ID)

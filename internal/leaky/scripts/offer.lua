@@ -6,7 +6,7 @@
 -- ARGV[13]   the most shares in a job   ARGV[14] the most in one of a client that may have several
 -- ARGV[15..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
---            'share', 'refresh' (for no caller); then four more follow: who may share it, id of the caller's share ('' for
+--            'key' (no, and its id is of a client's key), 'share', 'refresh' (for no caller); of the last two four more follow: who may share it, id of the caller's share ('' for
 --            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several)
 -- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
 --            and, of 'again', the id of the share that the caller has
@@ -34,11 +34,11 @@ end
 -- turn is in_turn among those too that are about to enter.
 local function turn(tag)
   if tag > top then return tag end
-  local own, below = in_turn(tag), tag + CLOSE
+  local last
   for i = 1, #fresh do
-    if fresh[i] >= own and fresh[i] < below then own = fresh[i] * (1 + 2 ^ -52) end
+    if fresh[i] >= (last or tag) and fresh[i] < tag + CLOSE then last = fresh[i] end
   end
-  return math.min(own, below)
+  return in_turn(tag, last)
 end
 
 -- before counts the jobs of the line with a tag of at most tag.
@@ -178,8 +178,8 @@ local function advance(job, flow, step)
   tags[flow], moved = tag, true
 end
 
--- spent tells of an id whether it is that of a purged job. UUIDs of version 7 are new each time, and never come again.
-local function spent(id) return string.sub(id, -22, -22) ~= '7' and string.sub(trace_of(id) or '', -1) == '!' end
+-- spent tells of an id whether it is that of a purged job. Only a client's key gives an id twice.
+local function spent(id) return string.sub(trace_of(id) or '', -1) == '!' end
 
 local i = 15
 while i <= #ARGV do
@@ -188,6 +188,8 @@ while i <= #ARGV do
   local uuid, many = ARGV[i + 8], ARGV[i + 9]
   i = i + 10
   local outcome, position, wait, retry, tag
+  local keyed = many == 'key'
+  if keyed then many = '' end
   local join, own, words, once, has_share
   local before_it = newest
   if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
@@ -217,7 +219,7 @@ while i <= #ARGV do
     end -- a job that has no room is left behind: those who come are joined to the next
   end
 
-  if many == '' and spent(id) then outcome = 'spent' end
+  if keyed and spent(id) then outcome = 'spent' end
   if not outcome then
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
     outcome, position, wait, retry, tag = place(client, flow, step, start_within)

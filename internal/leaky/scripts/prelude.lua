@@ -300,10 +300,12 @@ local function wake() call('PUBLISH', prefix .. 'wake', '') end
 -- in_turn is the tag of a job that comes now by its flow's: past all in the line that are all but equal to
 -- it, which came earlier, so that those go in the order in which they came. They stay within CLOSE, which
 -- is under the least step of a flow (1/4000); the few millions that doubles have room for there share one.
+-- last is the largest of the tags in that range that aren't in the line yet; nil: there is none.
 local CLOSE = 1 / 8192
-local function in_turn(tag)
+local function in_turn(tag, last)
   local below = tag + CLOSE
-  local last = call('ZREVRANGEBYSCORE', LINE, '(' .. exact(below), exact(tag), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  local there = call('ZREVRANGEBYSCORE', LINE, '(' .. exact(below), exact(tag), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if there then last = math.max(there, last or 0) end
   return math.min(last and last * (1 + 2 ^ -52) or tag, below)
 end
 
