@@ -93,6 +93,9 @@ func (s *story) send(r request, n int) (reply, error) {
 			req.Header[name] = append(req.Header[name], fill(value))
 		}
 	}
+	if host := req.Header.Get("Host"); host != "" {
+		req.Host = host // net/http takes no field of that name
+	}
 	began := time.Now()
 	resp, err := s.client(r.from).Do(req)
 	if err != nil {
@@ -100,6 +103,9 @@ func (s *story) send(r request, n int) (reply, error) {
 	}
 	defer resp.Body.Close()
 	got := reply{status: resp.StatusCode, header: resp.Header, took: time.Since(began)}
+	if resp.Close {
+		got.header.Set("Connection", "close") // net/http takes the field out
+	}
 	read := time.Now()
 	if got.body, err = io.ReadAll(resp.Body); err != nil {
 		return reply{}, err
