@@ -15,11 +15,12 @@ import (
 // redis sentinel               a master, its replica and their sentinel, whose URL is $REDIS_URL
 // redis kill                   kill -9
 // redis restart                again, at the same address and with its data
+// redis load                   restart, while the story goes on before the data is read
 // redis hang, redis resume     stop it without its connections' noticing, and let it go on
 // redis do COMMAND...          one command; its reply is on stdout
 func redisCommand(s *story, args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: redis start|sentinel|kill|restart|hang|resume|do")
+		return errors.New("usage: redis start|sentinel|kill|restart|load|hang|resume|do")
 	}
 	verb, args := args[0], args[1:]
 	if s.redis == nil && verb != "start" && verb != "sentinel" {
@@ -40,6 +41,10 @@ func redisCommand(s *story, args []string) error {
 		s.redis.Kill()
 	case "restart":
 		s.redis.Restart()
+	case "load":
+		loaded := make(chan struct{})
+		go func() { defer close(loaded); s.redis.Restart() }()
+		s.t.Cleanup(func() { <-loaded })
 	case "hang":
 		s.redis.Stop()
 	case "resume":

@@ -41,7 +41,7 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	operators := httpapi.NewOperators(string(c.Admin.Token), nil, metrics, log)
-	site, err := wire.Open("admin", listen, admin(ctx, s, metrics, operators),
+	site, err := wire.Open("admin", listen, admin(ctx, s, lines, metrics, operators),
 		wire.AdminBounds(), metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
@@ -64,8 +64,8 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 }
 
 // admin answers /metrics, to operators alone, and the probes.
-func admin(ctx context.Context, s *store.Store, metrics *prometheus.Registry,
-	operators *httpapi.Operators) http.Handler {
+func admin(ctx context.Context, s *store.Store, lines map[string]*leaky.Line,
+	metrics *prometheus.Registry, operators *httpapi.Operators) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", operators.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, http.StatusOK, api.Health{Status: "alive"}) })
@@ -76,7 +76,7 @@ func admin(ctx context.Context, s *store.Store, metrics *prometheus.Registry,
 		case !s.Healthy():
 			health(w, http.StatusServiceUnavailable, api.Health{Status: "store unavailable", Store: "redis"})
 		default:
-			health(w, http.StatusOK, api.Health{Status: "ready", Store: "redis", Warnings: s.Warnings()})
+			health(w, http.StatusOK, api.Health{Status: "ready", Store: "redis", Warnings: wire.Warnings(s, lines)})
 		}
 	})
 	return mux

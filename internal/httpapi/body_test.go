@@ -3,9 +3,13 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"forebay/api"
 	"forebay/internal/jobs"
@@ -186,5 +190,32 @@ func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 	a.Body.Close()
 	if a.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%s, want 431", a.Status)
+	}
+}
+
+// With Content-Length beside Transfer-Encoding a proxy in front may differ on where the request ends: what follows it on
+// the connection isn't read as a request.
+func TestTransferEncodingClosesTheConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	body := `{"operation":"` + w.plain + `","payload":1}`
+	fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: forebay\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
+		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"+
+		"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", keyA, len(body), body)
+	all, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(all); !strings.HasPrefix(text, "HTTP/1.1 202 ") || !strings.Contains(text, "\r\nConnection: close\r\n") {
+		t.Errorf("the answer is %s", text)
+	}
+	if n := strings.Count(string(all), "HTTP/1.1 "); n != 1 {
+		t.Errorf("%d answers came: %s", n, all)
 	}
 }

@@ -31,6 +31,22 @@ type suspects struct {
 	mu    sync.Mutex
 	until time.Time // guarded by mu: found is good until then
 	found string    // guarded by mu: a sentence; "": nothing
+	named string    // guarded by mu: the sentence of the last error that has one
+	at    time.Time // guarded by mu: when that was
+}
+
+// misplacedFor is how long Misplaced tells of a key after the last error over it.
+const misplacedFor = time.Minute
+
+// Misplaced is a sentence on the keys of this line that hold a value of another type, and what to do about
+// them, where a script of the last minute has failed because of one; "" otherwise. Safe for concurrent use.
+func (l *Line) Misplaced() string {
+	l.suspects.mu.Lock()
+	defer l.suspects.mu.Unlock()
+	if time.Since(l.suspects.at) > misplacedFor {
+		return ""
+	}
+	return l.suspects.named
 }
 
 // wrongType adds to a script's error which keys hold what no script wrote, since Redis doesn't say, and what to do about it. It looks at the
@@ -56,6 +72,7 @@ func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
 	if found = cmp.Or(found, l.suspects.found); found == "" {
 		return err
 	}
+	l.suspects.named, l.suspects.at = found, time.Now()
 	return fmt.Errorf("%s: %w", found, err)
 }
 

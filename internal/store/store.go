@@ -35,6 +35,7 @@ type Store struct {
 	executor redis.UniversalClient
 	embedded *miniredis.Miniredis // nil unless embedded
 	maxKeys  int64                // embedded
+	strays   *misplaced
 
 	stop  context.CancelFunc
 	all   sync.WaitGroup // the background goroutines
@@ -76,6 +77,9 @@ func open(ctx context.Context, c Config, log *slog.Logger, maxKeys int64) (*Stor
 	}
 	s.client = s.target.client(frontPool, frontTimeout)
 	s.executor = s.target.client(executorPool, executorTimeout)
+	s.strays = newMisplaced(func(warning string) { log.Error("redis: " + warning) })
+	s.client.AddHook(s.strays)
+	s.executor.AddHook(s.strays)
 	s.close = sync.OnceValue(s.shut)
 
 	var watching context.Context
@@ -131,11 +135,12 @@ func (s *Store) Writable() bool {
 	return s.refusal == ""
 }
 
-// Warnings are sentences on what is wrong with a Redis that works: it may evict jobs, or doesn't persist them.
+// Warnings are sentences on what is wrong with a Redis that works: it may evict jobs, or doesn't persist them, or a key
+// holds what another program has put there.
 func (s *Store) Warnings() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.warnings)
+	return append(slices.Clone(s.warnings), s.strays.warnings()...)
 }
 
 // Close ends the probes and closes all connections; an embedded Redis ends and forgets. Further calls do nothing.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -95,8 +96,8 @@ func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int
 	}
 	c.setHeaders(req, job, attempt)
 	resp, err := c.client.Do(req)
-	if err != nil {
-		return answer{}, err
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return answer{}, failed.Err // its text has the URL, which may have a secret
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 { // nobody asked for 101, which no answer follows; under 100 it isn't HTTP

@@ -294,3 +294,18 @@ func TestAnAddressMustBeHTTP(t *testing.T) {
 		}
 	}
 }
+
+// A backend's URL may have a key in its path or query: no error has its text.
+func TestNoErrorOfACallHasItsURL(t *testing.T) {
+	t.Parallel()
+	backend := httptest.NewServer(http.NotFoundHandler())
+	op := testOperation(t, strings.Replace(backend.URL, "http://", "http://me:s3cret@", 1))
+	op.url.RawQuery = "key=s3cret"
+	backend.Close()
+	c := newCaller(nil)
+	t.Cleanup(c.close)
+	_, err := c.do(t.Context(), op, jobs.Job{ID: "reports-1", Payload: []byte(`{}`)}, 1)
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error is %v, want one without the secret", err)
+	}
+}

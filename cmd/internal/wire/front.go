@@ -59,7 +59,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Shadows:     shadows,
 		Degrader:    degrade.New(memory),
 		Stored:      memory,
-		Store:       s,
+		Store:       health{s, lines},
 		Secret:      jobs.NewSecret(s.Client()),
 		Finals:      finals,
 		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},

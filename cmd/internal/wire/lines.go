@@ -13,6 +13,7 @@ import (
 
 	"forebay/internal/config"
 	"forebay/internal/leaky"
+	"forebay/internal/store"
 )
 
 // Lines returns the line of each backend, by name.
@@ -89,3 +90,22 @@ func overrides(st leaky.Status) (differing []slog.Attr) {
 func Listen(c *config.Config, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
 	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)), options...)
 }
+
+// Warnings are sentences on what an operator should mend of the store and of what the lines keep there.
+func Warnings(s *store.Store, lines map[string]*leaky.Line) []string {
+	all := s.Warnings()
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if text := lines[name].Misplaced(); text != "" {
+			all = append(all, text+".")
+		}
+	}
+	return all
+}
+
+// health is the store, with what the lines know of it.
+type health struct {
+	*store.Store
+	lines map[string]*leaky.Line
+}
+
+func (h health) Warnings() []string { return Warnings(h.Store, h.lines) }

@@ -182,16 +182,24 @@ local function list_failed(id, at, keep)
   return keep
 end
 
+-- call_back puts a job's end into the outbox. Half of an end must not be lost because another program has taken
+-- that key: what it holds goes.
+local function call_back(id)
+  local key = prefix .. 'callbacks'
+  if type(redis.pcall('ZADD', key, us(now), id)) == 'table' then
+    call('DEL', key)
+    call('ZADD', key, us(now), id)
+  end
+  call('PUBLISH', prefix .. 'callback', '')
+end
+
 -- ended does for a caller what the end of its job, or of its share in one, is due: the record gets the time that it may outlive
 -- that, what tells afterwards that it was there stays as long again (a day at most), and its URL is to be called.
 local DAY = 24 * 3600000
 local function ended(id, client, keep, calls_back)
   call('PEXPIRE', prefix .. 'job:' .. id, keep)
   call('SET', prefix .. 'gone:' .. id, client, 'PX', keep + math.min(keep, DAY))
-  if calls_back then
-    call('ZADD', prefix .. 'callbacks', us(now), id)
-    call('PUBLISH', prefix .. 'callback', '')
-  end
+  if calls_back then call_back(id) end
   trim(client)
 end
 
