@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,17 +36,22 @@ type process struct {
 	killed bool          // by crash or at the end: its status says nothing
 }
 
-// start [-stay] NAME [ARGUMENTS...]
+// start [-stay] [-files N] NAME [ARGUMENTS...]
 // runs api (for names that begin so) or worker, with forebay.yaml of the script where there is one, on free ports, and
 // waits until it listens. $NAME is then the public listener's URL, $NAME_admin the admin listener's. With -stay an api has the same
-// public URL each time.
+// public URL each time; with -files the process may have N files open (ulimit -n).
 func startCommand(s *story, args []string) error {
 	stay := len(args) > 0 && args[0] == "-stay"
 	if stay {
 		args = args[1:]
 	}
+	var limited []string
+	if len(args) > 1 && args[0] == "-files" {
+		limited = []string{"/bin/sh", "-c", `ulimit -n "$0" && exec "$@"`, args[1]}
+		args = args[2:]
+	}
 	if len(args) == 0 {
-		return errors.New("usage: start [-stay] NAME [ARGUMENTS...]")
+		return errors.New("usage: start [-stay] [-files N] NAME [ARGUMENTS...]")
 	}
 	name, args := args[0], args[1:]
 	binary := "worker"
@@ -69,7 +75,9 @@ func startCommand(s *story, args []string) error {
 		p = &process{name: name}
 		s.processes[name] = p
 	}
-	if err := p.start(filepath.Join(binaries, binary), args, s.environment(args), s.ts.MkAbs(".")); err != nil {
+	env := s.environment(args)
+	args = slices.Concat(limited, []string{filepath.Join(binaries, binary)}, args)
+	if err := p.start(args[0], args[1:], env, s.ts.MkAbs(".")); err != nil {
 		return err
 	}
 	listeners := []string{"admin"}

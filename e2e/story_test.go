@@ -178,6 +178,7 @@ var words = map[string]command{
 	"calls":       callsCommand,
 	"http":        httpCommand,
 	"many":        manyCommand,
+	"idle":        idleCommand,
 	"meanwhile":   meanwhileCommand,
 	"cancel-race": cancelRaceCommand,
 	"curls":       curlsCommand,
