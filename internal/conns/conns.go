@@ -25,9 +25,9 @@ type Bounds struct {
 	Proxies    []netip.Prefix // from whose addresses there may be as many as in all
 }
 
-// Listener accepts connections within its bounds. Where one is reached the connection that has
-// waited longest between two requests makes room, or else the oldest on which nothing was sent yet;
-// where all are at work the new one is closed. Each such closing is counted, and logged at most once
+// Listener accepts connections within its bounds. Where one is reached the connection makes room that
+// has been silent for longest, since it was opened or since its last answer: so connections on which
+// nothing is ever sent don't put out those of clients. Where all are at work the new one is closed. Each such closing is counted, and logged at most once
 // a second. Its ConnState must be the server's. Safe for concurrent use.
 type Listener struct {
 	net.Listener
@@ -173,13 +173,16 @@ func (l *Listener) peer(c *conn) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-func (p *pool) idlest() *conn {
+// idlest is the connection that has been silent for longest; nil: all are at work. l.mu is held.
+func (p *pool) idlest() (longest *conn) {
 	for _, in := range []*list.List{&p.kept, &p.fresh} {
 		if first := in.Front(); first != nil {
-			return first.Value.(*conn)
+			if c := first.Value.(*conn); longest == nil || c.since.Before(longest.since) {
+				longest = c
+			}
 		}
 	}
-	return nil
+	return longest
 }
 
 // reached counts a closing and logs some. l.mu is held.

@@ -114,7 +114,7 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDont(t *testing.T) {
 		}
 	}
 	s.want("forebay_connections", 3)
-	for _, victim := range []net.Conn{kept, silent} { // first the one between two requests
+	for _, victim := range []net.Conn{silent, kept} { // silent for longest, since it was opened or since its last answer
 		c := s.dial()
 		if err := ask(c, "/hold"); err != nil {
 			t.Fatal(err)
