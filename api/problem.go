@@ -86,6 +86,7 @@ const (
 	CodeWaitTooLong           = "wait_too_long"           // 429
 	CodeTooManyLists          = "too_many_lists"          // 429: another list of the caller's is being read
 	CodeTooManyStreams        = "too_many_streams"        // 429: the caller, its network or all callers have as many answers held back as may be
+	CodeTooManyAnswers        = "too_many_answers"        // 429, 503: too many bytes wait to be read, by the caller or by all
 	CodeInternal              = "internal_error"          // 500
 	CodeStore                 = "store_unavailable"       // 503
 	CodeBusy                  = "too_many_bodies"         // 503: the process has no memory for the body now

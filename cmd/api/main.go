@@ -56,7 +56,7 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	if err != nil {
 		return usage(err)
 	}
-	wire.TuneMemory(env)
+	limit := wire.TuneMemory(env, log)
 	a := api{log: log, audit: audit, stdout: stdout, metrics: wire.Metrics()}
 	c, warnings := config.Demo(), []config.Warning(nil)
 	if *file != "" {
@@ -73,6 +73,7 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	for _, w := range warnings {
 		log.Warn("config", "warning", w.String())
 	}
+	wire.WarnMemory(c, limit, log)
 	if *listen != "" {
 		c.HTTP.Listen = *listen
 	}

@@ -50,6 +50,7 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	if err != nil {
 		return usage(err)
 	}
+	wire.TuneMemory(env, log)
 	c, warnings, err := wire.Load(*file, env)
 	if err != nil {
 		return usage(err)

@@ -60,8 +60,10 @@ type HTTP struct {
 	// MaxBody bounds a request's body. Default 1MiB; 1KiB to 64MiB, since a body is held in
 	// memory whole, once for each request under way.
 	MaxBody Size `key:"max_body"`
-	// MaxBuffered bounds the memory for all requests' bodies together. A request that finds no room gets 503. Default
-	// 256MiB; twice MaxBody, so that not every body waits for another, to 64GiB.
+	// MaxBuffered bounds the memory for all requests' bodies together, and by as much again that for
+	// all answers until they are read. A request that finds no room gets 503, or 429 where its own
+	// client takes the room. Default 256MiB; twice MaxBody, so that not every body waits for another,
+	// to 64GiB.
 	MaxBuffered Size `key:"max_buffered"`
 	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones are
 	// closed to make room, and new ones where there are none. 1 to 1,000,000; at most 20000 where it

@@ -233,13 +233,12 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
-			if body, err := a.line.Result(a.ctx, look.Job.Source()); err == nil {
+			h["Content-Location"] = []string{view.Links.Result}
+			if a.sendResult(http.StatusOK, a.line, look) == nil {
 				a.s.warm(a.line, look.Job, a.payload)
-				h["Content-Location"] = []string{view.Links.Result}
-				a.describe(look.Standing.Result.ContentType, look.Standing.Result.Fields)
-				a.bytes(http.StatusOK, look.Standing.Result.ContentType, body)
 				return nil
 			}
+			h["Content-Location"] = []string{view.StatusURL}
 		}
 		return a.json(http.StatusOK, view)
 	}

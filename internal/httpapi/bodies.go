@@ -19,9 +19,14 @@ const (
 	firstBuffer = 16 << 10
 	// slowGrace is what a body may take beyond its time at slowBody bytes a second: a lost packet or two.
 	slowGrace = 5 * time.Second
-	// slowBody is the least pace of a body in bytes per second. Modems were faster.
+	// slowBody is the least pace of a body in bytes per second, to us and from us. Modems were faster.
 	slowBody = 1 << 10
 )
+
+// slowTime is how long the slowest client may take for some bytes.
+func slowTime(bytes int) time.Duration {
+	return slowGrace + time.Duration(bytes)*time.Second/slowBody
+}
 
 // bodies counts the bytes of all requests' bodies that are held in memory. The zero value has no
 // bound. Safe for concurrent use.
@@ -71,7 +76,7 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request, limit int64) (body
 			copy(grown, body)
 			body = grown
 		}
-		end := began.Add(slowGrace + time.Duration(len(body))*time.Second/slowBody)
+		end := began.Add(slowTime(len(body)))
 		if last := began.Add(readTime); end.After(last) {
 			end = last // the listener's own
 		}

@@ -48,6 +48,7 @@ type call struct {
 
 	held   time.Duration // how long the answer was held back for a client that prefers to wait
 	status int           // 0: nothing written yet
+	free   func()        // gives back the room that the answer takes; nil: it takes none
 }
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, rt route) *call {
@@ -75,6 +76,9 @@ func (c *call) end() {
 		}
 	}
 	c.cancel()
+	if c.free != nil {
+		c.free()
+	}
 	c.s.metrics.answered(c)
 	if c.decision != "" {
 		c.logDecision()
@@ -347,24 +351,46 @@ func (c *call) json(status int, body any) error {
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
+	if err := c.reserve(nil, len(text)); err != nil {
+		return err
+	}
 	c.bytes(status, "application/json", append(text, '\n'))
 	return nil
 }
 
+// reserve takes the room for the call's answer until the call ends: see unread.reserve. Where it is
+// called again the answer is another one. Operators' answers aren't counted, since operators must see
+// what is wrong when there is no room, nor are those to unknown callers, which are small.
+func (c *call) reserve(body []byte, n int) (err error) {
+	if c.free != nil {
+		c.free()
+		c.free = nil
+	}
+	if n > smallAnswer && c.client.ID != "" {
+		c.free, err = c.s.unread.reserve(c.client, body, n)
+	}
+	return err
+}
+
 // bytes answers with body as it is. A HEAD gets the fields alone.
 func (c *call) bytes(status int, contentType string, body []byte) {
+	if c.headOf(status, contentType, len(body)) {
+		c.w.Write(body) // an error is the client's going away
+	}
+}
+
+// headOf writes what comes before a body of n bytes, and reports whether the body is to follow.
+func (c *call) headOf(status int, contentType string, n int) bool {
 	h := c.w.Header()
 	h["Content-Type"] = nil // without one net/http would guess from the bytes
 	if contentType != "" {
 		h["Content-Type"] = []string{contentType}
 	}
 	if status != http.StatusNoContent {
-		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+		h["Content-Length"] = []string{strconv.Itoa(n)}
 	}
 	c.head(status)
-	if c.r.Method != http.MethodHead {
-		c.w.Write(body) // an error is the client's going away
-	}
+	return c.r.Method != http.MethodHead
 }
 
 // fail is where every error becomes an answer.

@@ -40,7 +40,8 @@ type Config struct {
 	CheckMethod string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
 
 	MaxBody int64 // bytes of a POST's body
-	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time; 0: no bound.
+	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and by as much
+	// again those of all answers that clients haven't read yet; 0: no bound.
 	MaxBuffered int64
 	Legacy      LegacyHeaders // "": Epoch
 	AdminToken  string        // "": the admin API asks for none, and must not be reachable from elsewhere

@@ -72,6 +72,9 @@ func (s *Server) docs(c *call) error {
 	if err := docsTemplate.Execute(&page, view); err != nil {
 		return fmt.Errorf("docs page: %w", err)
 	}
+	if err := c.reserve(nil, page.Len()); err != nil {
+		return err
+	}
 	h := c.w.Header()
 	h["Cache-Control"] = noStore
 	h["Content-Security-Policy"] = docsPolicy

@@ -81,6 +81,9 @@ func (a *attempt) fresh(ctx context.Context) bool {
 	if !ok || !p.Fresh(found.Age, a.wish) {
 		return false
 	}
+	if a.noRoom(found) {
+		return true
+	}
 	a.decision, a.reason = api.Accepted, reasonFresh
 	a.s.cached[a.o.Name].hit(len(found.Body))
 	a.serve(found, "forebay; hit; ttl="+strconv.FormatInt(ttl(p, found.Age), 10))
@@ -97,6 +100,9 @@ func (a *attempt) stale(ctx context.Context, reason string) bool {
 	if !ok || !p.Serves(found.Age, a.wish) {
 		return false
 	}
+	if a.noRoom(found) {
+		return true
+	}
 	a.decision, a.reason = api.Degraded, reason
 	a.s.cached[a.o.Name].old(len(found.Body), found.Age, time.Now())
 	a.serve(found, "forebay; hit; ttl="+strconv.FormatInt(min(ttl(p, found.Age), -1), 10)+"; detail=degraded")
@@ -106,6 +112,17 @@ func (a *attempt) stale(ctx context.Context, reason string) bool {
 // ttl is how many seconds longer an answer counts as fresh, so that Age and it make up FreshFor. Of a stale one it is negative.
 func ttl(p degrade.Policy, age time.Duration) int64 {
 	return int64(p.FreshFor/time.Second) - int64(age/time.Second)
+}
+
+// noRoom takes the room that a stored answer needs until it is read. Where there is none it answers
+// so, and reports true: a job instead would cost the backend what the stored answer saves.
+func (a *attempt) noRoom(found cache.Answer) bool {
+	err := a.reserve(found.Body, len(found.Body))
+	if err != nil {
+		a.turn.over(a.ctx)
+		a.fail(err)
+	}
+	return err != nil
 }
 
 // serve writes a stored answer.

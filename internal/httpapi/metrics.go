@@ -27,6 +27,7 @@ type metrics struct {
 	admission   *prometheus.HistogramVec // decision
 	requests    *prometheus.CounterVec   // route, method, code
 	lostRefunds prometheus.Counter
+	cut         *prometheus.CounterVec   // reason
 	duration    *prometheus.HistogramVec // route
 	answers     sync.Map                 // series → *answerMetrics
 }
@@ -47,6 +48,12 @@ func newMetrics(s *Server) *metrics {
 	}
 	m.lostRefunds = prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_refunds_lost_total",
 		Help: "Refunds of refused jobs that the store may not have got: their limits stay charged until their windows end."})
+	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_results_cut_total",
+		Help: "Results over 64 KiB that ended early: read too slowly (slow), removed meanwhile (gone), or the store failed."},
+		[]string{"reason"})
+	for _, reason := range []string{cutSlow, cutGone, cutStore} {
+		m.cut.WithLabelValues(reason)
+	}
 	held := func(kind string) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers", ConstLabels: prometheus.Labels{"kind": kind},
 			Help: "Answers that are held back for clients that prefer to wait, and streams of a job's states."}, func() float64 { return float64(s.waits.held(kind)) })
@@ -62,6 +69,7 @@ func newMetrics(s *Server) *metrics {
 		Help: "Memory that is reserved for the bodies of requests for jobs; http.max_buffered bounds it."}, func() float64 {
 		return float64(s.bodies.held.Load())
 	})
+	s.Metrics.MustRegister(m.cut)
 	s.Metrics.MustRegister(buffered, m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
 	return m
 }
@@ -83,6 +91,9 @@ func (m *metrics) preset(s *Server) {
 		m.decisions.WithLabelValues(o.Name, api.Rejected, api.CodeNotCached)
 		if o.Overload.FreshFor > 0 {
 			m.decisions.WithLabelValues(o.Name, api.Accepted, reasonFresh)
+		}
+		if o.Overload.FreshFor > 0 || o.Overload.StaleFor > 0 {
+			m.decisions.WithLabelValues(o.Name, api.Rejected, api.CodeTooManyAnswers)
 		}
 		if o.Coalesce {
 			m.decisions.WithLabelValues(o.Name, api.Accepted, reasonJoined)

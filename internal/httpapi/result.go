@@ -22,19 +22,13 @@ func (s *Server) result(c *call) error {
 	st := look.Standing
 	switch st.State {
 	case jobs.Succeeded:
-		body, err := line.Result(c.ctx, look.Job.Source())
-		if errors.Is(err, leaky.ErrNoResult) {
-			return resultGone()
+		if err := c.sendResult(st.Result.Status, line, look); err != nil {
+			return err
 		}
-		if err != nil {
-			return storeError{err}
-		}
-		c.describe(st.Result.ContentType, st.Result.Fields)
-		c.bytes(st.Result.Status, st.Result.ContentType, body)
 		s.warm(line, look.Job, nil)
 		return nil
 	case jobs.Failed, jobs.Expired:
-		return failedResult(c.ctx, line, look)
+		return c.failedResult(line, look)
 	case jobs.Canceled:
 		return problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
 	}
@@ -97,14 +91,18 @@ func resultGone() *api.Problem {
 }
 
 // failedResult is a failed job's problem, with what the backend had answered.
-func failedResult(ctx context.Context, line Line, look leaky.Look) error {
+func (c *call) failedResult(line Line, look leaky.Look) error {
 	p := failureProblem(look.Standing.Failure)
 	meta := look.Standing.Result
 	if meta.Status == 0 {
 		return p
 	}
+	// The bytes, the same as a text, and the document that this becomes part of.
+	if err := c.reserve(nil, 3*int(meta.Size)); err != nil {
+		return err
+	}
 	p.BackendAnswer = backendAnswer(meta)
-	body, err := line.Result(ctx, look.Job.Source())
+	body, err := line.Result(c.ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:

@@ -41,6 +41,7 @@ type Line interface {
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
+	ResultPart(ctx context.Context, id string, from, n int64) ([]byte, error)
 	Payload(ctx context.Context, id string) ([]byte, error)
 	Tune(ctx context.Context, o leaky.Override, by string) error
 	ResetTuning(ctx context.Context, by string) error
@@ -83,6 +84,7 @@ type Server struct {
 	planner     *planner
 	operators   *Operators
 	bodies      bodies
+	unread      *unread
 	sites       *http.CrossOriginProtection
 	metrics     *metrics
 	storeLog    sometimes
@@ -95,9 +97,10 @@ type Server struct {
 	reading     reading
 	trials      trials
 	refreshed   refreshed
-	refreshing  chan struct{} // a place for each refresh that is being offered
-	redriveTime time.Duration // maxRedriveTime, but in tests
-	beat, life  time.Duration // heartbeat and streamLife, but in tests
+	refreshing  chan struct{}                 // a place for each refresh that is being offered
+	redriveTime time.Duration                 // maxRedriveTime, but in tests
+	beat, life  time.Duration                 // heartbeat and streamLife, but in tests
+	patience    func(bytes int) time.Duration // slowTime, but in tests
 
 	leaving   atomic.Bool   // set by Leave
 	refusing  atomic.Bool   // set by Refuse
@@ -133,6 +136,8 @@ func New(c Config) *Server {
 		redriveTime: maxRedriveTime,
 		beat:        heartbeat,
 		life:        streamLife,
+		patience:    slowTime,
+		unread:      newUnread(unreadBounds(c.MaxBuffered), c.Metrics, c.Log),
 	}
 	for i := range c.Operations {
 		s.operations[c.Operations[i].Name] = &c.Operations[i]
@@ -202,8 +207,9 @@ func (s *Server) Admin() http.Handler {
 	)...)
 }
 
-// Timeouts of a listener. Reading is bounded so that slow senders hold no connection; writing takes maxWait, storeTime twice, and
-// leaves the rest for a client that reads a large result slowly.
+// Timeouts of a listener. Reading is bounded so that slow senders hold no connection. Writing takes
+// maxWait, storeTime twice, and leaves the rest for a client that reads slowly an answer that is in
+// memory whole; a result that is sent in pieces has slowTime for each.
 const (
 	headerTime = 5 * time.Second
 	readTime   = 30 * time.Second

@@ -30,11 +30,20 @@ const maxWaiters = 10_000
 var maxHeld = heldBounds{all: maxWaiters, client: maxWaiters / 4,
 	anonymous: maxWaiters / 2, address: 250, network: 500}
 
-// heldBounds say how many answers may be held back: in all, and of one client, so that no client
+// heldBounds say how much answers may take up: in all, and of one client, so that no client
 // takes all the room. An address costs nothing, so callers without a key have less: an address as
 // much as an office behind one has people, a network (an IPv4 /24 or an IPv6 /48, which one site is
 // given) twice that, and all of them together no more than leaves clients with a key the rest.
 type heldBounds struct{ all, client, anonymous, address, network int }
+
+// of are the names that a client's answers count under, and how much may be counted under each. A
+// client with a key has its id alone; other callers have theirs, their network and, as "", all.
+func (b heldBounds) of(client identity.Client) (names []string, most []int) {
+	if client.Anonymous {
+		return []string{client.ID, network(client.Address), ""}, []int{b.address, b.network, b.anonymous}
+	}
+	return []string{client.ID}, []int{b.client}
+}
 
 // waits counts the answers that are held back. Safe for concurrent use.
 type waits struct {
@@ -42,8 +51,8 @@ type waits struct {
 
 	mu    sync.Mutex
 	kinds map[string]int // guarded by mu
-	// By client id, and of callers without a key by network and, as "", all together; none at 0;
-	// guarded by mu. An id is never the text of a network: it has no slash or begins with "ip:".
+	// By the names of heldBounds.of; none at 0; guarded by mu. An id is never the text of a network:
+	// it has no slash or begins with "ip:".
 	holders map[string]int
 }
 
@@ -53,12 +62,7 @@ func newWaits(b heldBounds) *waits {
 
 // enter counts one more, where there may be one. leave must be called once it is held back no more.
 func (w *waits) enter(kind string, client identity.Client) (leave func(), ok bool) {
-	counts := []string{client.ID}
-	bounds := []int{w.bounds.client}
-	if client.Anonymous {
-		counts = append(counts, network(client.Address), "")
-		bounds = []int{w.bounds.address, w.bounds.network, w.bounds.anonymous}
-	}
+	counts, bounds := w.bounds.of(client)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.kinds[heldWait]+w.kinds[heldStream] >= w.bounds.all {

@@ -2,6 +2,7 @@ package leaky_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -239,5 +240,18 @@ func TestAnAcceptedJobRunsOnceAndKeepsItsResult(t *testing.T) {
 	}
 	if body, err := b.Result(t.Context(), id); err != nil || string(body) != "\xff\x00ok" {
 		t.Fatalf("result = %q, %v", body, err)
+	}
+	for _, part := range []struct {
+		from, n int64
+		want    string // "": ErrNoResult
+	}{{0, 4, "\xff\x00ok"}, {0, 1, "\xff"}, {1, 2, "\x00o"}, {3, 1, "k"}, {3, 2, ""}, {4, 1, ""}} {
+		body, err := b.ResultPart(t.Context(), id, part.from, part.n)
+		if string(body) != part.want || errors.Is(err, leaky.ErrNoResult) != (part.want == "") {
+			t.Errorf("part %d of %d bytes = %q, %v", part.from, part.n, body, err)
+		}
+	}
+	none := jobs.NewID(b.Settings().Backend)
+	if _, err := b.ResultPart(t.Context(), none, 0, 1); !errors.Is(err, leaky.ErrNoResult) {
+		t.Errorf("part of no result: %v", err)
 	}
 }

@@ -113,6 +113,19 @@ func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
 	return body, nil
 }
 
+// ResultPart returns the n bytes of a job's stored answer that begin at byte from; n is at least 1.
+// ErrNoResult: the answer has no such bytes, or its time is over.
+func (l *Line) ResultPart(ctx context.Context, id string, from, n int64) ([]byte, error) {
+	part, err := l.rdb.GetRange(ctx, jobs.ResultKey(l.settings.Backend, id), from, from+n-1).Bytes()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("result of job %s: %w", id, err)
+	case int64(len(part)) != n:
+		return nil, ErrNoResult
+	}
+	return part, nil
+}
+
 // Cancel ends a job that waits at once, and has the call of a running one aborted. A share in a job ends at once, by itself, unless it
 // is the last: then the job is canceled. ErrUnknownJob: no such job is on record; a *GoneError, where it is known that there was one.
 func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {

@@ -115,14 +115,6 @@ func Version() string {
 	return "unknown"
 }
 
-// TuneMemory lets the heap grow to five times what lives before it is collected, unless GOGC says otherwise. The front
-// keeps little alive (some MiB) and makes much garbage: by Go's default it would collect dozens of times a second.
-func TuneMemory(env func(string) (string, bool)) {
-	if _, set := env("GOGC"); !set {
-		debug.SetGCPercent(400)
-	}
-}
-
 // Metrics returns a registry that has what every Go process tells of itself, and the build.
 func Metrics() *prometheus.Registry {
 	r := prometheus.NewRegistry()

@@ -1,0 +1,101 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"forebay/internal/leaky"
+	"forebay/internal/transfer"
+)
+
+const (
+	// piece is how much of a large result is in memory at a time.
+	piece = transfer.Small
+	// pieceTime is how long a piece is asked for while the store fails: a failover takes seconds, and
+	// a client whose answer is cut has to begin again.
+	pieceTime = 10 * time.Second
+	// pieceRest is the time from one try to the next.
+	pieceRest = 250 * time.Millisecond
+)
+
+// Why a result ended early, as metrics name it. A client that leaves isn't counted.
+const (
+	cutSlow  = "slow"  // it was read too slowly
+	cutGone  = "gone"  // it was removed meanwhile
+	cutStore = "store" // Redis failed for pieceTime
+)
+
+// sendResult answers with a succeeded job's result. One over a piece is read from Redis while its
+// client reads it, and takes the memory of one piece. An error comes before anything is written.
+// Afterwards a result that can't be had whole ends before its Content-Length, and so does its
+// connection.
+func (c *call) sendResult(status int, line Line, look leaky.Look) error {
+	meta, id := look.Standing.Result, look.Job.Source()
+	size := int(meta.Size)
+	if err := c.reserve(nil, min(size, piece)); err != nil {
+		return err
+	}
+	// Once the job's time is over there may be another one with its id, and another result.
+	until := time.Now().Add(look.Standing.ExpiresAt.Sub(look.Now) - storeTime)
+	read := func(from int) ([]byte, error) {
+		if size <= piece {
+			return line.Result(c.ctx, id)
+		}
+		return line.ResultPart(c.ctx, id, int64(from), int64(min(size-from, piece)))
+	}
+	part, err := read(0)
+	switch {
+	case errors.Is(err, leaky.ErrNoResult):
+		return resultGone()
+	case err != nil:
+		return storeError{err}
+	}
+	c.describe(meta.ContentType, meta.Fields)
+	if size <= piece {
+		c.bytes(status, meta.ContentType, part)
+		return nil
+	}
+	if !c.headOf(status, meta.ContentType, size) {
+		return nil
+	}
+	control := http.NewResponseController(c.w)
+	for sent := 0; ; {
+		// A writer of a test may know no deadline.
+		_ = control.SetWriteDeadline(time.Now().Add(c.s.patience(len(part))))
+		n, err := c.w.Write(part)
+		if sent += n; err != nil || sent == size {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				c.s.metrics.cut.WithLabelValues(cutSlow).Inc()
+			}
+			return nil // any other error is the client's going away
+		}
+		part, err = c.insist(func() ([]byte, error) { return read(sent) })
+		switch {
+		case errors.Is(err, leaky.ErrNoResult), err == nil && time.Now().After(until):
+			c.s.metrics.cut.WithLabelValues(cutGone).Inc()
+			return nil
+		case err != nil:
+			_ = c.storeFailed(err) // it is logged
+			c.s.metrics.cut.WithLabelValues(cutStore).Inc()
+			return nil
+		}
+	}
+}
+
+// insist reads from the store, again for up to pieceTime where it fails. Each try has storeTime.
+func (c *call) insist(read func() ([]byte, error)) ([]byte, error) {
+	for end := time.Now().Add(pieceTime); ; {
+		c.renew(0)
+		part, err := read()
+		if err == nil || errors.Is(err, leaky.ErrNoResult) || time.Now().After(end) {
+			return part, err
+		}
+		select {
+		case <-time.After(pieceRest):
+		case <-c.r.Context().Done():
+			return nil, err
+		}
+	}
+}
