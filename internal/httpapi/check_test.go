@@ -14,6 +14,10 @@ import (
 	"forebay/internal/admission"
 )
 
+// rateLimit is the field's name as the service writes it. A recorder has it so, where a client would have
+// net/http's spelling.
+var rateLimit = api.HeaderRateLimit
+
 func (w *world) check(query string, fields ...[2]string) answer {
 	w.Helper()
 	return w.get("/v1/check?"+query, fields...)
@@ -249,14 +253,14 @@ func TestACheckMayCarryTheOriginalRequestsPathAndMethod(t *testing.T) {
 	} {
 		left--
 		a := ask(c.method, c.target, plain)
-		if got := strings.Join(a.Header()[api.HeaderRateLimit], ""); a.Code != 200 || a.Body.Len() > 0 || !strings.Contains(got, fmt.Sprintf("r=%d", left)) {
+		if got := strings.Join(a.Header()[rateLimit], ""); a.Code != 200 || a.Body.Len() > 0 || !strings.Contains(got, fmt.Sprintf("r=%d", left)) {
 			t.Errorf("%s %s: %d %s %s, want 200 and %d left", c.method, c.target, a.Code, got, a.Body, left)
 		}
 	}
-	if a := ask("POST", "/v1/check/api/things?operation="+w.plain+"&cost=2"); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[api.HeaderRateLimit], ""), "r=2") {
+	if a := ask("POST", "/v1/check/api/things?operation="+w.plain+"&cost=2"); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[rateLimit], ""), "r=2") {
 		t.Errorf("with the operation in the query: %d %v", a.Code, a.Header())
 	}
-	if a := ask("GET", "/v1/check/x", plain, field("Forebay-Cost", "2")); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[api.HeaderRateLimit], ""), "r=0") {
+	if a := ask("GET", "/v1/check/x", plain, field("Forebay-Cost", "2")); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[rateLimit], ""), "r=0") {
 		t.Errorf("with a cost: %d %v", a.Code, a.Header())
 	}
 	if a := ask("POST", "/v1/check/api/things", plain); a.Code != 429 || a.Header().Get("Retry-After") == "" {
@@ -317,7 +321,7 @@ func TestNoPageOfAnotherSiteSpendsItsReadersLimits(t *testing.T) {
 	if a := ask(gateway, field("Sec-Fetch-Site", "cross-site"), from("192.0.2.1")); a.Code != 200 {
 		t.Errorf("through a gateway: %d %s", a.Code, a.Body)
 	}
-	if a := ask(reader, field("Sec-Fetch-Site", "none")); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[api.HeaderRateLimit], ""), `"five";r=4`) {
+	if a := ask(reader, field("Sec-Fetch-Site", "none")); a.Code != 200 || !strings.Contains(strings.Join(a.Header()[rateLimit], ""), `"five";r=4`) {
 		t.Errorf("typed by hand: %d %v", a.Code, a.Header())
 	}
 }
