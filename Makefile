@@ -3,7 +3,7 @@ GO ?= go
 TEST_FLAGS ?= -race
 BENCH_FLAGS ?=
 
-.PHONY: all build test lint vuln redis nginx curl chaos bench fuzz clean
+.PHONY: all build test lint vuln redis nginx curl chaos bench fuzz module-path clean
 
 all: build
 
@@ -78,6 +78,17 @@ fuzz:
 			echo "$$f $$name"; $(GO) test $$(dirname $$f) -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) || exit 1; \
 		done; \
 	done
+
+# make module-path PATH=example.org/forebay: for a fork that is published elsewhere. PATH is then not where
+# programs are found, so the recipe asks for that anew.
+module-path:
+	@new='$(PATH)'; PATH=$$(command -p getconf PATH); export PATH; \
+	if ! printf '%s\n' "$$new" | grep -Eq '^[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9._~-]+)*$$'; then \
+		echo "make module-path PATH=example.org/forebay: the path begins with a domain's name" >&2; exit 1; fi; \
+	old=$$(sed -n 's/^module //p' go.mod); \
+	export old new; \
+	find . -name .git -prune -o \( -name '*.go' -o -name go.mod \) -type f -print0 | xargs -0 perl -pi -e \
+		's{"\Q$$ENV{old}\E(?=/)}{"$$ENV{new}}g; s{(^|\s)\Q$$ENV{old}\E(?=[/\s])}{$$1$$ENV{new}}g if $$ARGV =~ /go\.mod$$/'
 
 clean:
 	rm -rf bin

@@ -79,7 +79,7 @@ func imports(t *testing.T) map[string][]string {
 
 func TestImportsAreThoseOfTheArchitecture(t *testing.T) {
 	t.Parallel()
-	table, code := allowed(t), imports(t)
+	table, code, module := allowed(t), imports(t), modulePath(t)+"/"
 	for _, pkg := range slices.Sorted(maps.Keys(code)) {
 		may, listed := table[pkg]
 		if !listed {
@@ -91,7 +91,7 @@ func TestImportsAreThoseOfTheArchitecture(t *testing.T) {
 			}
 		}
 		for _, imp := range code[pkg] {
-			inner, ours := strings.CutPrefix(imp, "forebay/")
+			inner, ours := strings.CutPrefix(imp, module)
 			if ours && may != nil && !slices.Contains(may, inner) && !strings.HasPrefix(inner, pkg+"/") {
 				t.Errorf("%s imports %s, which ARCHITECTURE.md doesn't allow", pkg, inner)
 			}
@@ -108,14 +108,14 @@ func TestImportsAreThoseOfTheArchitecture(t *testing.T) {
 func TestLibrariesHaveOneDoor(t *testing.T) {
 	t.Parallel()
 	doors := map[string][]string{
-		"github.com/hibiken/asynq":                {"internal/jobs", "bench"}, // bench measures against it
-		"github.com/gorilla/mux":                  {"internal/httpapi"},
-		"go.yaml.in/yaml/v3":                      {"internal/config"},
-		"github.com/alicebob/miniredis/v2":        {"internal/store", "internal/redistest"},
-		"github.com/oschwald/maxminddb-golang/v2": {"internal/identity"},
-		"github.com/maypok86/otter/v2":            {"internal/cache"},
-		"forebay/internal/config":                 {"cmd/api", "cmd/worker", "cmd/internal/wire"},
-		"forebay/internal/redistest":              {},
+		"github.com/hibiken/asynq":                      {"internal/jobs", "bench"}, // bench measures against it
+		"github.com/gorilla/mux":                        {"internal/httpapi"},
+		"go.yaml.in/yaml/v3":                            {"internal/config"},
+		"github.com/alicebob/miniredis/v2":              {"internal/store", "internal/redistest"},
+		"github.com/oschwald/maxminddb-golang/v2":       {"internal/identity"},
+		"github.com/maypok86/otter/v2":                  {"internal/cache"},
+		"github.com/forebay/forebay/internal/config":    {"cmd/api", "cmd/worker", "cmd/internal/wire"},
+		"github.com/forebay/forebay/internal/redistest": {},
 	}
 	for pkg, list := range imports(t) {
 		for library, may := range doors {

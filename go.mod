@@ -1,4 +1,4 @@
-module forebay
+module github.com/forebay/forebay
 
 go 1.26.0
 

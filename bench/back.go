@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"forebay/bench/load"
+	"github.com/forebay/forebay/bench/load"
 )
 
 // workers is how many processes drain together where nothing else is said.

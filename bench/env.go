@@ -68,7 +68,7 @@ func (e *env) prepare(ctx context.Context) error {
 // build makes the product's programs, with the versions that its own module names, and those
 // that it is measured against.
 func (e *env) build(ctx context.Context) error {
-	product, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "forebay").Output()
+	product, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", "github.com/forebay/forebay/api").Output()
 	if err != nil {
 		return fmt.Errorf("find the product's module; run this in bench/: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"forebay/bench/load"
+	"github.com/forebay/forebay/bench/load"
 )
 
 // forebay is the running service: one api, and workers where there are any.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"forebay/bench/load"
+	"github.com/forebay/forebay/bench/load"
 )
 
 // side is one of the programs that are compared.

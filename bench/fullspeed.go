@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"forebay/bench/load"
+	"github.com/forebay/forebay/bench/load"
 )
 
 // callsAtOnce is the concurrency of both sides: the config's (forebay.go).

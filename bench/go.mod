@@ -1,9 +1,9 @@
-module forebay/bench
+module github.com/forebay/forebay/bench
 
 go 1.26.0
 
 require (
-	forebay v0.0.0
+	github.com/forebay/forebay v0.0.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/hibiken/asynq v0.26.0
 	github.com/redis/go-redis/v9 v9.23.0
@@ -22,4 +22,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace forebay => ../
+replace github.com/forebay/forebay => ../

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // heldFigures are of clients that wait for their jobs.

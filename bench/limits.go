@@ -14,7 +14,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // deciders are the goroutines that ask for decisions.

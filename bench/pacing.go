@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/bench/load"
+	"github.com/forebay/forebay/bench/load"
 )
 
 // pacing measures how evenly the backend is called, at each rate with each number of worker processes. The jobs wait before the

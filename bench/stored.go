@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/bench/load"
-	"forebay/internal/cache"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/bench/load"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // stored measures degraded answers: out of the api's memory and out of Redis, for a backend that is sick, so that no limit is asked;

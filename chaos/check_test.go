@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // check holds the end against every promise.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // tiers are those of the clients: client-0 is of the first, and so on.

@@ -39,7 +39,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "forebay/cmd/api", "forebay/cmd/worker")
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "chaos: building the binaries: %v\n%s", err, out)
 		return 1

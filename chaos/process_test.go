@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 const (

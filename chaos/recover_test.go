@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // drainTime bounds how long a healthy system takes for what chaos left behind: full lines, a closed gate, leases.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // call is one thing asked of the server, the same at each try.

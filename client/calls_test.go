@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // one answers every request with the same.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 func TestWhatCantBeMeantIsRefusedAtTheStart(t *testing.T) {

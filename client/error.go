@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // Error is why a call came to nothing. Find it with errors.As; errors.Is finds ErrTooLate, ErrTooOften, and what broke the connection or ended

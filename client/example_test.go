@@ -9,8 +9,8 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"forebay/api"
-	"forebay/client"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/client"
 )
 
 // A job from beginning to end.

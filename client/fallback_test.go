@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // held are the long polls of a job that ends at a time after the start; streams are answered by stream.

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/httpapi"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // The caller's jobs are listed newest first over pages, by what they are, until they are purged.

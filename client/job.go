@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // Result is a backend's answer.

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // List says which of the caller's jobs are wanted. The zero value says all.

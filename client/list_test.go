@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // pages answers with one page after the other, whose cursors are c1, c2 and so on.

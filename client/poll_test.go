@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // polling has c know that streams don't get through.

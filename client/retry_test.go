@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 var anyJob = Request{Operation: "report", Payload: []byte(`{"month": "2026-11", "big": 12345678901234567890, "text": "<&>"}`)}

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 const (

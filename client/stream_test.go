@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 func TestAWaitIsToldByAStream(t *testing.T) {

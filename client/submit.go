@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // Request asks for one job.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // giveUp is how long a client of meanwhile tries to get one job accepted.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // redis start [ARGUMENTS...]   a redis-server of the story's own; its URL is $REDIS_URL

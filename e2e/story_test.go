@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // binaries is the directory of api, worker and ask, built by TestMain.
@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "forebay/cmd/api", "forebay/cmd/worker", "forebay/e2e/ask")
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker", "github.com/forebay/forebay/e2e/ask")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: building the binaries: %v\n%s", err, out)
 		return 1

@@ -9,8 +9,8 @@ import (
 	"io"
 	"os"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/config"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/config"
 )
 
 func main() {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/config"
-	"forebay/internal/demo"
-	"forebay/internal/httpapi"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/demo"
+	"github.com/forebay/forebay/internal/httpapi"
 )
 
 type api struct {

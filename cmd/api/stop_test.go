@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // N43: an api is stopped while 16 clients that keep their connections submit without a pause. None

@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/cmd/internal/wire"
 )
 
 func main() {

@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"forebay/api"
-	"forebay/cmd/internal/wire"
-	"forebay/internal/cache"
-	"forebay/internal/config"
-	"forebay/internal/httpapi"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // serve drains until ctx ends; then running calls get the time of c.Shutdown, and what still runs goes back to its line.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"forebay/client"
+	"github.com/forebay/forebay/client"
 )
 
 const (

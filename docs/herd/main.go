@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"forebay/client"
+	"github.com/forebay/forebay/client"
 )
 
 const picture = "docs/clients-herd.svg"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // The picture, in units of its own: two panels over one axis of time.

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 func main() {

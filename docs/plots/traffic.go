@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // phase is a part of the traffic: so many requests a second, evenly.

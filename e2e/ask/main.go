@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"forebay/api"
-	"forebay/client"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/client"
 )
 
 const usage = `usage: ask [-key KEY] [-idempotency-key KEY] [-within DURATION] URL COMMAND

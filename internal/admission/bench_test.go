@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // BenchmarkDecide compares decisions over three limits, asked by 64 goroutines, with as many bare PINGs by as many

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/groupcommit"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/groupcommit"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // C14, C15: what can never fit is told so, beats every wait, and spends nothing anywhere.

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func logOf(t testing.TB, amount int64, window time.Duration) *Rule {

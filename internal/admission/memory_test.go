@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // What a client costs Redis, limits used up, is what docs/limits.md says: within a tenth, as versions of Redis differ.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // A client is new for its first period, from when any process saw it first.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // Processes know how many they are; one that stops is gone at once, one that dies is after some seconds, and without Redis the last

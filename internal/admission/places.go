@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // A permit (place) of a concurrency limit is taken by the charge. From then on it is open: noted with its job's backend, until the script

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // world knows what became of jobs.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // A refund that never reached Redis can be tried again; one that may have isn't carried out twice.

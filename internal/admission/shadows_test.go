@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // Operators see whom a shadow limit would have refused, over all processes and the last day, the most often refused first.

@@ -25,9 +25,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/groupcommit"
-	"forebay/internal/jobs"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/groupcommit"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // Answer is what the backend said to a request.

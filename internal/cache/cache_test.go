@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/cache"
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // each runs a promise on real Redis and on the embedded one. The key is the test's own.

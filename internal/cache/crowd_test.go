@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/cache"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // gets is how many GETs a Redis has run.

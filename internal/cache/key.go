@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // Key names the stored answer to one request: an operation's payload within a sharing scope ("" is everybody).

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/cache"
+	"github.com/forebay/forebay/internal/cache"
 )
 
 func key(payload string) string { return cache.Key("report", "client:acme", []byte(payload)) }

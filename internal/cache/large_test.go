@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/cache"
-	"forebay/internal/redistest"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // trips notes how many answers each trip reads whole.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 const (

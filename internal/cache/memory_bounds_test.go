@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func TestABodyTooLargeToRememberIsServedFromRedisAlone(t *testing.T) {

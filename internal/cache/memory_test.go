@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"forebay/internal/cache"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func memory(t *testing.T, inner *cache.Cache, maxBytes int64, healthy func() bool) *cache.Memory {

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"forebay/internal/conns"
+	"github.com/forebay/forebay/internal/conns"
 )
 
 const patience = 20 * time.Second

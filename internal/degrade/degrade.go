@@ -12,8 +12,8 @@ import (
 	"context"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Kind says what a Step tries.

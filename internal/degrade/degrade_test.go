@@ -6,10 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func TestTheStepsAreTakenInOrder(t *testing.T) {

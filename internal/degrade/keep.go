@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Store is where good answers are put for later; *cache.Cache and *cache.Memory are such. Put may replace what is there, Forget

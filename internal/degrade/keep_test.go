@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func TestWhatIsKeptIsServedToWhoSharesIt(t *testing.T) {

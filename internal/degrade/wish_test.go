@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 func TestCacheControlSaysWhatTheCallerWishes(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"forebay/internal/demo"
+	"github.com/forebay/forebay/internal/demo"
 )
 
 // call makes one call of the backend and returns its status and how long it took.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // Call answers a batch: one answer for each question, in the same order, or one error

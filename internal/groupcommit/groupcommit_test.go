@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/groupcommit"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/groupcommit"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 func TestALoneQuestionIsSentAtOnce(t *testing.T) {

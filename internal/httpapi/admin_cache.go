@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 const (

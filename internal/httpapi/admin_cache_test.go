@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // keep stores an answer of 7 bytes to a request of the client, as the worker does, and returns its key.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/gorilla/mux"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // Deliveries are what became of the telling of jobs' ends, as webhook.Outbox has it.

@@ -20,10 +20,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // told are clients that all want to be told at one URL, and their jobs.

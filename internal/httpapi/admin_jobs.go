@@ -11,9 +11,9 @@ import (
 
 	"github.com/gorilla/mux"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // anyJob is the job that the path names, whoever's it is.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func (w *world) adminCall(method, path string, fields ...[2]string) answer {

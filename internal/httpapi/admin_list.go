@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Bounds of a page of jobs. A request looks at leaky.MaxWork of them, on all backends together; a call that finds an empty list takes

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // attempt is one try at admitting a job: of the operation that was asked for, or of one that stands in for it.

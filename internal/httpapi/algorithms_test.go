@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // everyAlgorithm is a limit of n a day, a month, or at one time, by each algorithm. Days and months are long, so that no test runs into the

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Callers without a key may share an address and are strangers all the same: a job is seen, fetched, canceled and

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // audit writes one line on a change that an operator made: who, from where, what. With an error it isn't known whether the change was

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // The hot paths, without the network in front: 64 callers at once, three limits in force, 256-byte payloads. Run with

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 const (

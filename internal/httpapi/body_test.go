@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Case C96: what is refused queues nothing.

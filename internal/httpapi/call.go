@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/identity"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // call is one request on its way to its answer. One goroutine has it, but for what peek begins.

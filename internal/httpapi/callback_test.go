@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // callbacks allows one host, and puts down a URL for one client.

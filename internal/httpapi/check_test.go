@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // rateLimit is the field's name as the service writes it. A recorder has it so, where a client would have

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/identity"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // newcomers says of one client that it's new.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // coalescing is a world in which shared and report coalesce, and pro has a limit of ten.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and

@@ -17,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // contract holds every answer that a test gets against openapi.yaml. The schemas of OpenAPI 3.1 are JSON Schema 2020-12, so a

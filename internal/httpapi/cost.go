@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"forebay/api"
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // A payload that says what it costs is trusted for nothing: what is read here must be what any backend's JSON library reads, or a

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 func TestACostIsReadFromThePayload(t *testing.T) {

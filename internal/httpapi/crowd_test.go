@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // These tests run alone: they count what the whole process has.

@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"forebay/api"
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // readBody returns a request's body, which must be JSON of at most limit bytes. It is for operators'

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // remember stores a last good answer, as the worker does.

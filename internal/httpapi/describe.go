@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"forebay/api"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // sandbox keeps a browser from running a backend's answer as a page of this origin.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/cache"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // succeedWith runs the job: the backend answers with these.

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"forebay/internal/admission"
-	"forebay/internal/degrade"
-	"forebay/internal/identity"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/identity"
 )
 
 var (

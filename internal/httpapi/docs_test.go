@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/degrade"
-	"forebay/internal/identity"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/identity"
 )
 
 func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.T) {

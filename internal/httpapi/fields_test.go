@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // fieldsTable is what docs/limits.md says of the fields of each answer.

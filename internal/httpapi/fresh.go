@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // Reasons of a degraded answer that no limit and no line gave.

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // operation is one of the config's, to be changed.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // Case C49: for all algorithms, on 200, 202 and 429, in both dialects. (Limits on jobs at one time have no window: see algorithms_test.go.)

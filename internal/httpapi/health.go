@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"slices"
 
-	"forebay/api"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // Probes are answered from memory: they ask for no key, count against no limit, and cost the store nothing.

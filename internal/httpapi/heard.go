@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/admission"
-	"forebay/internal/cache"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
 )
 
 // peeks counts how often the limits are read.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // maxIdempotencyKey bounds a key in characters; a UUID has 36.

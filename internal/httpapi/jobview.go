@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // onBackoff is what a job waits on between two attempts.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/degrade"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/degrade"
 )
 
 // rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.

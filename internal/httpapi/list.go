@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // maxOwnRounds bounds the calls of each backend for one page: after the first, work is left only where some backends had less to look at

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // walk lists all of a caller's jobs, page by page.

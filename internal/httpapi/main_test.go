@@ -3,7 +3,7 @@ package httpapi
 import (
 	"testing"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

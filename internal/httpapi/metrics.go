@@ -9,10 +9,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/degrade"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Metrics have no label that a client can mint: routes are templates, methods a closed list, operations and reasons come from the

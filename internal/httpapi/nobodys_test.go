@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // The job that callers share, and a refresh, is nobody's, though the backend is told its id and a caller may learn it: on the public listener there

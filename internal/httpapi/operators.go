@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // Operators tells operators' requests from all others: those with the token where there is one,

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // Case C124.

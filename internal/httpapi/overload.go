@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/degrade"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // overloaded is the way of a request that got no job: down its operation's on_overload, to the first step that has an answer. Where none has,

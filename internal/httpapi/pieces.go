@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"forebay/internal/leaky"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Two requests with one Idempotency-Key are one job: the one that comes second gives back its own place, and not the job's.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // unknownCountry is the country of callers of whom it isn't known, in limits per country.

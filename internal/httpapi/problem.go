@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"forebay/api"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Handlers return errors; call.fail alone turns them into answers. An *api.Problem is the answer itself, a storeError becomes a

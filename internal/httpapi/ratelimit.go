@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // LegacyHeaders says how X-RateLimit-Reset counts, and whether the X-RateLimit fields are there at all.

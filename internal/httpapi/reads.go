@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // A list has Redis look at many jobs, and for as long everybody else waits. So that lists can't starve the service, each request looks

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // Bounds of one redrive of many jobs. What is left is left to another call: the answer must come before the listener's timeout cuts it off

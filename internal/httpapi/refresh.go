@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 const (

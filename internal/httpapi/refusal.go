@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // overLimit is the answer to a request of some cost that one of the plan's limits refused.

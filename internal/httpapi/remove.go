@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // remove answers DELETE /v1/jobs/{id}: it cancels the job, or with ?purge=1 removes what is kept of one that has ended. The query is read

@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // result answers GET /v1/jobs/{id}/result: with the backend's own answer, or with why there is none.

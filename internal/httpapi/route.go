@@ -8,7 +8,7 @@ import (
 
 	"github.com/gorilla/mux"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // handler answers a call, or returns the error that is to be its answer.

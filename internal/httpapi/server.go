@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/degrade"
-	"forebay/internal/identity"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Identifier says who asks. On an error the Client still has its Address, if that is known.

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"net/http"
 
-	"forebay/api"
+	"github.com/forebay/forebay/api"
 )
 
 // shadowLimits answers GET /admin/v1/shadow-limits: whom limits that aren't enforced would have refused.

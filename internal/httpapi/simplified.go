@@ -3,9 +3,9 @@ package httpapi
 import (
 	"net/http"
 
-	"forebay/api"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // standIns are the attempts at jobs of those operations that stand in for the attempt's own, in the order of its on_overload. why is

@@ -8,9 +8,9 @@ import (
 
 	"github.com/gorilla/mux"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // ownJob is the job that the path names, for its owner (see owns). Whatever keeps it from somebody has one answer, after the

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 func TestAJobShowsItsWholeLife(t *testing.T) {

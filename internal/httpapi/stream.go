@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // A stream tells a job's states as they come, as server-sent events (WHATWG HTML, section 9.2). Each event is a whole state and its id is

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // submission is a POST /v1/jobs as read.

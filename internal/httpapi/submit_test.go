@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 func TestAnAcceptedJobIsAnsweredWith202(t *testing.T) {

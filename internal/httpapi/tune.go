@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"strconv"
 
-	"forebay/api"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // Bounds of what can be set live: the config's own. Each call in flight is a connection, and a worker takes at most

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // turn is a request's right to be decided while its twins, the requests with the same Idempotency-Key, wait: else one could get a job of the one operation, and

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // claims is a Line that counts the claims on decisions, and may do something else instead of offering.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
-	"forebay/internal/identity"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/identity"
 )
 
 // smallAnswer is the size up to which answers aren't counted: net/http has a buffer of as many bytes

@@ -20,10 +20,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
-	"forebay/internal/cache"
-	"forebay/internal/identity"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // reader is a client that reads as slowly as its test wants: its receive buffer is small, and

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/identity"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Answers that are held back cost Redis nothing while nothing happens: whoever waits is told by Finals when to look again.

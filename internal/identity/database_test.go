@@ -15,7 +15,7 @@ import (
 	"github.com/maxmind/mmdbwriter"
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 
-	"forebay/internal/identity"
+	"github.com/forebay/forebay/internal/identity"
 )
 
 // record is what a database of countries holds for a network; "" for a network that has none.

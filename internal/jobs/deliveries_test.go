@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // Deliveries of all backends share a queue, in a Redis of the test's own.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // N27: what describes an answer's bytes is kept; what belongs to the connection, to caches or to a session is not.

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 func TestAllProcessesHaveOneSecret(t *testing.T) {

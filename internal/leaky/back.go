@@ -3,7 +3,7 @@ package leaky
 import (
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Release is what one call to the drain granted.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // off is how far the clock takes Redis's time to be from the host's, at one moment of the host's.

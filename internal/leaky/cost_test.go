@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Case C89: with 100,000 jobs waiting every step makes as many Redis commands as with 100.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // How the drain is paced. Measured (docs/bench.md): a horizon of 50 ms keeps the rate within 0.1 % over three

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // What clients are told of their wait, held against what it was, over a line of 1,000 that is drained to its end: the

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // A client with 10,000 jobs waiting, twenty others of two tiers with enough to do, and one with a single low job: each of

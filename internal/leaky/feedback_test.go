@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // What the attempts of these tests come to.

@@ -3,7 +3,7 @@ package leaky
 import (
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Outcome is what the line says to an offered job.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Design decision 9, case C78: a throttled backend is not a failed job.

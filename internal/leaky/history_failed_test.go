@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // redrive is the model's Redrive.

@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // share makes some offers those of a job for many.

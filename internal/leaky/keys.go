@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // The keys of one backend's line. With those of package jobs they share the hash tag {backend}, so every

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // stuck holds back every command with a large payload until it is released, as a slow line does.

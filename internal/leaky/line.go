@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/groupcommit"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/groupcommit"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Settings are one backend's line and drain as its config sets them. Live overrides (Tune) go before them.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // A job that waits is a record, a member of the line and a part of its client's list, whoever's it is: with a payload of 256 bytes, and names as short as these, less than

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Mark is a place in a client's lists of jobs, which begin with the newest: behind the job of that id, accepted at that time. It is one in

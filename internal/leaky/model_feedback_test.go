@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"math"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // treatment is how the backend is treated at the moment of the view.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // modelShare is a caller's share in a job; st says where it stands once it was canceled by itself.

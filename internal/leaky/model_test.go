@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // The model is the oracle: the line and its drain once more, in plain Go, without Redis. Times are µs.

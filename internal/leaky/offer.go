@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Offer asks for a place and, when there is one, writes the job's record and takes it, in one step. Concurrent

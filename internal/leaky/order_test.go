@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 func TestOneClientIsServedFirstInFirstOut(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Case C19: rates below one per second are kept as exactly as others. Cases C78 and C86: being held back by the rate is

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Payload returns a job's payload, byte for byte as the client sent it. ErrUnknownJob: no such job is on record.

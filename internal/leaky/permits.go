@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // PermitLease is how long a permit may be taken without a job on record: longer than a charge and the offer behind it take, of which

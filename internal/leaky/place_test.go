@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Case C90: 50 at once over two processes, and exactly as many are accepted as the line holds.

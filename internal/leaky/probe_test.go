@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // gated is a line of n jobs whose backend has closed its gate for 2 s; its clock shows the gate's end.

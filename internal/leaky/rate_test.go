@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Case C19: a rate may be any positive number per s, m, h or d.

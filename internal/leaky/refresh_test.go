@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // refresh is an offer of a refresh of what joint is for, at acme's turn.

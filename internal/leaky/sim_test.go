@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // drain is a worker process on the test's clock: it asks for slots when the line says so, starts what it is granted

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // C99: ids tell no order any more, and the line has one all the same. Clients whose turns are equal go in

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/rawjson"
 )
 
 // Case C97's numbers among them: whatever a value holds comes back as it was sent.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // mark reads the first of a record's marks (jobs/record.go), which may be that of a share or of a job that is shared.

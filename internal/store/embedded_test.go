@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/store"
 )
 
 func TestTheEmbeddedRedisSaysThatItKeepsNothing(t *testing.T) {

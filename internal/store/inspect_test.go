@@ -7,7 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2/server"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // C68: a Redis that may evict jobs or lose them is used, and says so loudly.

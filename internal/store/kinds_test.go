@@ -23,8 +23,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/redistest"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/store"
 )
 
 func TestAUnixSocketIsReached(t *testing.T) {

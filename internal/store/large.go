@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // movingConn is a connection whose deadlines grow with the bytes that pass, as transfer.Time says:

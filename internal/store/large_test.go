@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // What is large and still moves isn't cut, in either direction, though it takes longer than a hung

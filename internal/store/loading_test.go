@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // loader stands in front of a Redis. As long as it loads it answers each command as a Redis does that reads its data after a start.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/redistest"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }

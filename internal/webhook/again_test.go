@@ -8,9 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // A redelivery that an operator asks for in the midst of an attempt isn't lost with that.

@@ -10,8 +10,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"forebay/internal/jobs"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // verify holds a request against the specification's own library.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // The address counts that a name stands for at the moment of the call, whatever it was when the URL was taken.

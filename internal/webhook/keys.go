@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // The keys of webhooks. Those of one backend share its hash tag, so scripts may touch them together on a cluster.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // Every network that isn't the public internet is closed: by its first and last address, and for IPv4 also written as IPv6 in each way

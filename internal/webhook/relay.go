@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 const (

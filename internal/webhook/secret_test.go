@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 func secret(t *testing.T, text string) webhook.Secret {

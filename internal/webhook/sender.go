@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // C118: a receiver who hangs costs nobody else their webhooks; its own are cut at the timeout.

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/redistest"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // patience is far over what anything here takes: a machine under load must not fail a test.

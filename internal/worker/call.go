@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // Bounds of what a backend may make this process keep.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 // call makes one call to a backend that answers with h.

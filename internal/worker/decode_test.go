@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"testing"
 
-	"forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobs"
 )
 
 func packed(t *testing.T, pack io.WriteCloser, into *bytes.Buffer, text string) string {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 const (

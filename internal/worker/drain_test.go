@@ -10,10 +10,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // C70, C78, C86: one 503 closes the gate for all workers, costs no attempt, and is no failure with its long backoff.

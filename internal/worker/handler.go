@@ -6,9 +6,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // Why a call was ended by us; the cause of its context.

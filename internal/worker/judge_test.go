@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second, cap: time.Minute, attempts: 4}

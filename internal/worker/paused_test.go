@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // N22: a queue that was paused with asynq's own tools (jobs.Pause in that package's tests sets the same key) is seen as what it is, gets no

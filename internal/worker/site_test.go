@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // site is one backend with its line, and any number of workers that drain it.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // script matches a script call that has all these arguments.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 func ok(_ *recorder, w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }

@@ -8,12 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/config"
-	"forebay/internal/degrade"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // Back puts a worker together. answers takes the good answers that may be served stale later.

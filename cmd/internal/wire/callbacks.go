@@ -11,14 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
-	"forebay/internal/config"
-	"forebay/internal/httpapi"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
-	"forebay/internal/webhook"
-	"forebay/internal/worker"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // callback is what one client has for webhooks.

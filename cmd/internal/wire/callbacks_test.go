@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 const (

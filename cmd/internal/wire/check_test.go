@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/cmd/internal/wire"
 )
 
 // checked is what -check says of a config with the given text after the minimal one.

@@ -17,10 +17,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/config"
-	"forebay/internal/httpapi"
-	"forebay/internal/identity"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // Clients are those who may ask, with what each has instead of its tier's: the config's, and those of the clients file, which may

@@ -18,8 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/config"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/config"
 )
 
 // roster is a config whose clients are those of a file, but for one.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/config"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/config"
 )
 
 // written is a log that tells of each line.

@@ -12,15 +12,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/admission"
-	"forebay/internal/cache"
-	"forebay/internal/config"
-	"forebay/internal/degrade"
-	"forebay/internal/httpapi"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
-	"forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
 // Front is the api's server, and what works for it in the background.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/api"
-	"forebay/cmd/internal/wire"
-	"forebay/internal/redistest"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // every has each algorithm, subject, condition and cost that a config can have.

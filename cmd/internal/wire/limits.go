@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"forebay/internal/admission"
-	"forebay/internal/config"
-	"forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/httpapi"
 )
 
 // rules compiles the limits of one owner: the name by which limits of the same name in different places are told apart. They are

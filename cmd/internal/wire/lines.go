@@ -11,9 +11,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"forebay/internal/config"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // Lines returns the line of each backend, by name.

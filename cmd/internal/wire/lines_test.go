@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 const drained = `

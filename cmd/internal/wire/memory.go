@@ -7,8 +7,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"forebay/internal/cache"
-	"forebay/internal/config"
+	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/config"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"forebay/internal/config"
+	"github.com/forebay/forebay/internal/config"
 )
 
 // The limit is nine tenths of the cgroup's, or of the machine's memory where that has none; the

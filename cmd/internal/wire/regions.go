@@ -8,11 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/admission"
-	"forebay/internal/config"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // fates tells the limiter what became of the jobs that hold places, from the lines that they stand in.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"forebay/internal/config"
-	"forebay/internal/conns"
-	"forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/conns"
+	"github.com/forebay/forebay/internal/httpapi"
 )
 
 // Site is one listener with its server.

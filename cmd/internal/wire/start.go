@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"forebay/internal/config"
-	"forebay/internal/identity"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/internal/config"
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // Exit codes of both commands.

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"forebay/api"
-	"forebay/cmd/internal/wire"
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
-	"forebay/internal/store"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/store"
 )
 
 // What a webhook tells is the job as its client would see it, without its result.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/cmd/internal/wire"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // minimal is the smallest config, with a drain rate and a limit.
