@@ -433,7 +433,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
 			"tiers.<name>.grace.period", "tiers.<name>.grace.factor",
 			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]", "limits[].when.country[]",
-			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce",
+			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce", "limits[].cost.bytes",
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
 			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
 			"operations.<name>.cost.from", "operations.<name>.cost.max", "operations.<name>.on_failure",
