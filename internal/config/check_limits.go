@@ -26,8 +26,10 @@ const (
 	maxAmount = 1_000_000_000 // far above any rate that one Redis can count
 	maxLog    = 10_000        // each is an entry in Redis, for each client
 	maxWindow = 366 * 24 * time.Hour
-	maxGrace  = 100  // far above what a first week deserves
-	minBytes  = 1024 // a small body and no less, so that a limit of bytes isn't taken for one of requests
+	minStored = 64 << 10 // what is noted beside a payload is a small part of it
+	maxStored = 1 << 40  // far above any Redis
+	maxGrace  = 100      // far above what a first week deserves
+	minBytes  = 1024     // a small body and no less, so that a limit of bytes isn't taken for one of requests
 )
 
 // limitList is a list of limits, and the tier and operation whose it is; "": of any.

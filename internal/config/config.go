@@ -242,6 +242,10 @@ type Tier struct {
 	// client gets four slots for each one of weight 1. Default 1; 0.001 to 1000: beyond that the
 	// light ones all but never get their turn.
 	Weight float64 `key:"weight"`
+	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads and results
+	// of those that wait, run and are kept. Twice HTTP.MaxBody, so that no job takes all of it, and 64KiB,
+	// to 1024GiB.
+	MaxStored Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
 	// Grace is for clients of the tier that are new here.
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.

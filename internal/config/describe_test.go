@@ -105,6 +105,10 @@ func TestDescribeShowsEveryLimitWithWhatItDoes(t *testing.T) {
         cost:
           bytes: true
 `, `
+    # no max_stored: a client's jobs may take any number of bytes
+`, `
+    max_stored: 64MiB
+`, `
     grace:
       period: 7d
       factor: 2.5

@@ -431,7 +431,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			"redis.sentinel_password", "redis.tls.ca", "redis.tls.cert", "redis.tls.key", "redis.tls.server_name", "region.name", "region.share", "region.sync.redis",
 			"check.method_header", "identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
 			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
-			"tiers.<name>.grace.period", "tiers.<name>.grace.factor",
+			"tiers.<name>.max_stored", "tiers.<name>.grace.period", "tiers.<name>.grace.factor",
 			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]", "limits[].when.country[]",
 			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce", "limits[].cost.bytes",
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",

@@ -108,6 +108,7 @@ func (a *attempt) offer() leaky.Offer {
 		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
 			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
 		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
+		MaxStored: a.s.Tiers[a.client.Tier].MaxStored,
 	}
 }
 
