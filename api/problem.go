@@ -8,7 +8,7 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is stable and made for programs: one of the constants below, or a failed job's own.
 	Code string `json:"code"`
-	// Reason is the limit's name, or "line_full", "client_share" or "wait_too_long": the same word as in Forebay-Decision.
+	// Reason is the limit's name, or "line_full", "client_share", "wait_too_long" or "stored_full": the same word as in Forebay-Decision.
 	Reason           string   `json:"reason,omitempty"`
 	ViolatedPolicies []string `json:"violated-policies,omitempty"`
 	// RetryAfter repeats the header of that name, in seconds.
@@ -84,6 +84,7 @@ const (
 	CodeLineFull              = "line_full"               // 429; 409 where an operator redrives a job
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
+	CodeStoredFull            = "stored_full"             // 429: the client's jobs take as many bytes as they may
 	CodeTooManyLists          = "too_many_lists"          // 429: another list of the caller's is being read
 	CodeTooManyStreams        = "too_many_streams"        // 429: the caller, its network or all callers have as many answers held back as may be
 	CodeTooManyAnswers        = "too_many_answers"        // 429, 503: too many bytes wait to be read, by the caller or by all

@@ -61,16 +61,13 @@ const (
 // remaining is how many requests of cost 1 would be admitted.
 func (r *Rule) remaining(f fill) int64 { return max(0, f.room/r.unit) }
 
-// need is the room that a cost takes. A job is one job, whatever it costs.
-func (r *Rule) need(cost int64) int64 {
-	if r.kind == kindConcurrency {
-		return 1
-	}
-	return cost * r.unit
-}
+// need is the room that a request needs which takes so much.
+func (r *Rule) need(takes int64) int64 { return takes * r.unit }
 
-// fits reports whether a cost is admitted.
-func (r *Rule) fits(f fill, cost int64) bool { return !r.never(cost) && f.room >= r.need(cost) }
+// fits reports whether a request is admitted. One that takes nothing is, even where the limit is overdrawn.
+func (r *Rule) fits(f fill, takes int64) bool {
+	return takes == 0 || !r.never(takes) && f.room >= r.need(takes)
+}
 
 // maxExact is the largest integer up to which a float64 holds every one.
 const maxExact = 1<<53 - 1

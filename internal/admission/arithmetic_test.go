@@ -115,7 +115,7 @@ func TestAFixedWindowIsItsDefinition(t *testing.T) {
 
 func ofAlgorithm(t *rapid.T, a Algorithm) *Rule {
 	return rapid.Custom(func(t *rapid.T) *Rule { return anyLimit(t, "limit") }).Filter(func(r *Rule) bool {
-		return r.limit.Algorithm == a && !r.limit.Shadow
+		return r.limit.Algorithm == a && !r.limit.Shadow && !r.limit.Bytes
 	}).Draw(t, "rule")
 }
 

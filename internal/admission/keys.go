@@ -62,13 +62,13 @@ func (r *Rule) key(tag string, s Subject) string {
 
 // question checks r and finds its keys.
 func (r Request) question(m mode) (*question, error) {
-	if r.Cost < 1 || r.Cost > MaxAmount {
-		return nil, fmt.Errorf("%w, not %d", ErrCost, r.Cost)
+	if r.Cost < 1 || r.Cost > MaxAmount || r.Bytes < 0 || r.Bytes > MaxAmount {
+		return nil, fmt.Errorf("%w, not %d and %d", ErrCost, r.Cost, r.Bytes)
 	}
 	if len(r.Rules) > MaxRules {
 		return nil, fmt.Errorf("%w, not %d", ErrRules, len(r.Rules))
 	}
-	q := &question{mode: m, cost: r.Cost, member: r.Job, rules: r.Rules, keys: make([]string, len(r.Rules))}
+	q := &question{mode: m, cost: r.Cost, bytes: r.Bytes, member: r.Job, rules: r.Rules, keys: make([]string, len(r.Rules))}
 	var per Per
 	var tag string
 	for i, rule := range r.Rules {
@@ -83,7 +83,7 @@ func (r Request) question(m mode) (*question, error) {
 		if slices.Contains(q.keys[:i], q.keys[i]) {
 			return nil, fmt.Errorf("%w: %s comes twice", ErrRules, rule.limit.Name)
 		}
-		if rule.never(r.Cost) && !rule.limit.Shadow {
+		if rule.never(r.Takes(rule)) && !rule.limit.Shadow {
 			q.mode = peek // it can never fit, so it spends nothing
 		}
 	}
@@ -100,7 +100,7 @@ func (q *question) bySubject() []*question {
 		if !ok {
 			n = len(parts)
 			number[subject] = n
-			parts = append(parts, &question{mode: q.mode, cost: q.cost, member: q.member, holds: q.holds, by: q.by})
+			parts = append(parts, &question{mode: q.mode, cost: q.cost, bytes: q.bytes, member: q.member, holds: q.holds, by: q.by})
 		}
 		p := parts[n]
 		p.rules, p.keys, p.place = append(p.rules, q.rules[i]), append(p.keys, key), append(p.place, i)

@@ -16,13 +16,13 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 			if n := admitted(t, l, 6, compile(t, old)); n != 5 {
 				t.Fatalf("%d of 6 admitted, not 5", n)
 			}
-			window, amount, owner, per, shadow := old, old, old, old, old
+			window, amount, owner, per, shadow, bytes := old, old, old, old, old, old
 			window.Window = 10 * time.Second
 			amount.Amount = 6
 			owner.Owner = "tier:free"
 			per.Per = PerIP
-			shadow.Shadow = true
-			changes := []Limit{window, amount, owner, per, shadow}
+			shadow.Shadow, bytes.Bytes = true, true
+			changes := []Limit{window, amount, owner, per, shadow, bytes}
 			for _, a := range exact {
 				if algorithm := old; a != old.Algorithm {
 					algorithm.Algorithm = a
@@ -40,7 +40,9 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 				changes = append(changes, month)
 			}
 			for _, changed := range changes {
-				v := decide(t, l, request(1, compile(t, changed)))
+				r := request(1, compile(t, changed))
+				r.Bytes = 1
+				v := decide(t, l, r)
 				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Capacity()-1 || s.Rule.Limit() != changed {
 					t.Errorf("%+v: %+v", changed, v)
 				}

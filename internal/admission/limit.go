@@ -63,6 +63,7 @@ type Limit struct {
 	Window    time.Duration // whole microseconds, MinWindow to MaxWindow; fixed-window: or Month; concurrency: 0
 	Burst     int64         // token-bucket and leaky-bucket only: the most at once, 1 to MaxAmount; 0: Amount
 	Shadow    bool          // counted, but never refuses
+	Bytes     bool          // it counts bytes of bodies, not costs; not for concurrency
 }
 
 // Capacity is the most that one request can ever spend.
@@ -114,6 +115,9 @@ func (l Limit) compute() (arithmetic, error) {
 	}
 	if l.Burst < 0 || l.Burst > MaxAmount {
 		return nil, fmt.Errorf("burst %d: use 1 to %d, or 0 for the amount", l.Burst, MaxAmount)
+	}
+	if l.Bytes && l.Algorithm == Concurrency {
+		return nil, fmt.Errorf("bytes: a %s counts jobs; use another algorithm", Concurrency)
 	}
 	switch {
 	case l.Algorithm == Concurrency:
@@ -196,6 +200,9 @@ func newRule(l, counted Limit) (*Rule, error) {
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
+	if l.Bytes {
+		h.Write([]byte("bytes"))
+	}
 	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a, parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
 	r.kind, r.widest = r.parameters[0], r.parameters
 	if counted.Amount > l.Amount {
@@ -214,8 +221,8 @@ func newRule(l, counted Limit) (*Rule, error) {
 // Limit is what the rule was compiled from.
 func (r *Rule) Limit() Limit { return r.limit }
 
-// never reports whether a cost can't fit at any time.
-func (r *Rule) never(cost int64) bool { return r.kind != kindConcurrency && cost > r.capacity }
+// never reports whether what a request takes can't fit at any time.
+func (r *Rule) never(takes int64) bool { return takes > r.capacity }
 
 // keySuffix is the part of a key that says which limit it is.
 func keySuffix(name string, digest [sha256.Size]byte) string {

@@ -48,6 +48,8 @@ func TestWhatALimitMayBe(t *testing.T) {
 		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
 		places(func(l *Limit) { l.Amount = 1 }),
 		places(func(l *Limit) { l.Amount = MaxAmount }),
+		good(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
+		counter(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
 		good(func(l *Limit) { l.Per = PerTier }),
 		good(func(l *Limit) { l.Per = PerCountry; l.Shadow = true }),
 	} {
@@ -83,6 +85,7 @@ func TestWhatALimitMayBe(t *testing.T) {
 		{places(func(l *Limit) { l.Burst = 5 }), "burst: a concurrency has none; leave it out or use a token-bucket"},
 		{places(func(l *Limit) { l.Window = time.Minute }), "window 1m0s: a concurrency has none; leave it out"},
 		{places(func(l *Limit) { l.Window = Month }), "a concurrency has none; leave it out"},
+		{places(func(l *Limit) { l.Bytes = true }), "bytes: a concurrency counts jobs; use another algorithm"},
 		{places(func(l *Limit) { l.Amount = 0 }), "amount 0: use 1 to 1000000000"},
 		{places(func(l *Limit) { l.Amount = -5 }), "amount -5: use 1 to 1000000000"},
 	} {

@@ -26,7 +26,7 @@ const (
 
 // Errors of requests that no limit can be asked about. They are the caller's mistakes: nothing is spent.
 var (
-	ErrCost  = fmt.Errorf("a cost must be from 1 to %d", MaxAmount)
+	ErrCost  = fmt.Errorf("a cost must be from 1 to %d, and bytes from 0", MaxAmount)
 	ErrRules = fmt.Errorf("at most %d limits can apply to a request, each once", MaxRules)
 )
 
@@ -46,9 +46,24 @@ type Subject struct {
 type Request struct {
 	Rules   []*Rule
 	Subject Subject
-	Cost    int64 // 1 to MaxAmount; what it spends of every limit but those of concurrency
+	Cost    int64 // 1 to MaxAmount; what it spends of every limit of requests
+	// Bytes is what it spends of every limit of bytes, 0 to MaxAmount. With 0 none of those refuses.
+	Bytes int64
 	// Job is whose place a limit of concurrency holds, from the charge to the job's end. "": those are only looked at.
 	Job string
+}
+
+// Takes is what the request takes of a limit: its bytes, its cost, or one place.
+func (r Request) Takes(rule *Rule) int64 { return rule.takes(r.Cost, r.Bytes) }
+
+func (r *Rule) takes(cost, bytes int64) int64 {
+	switch {
+	case r.limit.Bytes:
+		return bytes
+	case r.kind == kindConcurrency:
+		return min(cost, 1) // a debit is below 0
+	}
+	return cost
 }
 
 // Limiter decides requests. Safe for concurrent use.
@@ -66,6 +81,7 @@ type Limiter struct {
 type question struct {
 	mode   mode
 	cost   int64      // when spending, at most every enforced rule's capacity; of a refund also negative: a debit
+	bytes  int64      // as cost, for rules that count bytes
 	member string     // for whom permits of concurrency are; "": for nobody
 	holds  jobs.Holds // its permits
 	at     int64      // refund: when it was charged
@@ -95,6 +111,9 @@ type answer struct {
 // MaxRules is at most the bits of answer.passed.
 var _ [64 - MaxRules]struct{}
 
+// takes is what the question takes of its i-th rule.
+func (q *question) takes(i int) int64 { return q.rules[i].takes(q.cost, q.bytes) }
+
 // spentOn reports whether the question's i-th rule was charged.
 func (a *answer) spentOn(q *question, i int) bool {
 	return a.spent && (!q.rules[i].limit.Shadow || a.passed&(1<<i) != 0)
@@ -113,7 +132,7 @@ type charged struct {
 func (c *charged) tell(r *Region) {
 	if r != nil {
 		c.region = r
-		r.note(c, func(spent int64) int64 { return spent })
+		r.note(c, 1, 0)
 	}
 }
 
@@ -169,8 +188,8 @@ func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
 // After ErrNotAsked it wasn't, and the next call tries again. The end of ctx doesn't stop it.
 func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle(ctx, v, 0) }
 
-// Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. A place of a limit of
-// concurrency is given back whole.
+// Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. Bytes, and a place of a limit of
+// concurrency, are given back whole.
 func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 	if v.charge == nil || v.charge.returned.Swap(true) {
 		return nil
@@ -185,7 +204,7 @@ func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 		by.redis.withdraw(ctx, h)
 	}
 	if v.charge.region != nil {
-		v.charge.region.note(v.charge, func(spent int64) int64 { return cost - spent })
+		v.charge.region.note(v.charge, -1, cost)
 	}
 	return err
 }
@@ -310,7 +329,7 @@ func (a *answer) unspend(q *question) {
 	}
 	for i, r := range q.rules {
 		if a.spentOn(q, i) {
-			a.fills[i].room += r.need(q.cost)
+			a.fills[i].room += r.need(q.takes(i))
 		}
 	}
 	a.spent, a.passed = false, 0

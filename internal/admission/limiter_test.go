@@ -50,6 +50,13 @@ func TestBadCostsAreErrors(t *testing.T) {
 					if v, err := ask(t.Context(), request(cost, r)); !errors.Is(err, ErrCost) || v.Allowed {
 						t.Errorf("cost %d: %+v, %v", cost, v, err)
 					}
+					r := request(1, r)
+					if r.Bytes = cost; r.Bytes == 0 {
+						continue
+					}
+					if v, err := ask(t.Context(), r); !errors.Is(err, ErrCost) || v.Allowed {
+						t.Errorf("%d bytes: %+v, %v", cost, v, err)
+					}
 				}
 			}
 			if v := peekAt(t, l, request(1, r)); v.Standings[0].Remaining != 3 {

@@ -8,16 +8,19 @@
 --             rules, refunds, questions   how many of each follow
 --             per rule:     algorithm, unit and three more parameters (arithmetic.go)
 --             per key:      number of its rule, from 1
---             per refund:   cost (negative: a debit), time of the charge, number of the member, how many keys, their numbers
---             per question: 1 to spend, 0 to only look, and 2 more where it has shadow limits, logs or places; cost, number of the
---                           member, how many keys, their numbers, below 0 where the key's limit is a shadow one
+--             per refund:   time of the charge, number of the member, how many keys, then per key: its number, what is
+--                           given back (negative: a debit)
+--             per question: 1 to spend, 0 to only look; cost, how many keys, their numbers
+--               or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to only look; number of the
+--                           member, how many keys, then per key: its number, below 0 where its limit is a shadow one, and
+--                           what is taken
 -- ARGV[2..] members, by number (0: none), with two more values each: for whom permits of a concurrency limit are, a key where those are
 --           noted as open until the member's job is on record ('': nowhere), and how they are noted there (jobs.Holds)
 -- Returns   integers:
 --             now
 --             per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
 --             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
---                           log without the room, the µs until it will have it
+--                           log without the room, the µs until it will have it. What takes nothing has room
 --
 -- A question is spent if each of its enforced keys has room for it, and then on all of them and on those of the others that have
 -- room; else nothing is. Refunds come first, so that what is given back can be taken at once.
@@ -337,7 +340,7 @@ function log.wait(r, k, cost)
 end
 
 -- Kept: a sorted set of members, by when each came or was last known to live.
-local concurrency = { single = true }
+local concurrency = {}
 
 function concurrency.rule(limit, lasts) return { limit = limit, lasts = lasts } end
 
@@ -389,17 +392,17 @@ end
 p = p + #KEYS
 
 for _ = 1, args[4] do
-  local cost, at, m, count = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
+  local at, m, count = args[p + 1], args[p + 2], args[p + 3]
   local member = m > 0 and ARGV[m + 1] or nil
   local open = m > 0 and ARGV[m + 2] or ''
   if open ~= '' then pcall('ZREM', open, ARGV[m + 3]) end
-  p = p + 4
-  for i = p + 1, p + count do
+  p = p + 3
+  for i = p + 1, p + 2 * count, 2 do
     local k = args[i]
-    rule[k].algorithm.refund(rule[k], k, cost, at, member)
+    rule[k].algorithm.refund(rule[k], k, args[i + 1], at, member)
     dirty[k] = true
   end
-  p = p + count
+  p = p + 2 * count
 end
 
 local reply, n = { now }, 1
@@ -435,24 +438,24 @@ local function decide(spend, cost, from, to)
 end
 
 -- decide_any is any other.
-local function decide_any(spend, cost, m, from, to)
+local function decide_any(spend, m, from, to)
   local member, taken = m > 0 and ARGV[m + 1], false
-  local function need(k) return rule[k].algorithm.single and 1 or cost * unit[k] end
-  for i = from, to do
-    if args[i] > 0 and room[args[i]] < need(args[i]) then spend = 0 end
+  for i = from, to, 2 do
+    local k, cost = args[i], args[i + 1]
+    if k > 0 and cost > 0 and room[k] < cost * unit[k] then spend = 0 end
   end
   n = n + 1
   reply[n] = spend
-  for i = from, to do
-    local k, shadow = math.abs(args[i]), args[i] < 0
+  for i = from, to, 2 do
+    local k, shadow, cost = math.abs(args[i]), args[i] < 0, args[i + 1]
     local algorithm = rule[k].algorithm
-    local fits = room[k] >= need(k)
+    local fits = cost == 0 or room[k] >= cost * unit[k]
     if spend == 1 and fits then
       if algorithm.take then
         algorithm.take(k, member)
         taken = true
       else
-        room[k] = room[k] - need(k)
+        room[k] = room[k] - cost * unit[k]
       end
       dirty[k] = true
     end
@@ -471,12 +474,13 @@ local function decide_any(spend, cost, m, from, to)
 end
 
 for _ = 1, args[5] do
-  local mode, cost, member, count = args[p + 1], args[p + 2], args[p + 3], args[p + 4]
-  p = p + 4
+  local mode, second, count = args[p + 1], args[p + 2], args[p + 3]
+  p = p + 3
   if mode < 2 then
-    decide(mode, cost, p + 1, p + count)
+    decide(mode, second, p + 1, p + count)
   else
-    decide_any(mode - 2, cost, member, p + 1, p + count)
+    count = 2 * count
+    decide_any(mode - 2, second, p + 1, p + count)
   end
   p = p + count
 end

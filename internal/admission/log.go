@@ -90,7 +90,9 @@ func (g log) fitsAt(s *state, f fill, now, cost int64) int64 {
 }
 
 func (g log) spend(s *state, _ fill, now int64, c charge) fill {
-	s.log.add(now, c.cost)
+	if c.cost > 0 {
+		s.log.add(now, c.cost)
+	}
 	return g.fill(s)
 }
 

@@ -29,9 +29,11 @@ func anyLimit(t *rapid.T, name string) *Rule {
 			Algorithm: rapid.SampledFrom(everyAlgorithm).Draw(t, "algorithm"),
 			Amount:    amount.Draw(t, "amount"),
 			Shadow:    rapid.IntRange(0, 4).Draw(t, "shadow") == 4,
+			Bytes:     rapid.IntRange(0, 3).Draw(t, "bytes") == 3,
 		}
 		switch l.Algorithm {
 		case Concurrency:
+			l.Bytes = false
 			return l
 		case FixedWindow:
 			window = rapid.OneOf(window, rapid.Just(Month))
@@ -51,11 +53,21 @@ func anyLimit(t *rapid.T, name string) *Rule {
 	return r
 }
 
+// anyBytes draws mostly what may fit, or none.
+func anyBytes(t *rapid.T, rules []*Rule) int64 {
+	if rapid.IntRange(0, 3).Draw(t, "no body") == 0 {
+		return 0
+	}
+	return anyAmount(t, rules, true)
+}
+
 // anyCost draws mostly what may fit.
-func anyCost(t *rapid.T, rules []*Rule) int64 {
+func anyCost(t *rapid.T, rules []*Rule) int64 { return anyAmount(t, rules, false) }
+
+func anyAmount(t *rapid.T, rules []*Rule, bytes bool) int64 {
 	least := int64(MaxAmount)
 	for _, r := range rules {
-		if r.kind != kindConcurrency {
+		if r.kind != kindConcurrency && r.limit.Bytes == bytes {
 			least = min(least, r.capacity)
 		}
 	}
@@ -111,14 +123,14 @@ func (m *model) request(t *rapid.T) Request {
 	s := alice
 	s.Client = rapid.SampledFrom([]string{"alice", "bob"}).Draw(t, "client")
 	m.jobs++
-	return Request{Rules: slices.Clone(m.rules), Subject: s, Cost: anyCost(t, m.rules), Job: fmt.Sprint("job ", m.jobs)}
+	return Request{Rules: slices.Clone(m.rules), Subject: s, Cost: anyCost(t, m.rules), Bytes: anyBytes(t, m.rules), Job: fmt.Sprint("job ", m.jobs)}
 }
 
 // ask asks both and holds their verdicts against each other.
 func (m *model) ask(t *rapid.T, r Request, how func(testing.TB, *Limiter, Request) Verdict) (lua, twin Verdict) {
 	lua, twin = how(m.t, m.lua, r), how(m.t, m.twin, r)
 	if diff := cmp.Diff(twin, lua, sameVerdict...); diff != "" {
-		t.Fatalf("cost %d of %+v: twin (-) and Lua (+) differ:\n%s", r.Cost, m.rules, diff)
+		t.Fatalf("%+v of %+v: twin (-) and Lua (+) differ:\n%s", r, m.rules, diff)
 	}
 	return lua, twin
 }
@@ -133,11 +145,11 @@ func (m *model) decide(t *rapid.T) {
 	for i, s := range lua.Standings {
 		b := before.Standings[i]
 		if lua.Allowed && !s.Violated {
-			b.Remaining -= min(r.Cost, s.Rule.need(r.Cost)) // of places it takes one
-			b.Reset = s.Reset                               // a charge moves it
+			b.Remaining = max(0, b.Remaining-r.Takes(s.Rule)) // 0 bytes fit a limit that is overdrawn
+			b.Reset = s.Reset                                 // a charge moves it
 		}
 		if s != b {
-			t.Fatalf("cost %d took %+v to %+v", r.Cost, before.Standings[i], s)
+			t.Fatalf("%+v took %+v to %+v", r, before.Standings[i], s)
 		}
 	}
 	if lua.Allowed {
@@ -149,13 +161,15 @@ func (m *model) decide(t *rapid.T) {
 func (m *model) peek(t *rapid.T) {
 	r := m.request(t)
 	v, _ := m.ask(t, r, peekAt)
-	least := int64(MaxAmount)
+	least, leastBytes := int64(MaxAmount), int64(MaxAmount)
 	for _, s := range v.Standings {
 		if s.Remaining < 0 || s.Remaining > s.Rule.capacity || s.Reset < 0 {
 			t.Fatalf("%+v is out of bounds", s)
 		}
 		switch {
 		case s.Rule.limit.Shadow:
+		case s.Rule.limit.Bytes:
+			leastBytes = min(leastBytes, s.Remaining)
 		case s.Rule.kind != kindConcurrency:
 			least = min(least, s.Remaining)
 		case s.Remaining == 0:
@@ -163,9 +177,15 @@ func (m *model) peek(t *rapid.T) {
 		}
 	}
 	for cost := max(1, least); cost <= min(least+1, MaxAmount); cost++ {
-		r.Cost = cost
+		r.Cost, r.Bytes = cost, 0
 		if v, _ := m.ask(t, r, peekAt); v.Allowed != (cost <= least) {
 			t.Fatalf("%d remain, and a cost of %d gets %v", least, cost, v.Allowed)
+		}
+	}
+	for bytes := leastBytes; least > 0 && bytes <= min(leastBytes+1, MaxAmount); bytes++ {
+		r.Cost, r.Bytes = 1, bytes
+		if v, _ := m.ask(t, r, peekAt); v.Allowed != (bytes <= leastBytes) {
+			t.Fatalf("%d bytes remain, and %d get %v", leastBytes, bytes, v.Allowed)
 		}
 	}
 }
@@ -225,7 +245,7 @@ func (m *model) debit(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.cost, q.at, q.by = -q.cost, m.clock.now.Load(), time.Now().Add(patience)
+		q.cost, q.bytes, q.at, q.by = -q.cost, -q.bytes, m.clock.now.Load(), time.Now().Add(patience)
 		if _, err := l.ask(m.t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +292,7 @@ func TestABatchIsManyDecisions(t *testing.T) {
 					Rules:   rules[rapid.IntRange(0, 3).Draw(rt, "from"):],
 					Subject: Subject{Client: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "client"), Address: "x", Operation: "y", Tier: "t", Country: "NO"},
 				}
-				r.Cost, r.Job = anyCost(rt, r.Rules), rapid.SampledFrom([]string{"", "j1", "j2", "j3"}).Draw(rt, "job")
+				r.Cost, r.Bytes, r.Job = anyCost(rt, r.Rules), anyBytes(rt, r.Rules), rapid.SampledFrom([]string{"", "j1", "j2", "j3"}).Draw(rt, "job")
 				q, err := r.question(rapid.SampledFrom([]mode{peek, spend, spend, refund}).Draw(rt, "mode"))
 				if err != nil {
 					rt.Fatal(err)

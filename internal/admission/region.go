@@ -174,8 +174,8 @@ func (r *Region) exchange(ctx context.Context) {
 	}
 }
 
-// note takes down what a decision has charged or, below 0, given back: the change of what it spent.
-func (r *Region) note(c *charged, change func(spent int64) int64) {
+// note takes down what a decision has charged (sign 1) or given back (-1), but for a cost of kept: the change of what it spent.
+func (r *Region) note(c *charged, sign, kept int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, q := range c.questions {
@@ -188,7 +188,11 @@ func (r *Region) note(c *charged, change func(spent int64) int64) {
 				r.dropped++
 				continue
 			}
-			r.spent[q.keys[j]] = spending{rule.widest, s.Cost + change(q.cost), max(s.At, c.answers[i].now)}
+			change := sign * q.takes(j)
+			if !rule.limit.Bytes {
+				change += kept
+			}
+			r.spent[q.keys[j]] = spending{rule.widest, s.Cost + change, max(s.At, c.answers[i].now)}
 		}
 	}
 }

@@ -173,20 +173,21 @@ func (c *call) addQuestions(out *numbers, refunds bool) {
 		n := len(q.keys)
 		if refunds == (q.mode == refund) {
 			if refunds {
-				out.add(q.cost, q.at, c.member(q), int64(n))
-				out.add(keys[:n]...)
-			} else {
-				mode := int64(q.mode)
-				if slices.ContainsFunc(q.rules, (*Rule).special) {
-					mode += 2
+				out.add(q.at, c.member(q), int64(n))
+				for i, k := range keys[:n] {
+					out.add(k, q.takes(i))
 				}
-				out.add(mode, q.cost, c.member(q), int64(n))
+			} else if slices.ContainsFunc(q.rules, (*Rule).special) {
+				out.add(int64(q.mode)+2, c.member(q), int64(n))
 				for i, k := range keys[:n] {
 					if q.rules[i].limit.Shadow {
 						k = -k
 					}
-					out.add(k)
+					out.add(k, q.takes(i))
 				}
+			} else {
+				out.add(int64(q.mode), q.cost, int64(n))
+				out.add(keys[:n]...)
 			}
 		}
 		keys = keys[n:]
@@ -195,7 +196,7 @@ func (c *call) addQuestions(out *numbers, refunds bool) {
 
 // special reports whether limits.lua needs more of the rule than its room.
 func (r *Rule) special() bool {
-	return r.limit.Shadow || r.kind == kindLog || r.kind == kindConcurrency
+	return r.limit.Shadow || r.limit.Bytes || r.kind == kindLog || r.kind == kindConcurrency
 }
 
 // tells reports whether a fill of the rule has more than room.
@@ -267,7 +268,7 @@ func (c *call) decode(values []int64, answers []answer) error {
 						a.passed |= 1 << j
 					}
 				}
-				if r.kind == kindLog && !a.spentOn(q, j) && !r.fits(*f, q.cost) {
+				if r.kind == kindLog && !a.spentOn(q, j) && !r.fits(*f, q.takes(j)) {
 					f.wait, _ = next()
 				}
 			}

@@ -55,20 +55,20 @@ func (m *memory) answer(q *question, fills []fill) answer {
 	for i, r := range q.rules {
 		k := m.find(q.keys[i], r, a.now, q.mode != peek)
 		found[i], fills[i] = k, r.arithmetic.load(&k.state, a.now)
-		a.spent = a.spent && (r.fits(fills[i], q.cost) || r.limit.Shadow)
+		a.spent = a.spent && (r.fits(fills[i], q.takes(i)) || r.limit.Shadow)
 	}
-	c := charge{q.cost, q.at, q.member}
 	for i, r := range q.rules {
+		c := charge{q.takes(i), q.at, q.member}
 		switch k := found[i]; {
 		case q.mode == refund:
 			fills[i] = r.arithmetic.refund(&k.state, fills[i], a.now, c)
-		case a.spent && r.fits(fills[i], q.cost):
+		case a.spent && r.fits(fills[i], c.cost):
 			fills[i] = r.arithmetic.spend(&k.state, fills[i], a.now, c)
 			if r.limit.Shadow {
 				a.passed |= 1 << i
 			}
-		case r.kind == kindLog && !r.fits(fills[i], q.cost):
-			fills[i].wait = r.arithmetic.(log).fitsAt(&k.state, fills[i], a.now, q.cost)
+		case r.kind == kindLog && !r.fits(fills[i], c.cost):
+			fills[i].wait = r.arithmetic.(log).fitsAt(&k.state, fills[i], a.now, c.cost)
 		}
 	}
 	return a

@@ -10,7 +10,7 @@ type Verdict struct {
 	// RetryAfter is exact, but where the reason is a limit of concurrency: the same request, alone, is admitted after it and not a
 	// microsecond earlier. 0 when allowed or Never.
 	RetryAfter time.Duration
-	// Never: the cost is over the capacity of the limit Reason, and no wait helps.
+	// Never: the cost, or the bytes, are over the capacity of the limit Reason, and no wait helps.
 	Never bool
 	// Standings has one entry for each rule of the request, in its order: after the charge
 	// where there was one.
@@ -27,7 +27,8 @@ type Verdict struct {
 // Standing is where one limit stands for the one who asked.
 type Standing struct {
 	Rule *Rule
-	// Remaining is how many requests of cost 1 this limit would admit now: from 0 to the capacity.
+	// Remaining is how many requests of cost 1, or bytes, this limit would admit now: from 0 to the
+	// capacity.
 	Remaining int64
 	// Reset is how long the client can't use more than Remaining, the "effective window" of
 	// RateLimit's t: a bucket's time until all is free, a window's and a counter's until the window ends, a log's until its oldest
@@ -77,7 +78,7 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 		for j, rule := range questions[i].rules {
 			s := rule.standing(a.fills[j], a.now)
 			if !a.spentOn(questions[i], j) { // else what is left needn't hold another
-				rule.judge(&s, a.fills[j], a.now, r.Cost)
+				rule.judge(&s, a.fills[j], a.now, r.Takes(rule))
 			}
 			at := j
 			if questions[i].place != nil {
@@ -109,13 +110,13 @@ func (r *Rule) standing(f fill, now int64) Standing {
 	return Standing{Rule: r, Remaining: r.remaining(f), Reset: micros(r.arithmetic.reset(f, now))}
 }
 
-// judge says whether the rule lets a cost through.
-func (r *Rule) judge(s *Standing, f fill, now, cost int64) {
+// judge says whether the rule lets a request through that takes so much.
+func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	switch {
-	case r.never(cost):
+	case r.never(takes):
 		s.Violated, s.Never = true, true
-	case !r.fits(f, cost):
-		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, cost))
+	case !r.fits(f, takes):
+		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, takes))
 	}
 }
 

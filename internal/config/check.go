@@ -29,6 +29,9 @@ func (c *Config) check(r *report) {
 		key := join("tiers", name)
 		r.name(key, name, brief(name))
 		r.number(key+".weight", c.Tiers[name].Weight, minWeight, maxWeight)
+		if stored := c.Tiers[name].MaxStored; stored != 0 || r.given(key+".max_stored") {
+			r.size(key+".max_stored", stored, max(2*c.HTTP.MaxBody, minStored), maxStored)
+		}
 		c.Tiers[name].Grace.check(r, key+".grace")
 	}
 	c.checkIdentity(r)

@@ -26,7 +26,10 @@ const (
 	maxAmount = 1_000_000_000 // far above any rate that one Redis can count
 	maxLog    = 10_000        // each is an entry in Redis, for each client
 	maxWindow = 366 * 24 * time.Hour
-	maxGrace  = 100 // far above what a first week deserves
+	minStored = 64 << 10 // what is noted beside a payload is a small part of it
+	maxStored = 1 << 40  // far above any Redis
+	maxGrace  = 100      // far above what a first week deserves
+	minBytes  = 1024     // a small body and no less, so that a limit of bytes isn't taken for one of requests
 )
 
 // limitList is a list of limits, and the tier and operation whose it is; "": of any.
@@ -89,6 +92,9 @@ func (c *Config) checkList(r *report, list limitList) {
 		c.checkSubject(r, key, l)
 		c.checkWhen(r, key+".when", l.When, list)
 		checkAmounts(r, key, l)
+		if l.Cost.Bytes {
+			c.checkBytes(r, key, l)
+		}
 		if list.reads {
 			checkReads(r, key, l)
 		}
@@ -104,6 +110,25 @@ func checkReads(r *report, key string, l Limit) {
 		r.errorf(key+".when.operation", "has no meaning for reads, which are of no operation; leave it out")
 	case l.Algorithm == Concurrency:
 		r.errorf(key+".algorithm", "has no meaning for reads: a client has one list at a time; use %s", TokenBucket)
+	case l.Cost.Bytes:
+		r.errorf(key+".cost.bytes", "has no meaning for reads, which have no body; leave it out")
+	}
+}
+
+// checkBytes finds a limit of bytes that no body would fit.
+func (c *Config) checkBytes(r *report, key string, l Limit) {
+	amount, least, share := key+".limit", int64(minBytes), ""
+	if l.bucket() && l.Burst != l.Limit {
+		amount = key + ".burst"
+	}
+	if s := c.Region.Share; s > 0 && s < 1 {
+		least, share = int64(math.Ceil(minBytes/s)), ", of which the region has a share"
+	}
+	switch {
+	case l.Algorithm == Concurrency:
+		r.errorf(key+".cost.bytes", "has no meaning for %s, which counts jobs; leave it out, or use %s", Concurrency, TokenBucket)
+	case l.capacity() > 0 && l.capacity() < least:
+		r.errorf(amount, "%s is too little for a limit of bytes%s; write at least %d", r.shown(amount, l.capacity()), share, least)
 	}
 }
 

@@ -133,9 +133,9 @@ func (c Cost) usual() int64 {
 }
 
 // fits is the most that one request may take of a limit in this region; share says where that is less than the whole.
-// What refuses nothing, or counts jobs, fits all.
+// What refuses nothing, or counts jobs or bytes, fits all.
 func (c *Config) fits(l Limit) (most int64, share string) {
-	if !l.Enforce || l.Algorithm == Concurrency || l.capacity() < 1 {
+	if !l.Enforce || l.Algorithm == Concurrency || l.Cost.Bytes || l.capacity() < 1 {
 		return maxAmount, ""
 	}
 	if s := c.Region.Share; s > 0 && s < 1 {

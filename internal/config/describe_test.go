@@ -93,12 +93,21 @@ func TestDescribeShowsEveryLimitWithWhatItDoes(t *testing.T) {
           limit: 600
           window: 1m
           enforce: true
+          # no cost: a request takes its operation's cost, or one job
         - name: own
           per: tier
           # no when: whatever it is listed for
           algorithm: concurrency
           limit: 3
           enforce: true
+          # no cost: a request takes its operation's cost, or one job
+`, `
+        cost:
+          bytes: true
+`, `
+    # no max_stored: a client's jobs may take any number of bytes
+`, `
+    max_stored: 64MiB
 `, `
     grace:
       period: 7d

@@ -108,6 +108,7 @@ func (a *attempt) offer() leaky.Offer {
 		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
 			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
 		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
+		MaxStored: a.s.Tiers[a.client.Tier].MaxStored,
 	}
 }
 
@@ -125,13 +126,14 @@ func (a *attempt) spend() (admission.Verdict, error) {
 	if len(a.plan.rules) == 0 {
 		return admission.Verdict{Allowed: true}, nil
 	}
-	v, err := a.decide(a.s.Limiter, a.plan, admission.Request{Cost: a.cost, Subject: subject(a.client, a.o.Name), Job: a.holder()})
+	request := admission.Request{Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.holder()}
+	v, err := a.decide(a.s.Limiter, a.plan, request)
 	if err != nil {
 		return v, a.storeFailed(err)
 	}
 	a.verdict = &v
 	if !v.Allowed {
-		return v, a.plan.overLimit(v, a.cost)
+		return v, a.plan.overLimit(v, request)
 	}
 	return v, nil
 }
@@ -147,7 +149,7 @@ func (a *attempt) refund(v admission.Verdict) {
 	if a.verdict == nil {
 		return // there was no limit
 	}
-	a.verdict = refunded(v, a.cost)
+	a.verdict = refunded(v, admission.Request{Cost: a.cost, Bytes: a.bodyBytes})
 	client := a.client.ID
 	done := make(chan struct{})
 	go func() {

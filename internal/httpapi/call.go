@@ -30,11 +30,12 @@ type call struct {
 	route     string
 	requestID string
 
-	client   identity.Client // ID "": not identified
-	newUntil time.Time       // the client's grace ends then; zero: it has none
-	override *Override       // the client's; nil: none
-	check    bool            // a gateway asks; see planKey
-	plan     *plan           // the limits that the answer's fields speak of; nil: none
+	client    identity.Client // ID "": not identified
+	bodyBytes int64           // of the request's body; 0: it has none, or wasn't read to its end
+	newUntil  time.Time       // the client's grace ends then; zero: it has none
+	override  *Override       // the client's; nil: none
+	check     bool            // a gateway asks; see planKey
+	plan      *plan           // the limits that the answer's fields speak of; nil: none
 
 	verdict *admission.Verdict      // what the limits said, once known
 	peeked  chan *admission.Verdict // what peek will know; nil: it wasn't asked
@@ -223,7 +224,7 @@ func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdi
 }
 
 // charged is the answer to an identified caller whose request says nothing that could be decided on. It
-// spends 1 of the limits of all of the caller's requests, or bodies without end could be sent for nothing.
+// spends 1 and its body's bytes of the limits of all of the caller's requests, or bodies without end could be sent for nothing.
 // What the process itself has no room for is free.
 func (c *call) charged(refusal error) error {
 	var p *api.Problem
@@ -236,13 +237,14 @@ func (c *call) charged(refusal error) error {
 	if len(free.rules) == 0 {
 		return refusal
 	}
-	v, err := c.decide(c.s.Limiter, free, admission.Request{Subject: subject(c.client, ""), Cost: 1})
+	request := admission.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes}
+	v, err := c.decide(c.s.Limiter, free, request)
 	if err != nil {
 		return refusal // what is wrong with the request is wrong without the store too
 	}
 	c.plan, c.verdict = free, &v
 	if !v.Allowed {
-		return free.overLimit(v, 1)
+		return free.overLimit(v, request)
 	}
 	return refusal
 }
@@ -254,11 +256,12 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	// A page of another site can make a browser ask without a key, and guesses none by it.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
 	if len(p.rules) > 0 && !free && client.Address != "" && c.s.Store.Healthy() {
-		v, err := c.decide(c.s.Limiter, p, admission.Request{Subject: subject(client, ""), Cost: 1})
+		request := admission.Request{Subject: subject(client, ""), Cost: 1}
+		v, err := c.decide(c.s.Limiter, p, request)
 		if err == nil {
 			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged
 			if !v.Allowed {
-				return p.overLimit(v, 1)
+				return p.overLimit(v, request)
 			}
 		}
 	}

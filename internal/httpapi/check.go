@@ -65,10 +65,11 @@ func (s *Server) decideCheck(c *call, way string, cost int64) error {
 	err := errUnhealthy
 	if way == CheckLocal || s.Store.Healthy() {
 		var v admission.Verdict
-		if v, err = c.decide(by, c.plan, admission.Request{Cost: cost, Subject: subject(c.client, c.operation)}); err == nil {
+		request := admission.Request{Cost: cost, Subject: subject(c.client, c.operation)}
+		if v, err = c.decide(by, c.plan, request); err == nil {
 			c.verdict = &v
 			if !v.Allowed {
-				return c.plan.overLimit(v, cost)
+				return c.plan.overLimit(v, request)
 			}
 			if v.Alone {
 				c.reason = api.CodeStore

@@ -79,10 +79,11 @@ type When struct {
 
 // Tier is a set of limits and a weight.
 type Tier struct {
-	Weight float64 // in the line; > 0
-	Limits []Limit
-	Reads  []Limit // of lists, in jobs that they look at; none of an operation, nor on jobs at one time
-	Grace  Grace   // the zero value: none
+	Weight    float64 // in the line; > 0
+	MaxStored int64   // bytes that a client's jobs may take on each backend (leaky.Offer.MaxStored); 0: any number
+	Limits    []Limit
+	Reads     []Limit // of lists, in jobs that they look at; none of an operation, nor on jobs at one time
+	Grace     Grace   // the zero value: none
 }
 
 // Grace is what a tier gives to clients that are new: for Period since they were first seen, the limits that count a client by itself

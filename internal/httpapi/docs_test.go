@@ -37,9 +37,9 @@ func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.
 	if tier != "free" || len(got) != 3 || got[w.inner].Name != "" {
 		t.Errorf("tier %s: %v", tier, got)
 	}
-	if text := fmt.Sprintf("%+v", got[w.report].Limits); text != "[{Name:free-only Scope:client Algorithm:sliding-window-counter Limit:60 Burst:0 Window:1m Enforced:true GraceUntil:<nil>} "+
-		"{Name:trial Scope:client Algorithm:sliding-window-counter Limit:5 Burst:0 Window:1h Enforced:false GraceUntil:<nil>} "+
-		"{Name:report-rate Scope:global Algorithm:token-bucket Limit:10 Burst:3 Window:1m Enforced:true GraceUntil:<nil>}]" {
+	if text := fmt.Sprintf("%+v", got[w.report].Limits); text != "[{Name:free-only Scope:client Algorithm:sliding-window-counter Limit:60 Unit: Burst:0 Window:1m Enforced:true GraceUntil:<nil>} "+
+		"{Name:trial Scope:client Algorithm:sliding-window-counter Limit:5 Unit: Burst:0 Window:1h Enforced:false GraceUntil:<nil>} "+
+		"{Name:report-rate Scope:global Algorithm:token-bucket Limit:10 Unit: Burst:3 Window:1m Enforced:true GraceUntil:<nil>}]" {
 		t.Errorf("limits of report: %s", text)
 	}
 	if o := got[w.report]; fmt.Sprint(o.OnOverload) != "[stale reject]" || o.Cost != (api.Cost{Fixed: 1}) {

@@ -70,10 +70,10 @@ func (h *heard) decision(p *plan, r admission.Request, v admission.Verdict) {
 	if v.At.Before(c.decided) {
 		return
 	}
-	// Of two in one batch nobody knows here which came last. And where a request was refused, its standings are about its own cost.
+	// Of two in one batch nobody knows here which came last. And where a request was refused, its standings are about its own cost and bytes.
 	tied := v.At.Equal(c.decided)
 	c.decided, c.words = v.At, c.words[:0]
-	if !tied && (v.Allowed || r.Cost == 1) {
+	if !tied && (v.Allowed || r.Cost == 1 && !p.bytes) {
 		c.words = append(c.words, newWord(p, r.Subject, v))
 	}
 }

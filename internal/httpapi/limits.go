@@ -57,6 +57,9 @@ func (c *call) limitView(v *admission.Verdict, st admission.Standing, grace floa
 func (c *call) policyView(l admission.Limit, grace float64) api.Policy {
 	view := api.Policy{Name: l.Name, Scope: string(l.Per), Algorithm: string(l.Algorithm),
 		Limit: l.Amount, Burst: l.Burst, Window: windowText(l.Window), Enforced: !l.Shadow}
+	if l.Bytes {
+		view.Unit = unitBytes
+	}
 	if grace != 1 {
 		view.GraceUntil = when(c.newUntil)
 	}

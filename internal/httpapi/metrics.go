@@ -103,6 +103,9 @@ func (m *metrics) preset(s *Server) {
 		}
 		reasons := []string{string(leaky.LineFull), string(leaky.ClientShare), string(leaky.WaitTooLong), api.CodeStore}
 		for tier := range s.Tiers {
+			if o.may(tier) && s.Tiers[tier].MaxStored > 0 {
+				reasons = append(reasons, string(leaky.StoredFull))
+			}
 			if o.may(tier) {
 				reasons = append(reasons, s.planner.reasons(tier, &o)...)
 			}

@@ -77,6 +77,10 @@ func lineRefused(operation string, place leaky.Place) *api.Problem {
 	case leaky.ClientShare:
 		p.Type, p.Title = api.TypeQuotaExceeded, "Quota Exceeded"
 		p.Code, p.Detail = api.CodeClientShare, "You hold your share of the line for "+operation+"."
+	case leaky.StoredFull:
+		p.Type, p.Title, p.ViolatedPolicies = api.TypeQuotaExceeded, "Quota Exceeded", []string{"stored"}
+		p.Code = api.CodeStoredFull
+		p.Detail = "Your jobs and their results take as much storage for " + operation + " as they may. Purge jobs that have ended, or wait until they expire."
 	default:
 		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
 	}

@@ -122,6 +122,7 @@ type plan struct {
 	counts []checkCounters // of each rule
 	holds  bool            // some limit is on jobs at one time: a job holds a place of it
 	reads  bool            // the limits are on reads
+	bytes  bool            // some limit counts bytes
 }
 
 // planner finds plans, and makes each once. Safe for concurrent use.
@@ -219,6 +220,7 @@ func (p *planner) make(k planKey) *plan {
 		made.rules = append(made.rules, a.rule)
 		made.counts = append(made.counts, p.count(limit))
 		made.holds = made.holds || limit.Algorithm == admission.Concurrency
+		made.bytes = made.bytes || limit.Bytes
 		if k.grace {
 			made.grace = append(made.grace, a.grace)
 		}

@@ -82,23 +82,28 @@ func resetAt(v *admission.Verdict, s admission.Standing) int64 {
 }
 
 // spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
-// one time speaks only where there is no other: the fields are about windows, and it has none.
+// one time or of bytes speaks only where there is no other: the fields are about requests in a window.
 func spokesman(v *admission.Verdict) (speaker admission.Standing, any bool) {
 	speaker, any = v.Strictest()
-	if !any || speaker.Violated || speaker.Rule.Limit().Algorithm != admission.Concurrency {
+	if !any || speaker.Violated || countsRequests(speaker) {
 		return speaker, any
 	}
-	windowed := false
+	found := false
 	for _, s := range v.Standings {
-		l := s.Rule.Limit()
-		if l.Shadow || l.Algorithm == admission.Concurrency {
+		if s.Rule.Limit().Shadow || !countsRequests(s) {
 			continue
 		}
-		if !windowed || s.Remaining < speaker.Remaining || s.Remaining == speaker.Remaining && s.Reset > speaker.Reset {
-			speaker, windowed = s, true
+		if !found || s.Remaining < speaker.Remaining || s.Remaining == speaker.Remaining && s.Reset > speaker.Reset {
+			speaker, found = s, true
 		}
 	}
 	return speaker, true
+}
+
+// countsRequests reports whether a limit counts requests, in units of their cost, in a window.
+func countsRequests(s admission.Standing) bool {
+	l := s.Rule.Limit()
+	return l.Algorithm != admission.Concurrency && !l.Bytes
 }
 
 // policyOf is RateLimit-Policy for an answer: it states the limits as the standings hold them, which where the store or a region's centre is
@@ -142,6 +147,9 @@ func (p *plan) graceOf(i int) float64 {
 	return p.grace[i]
 }
 
+// unitBytes is what a limit of bytes counts, by the names of the RateLimit draft.
+const unitBytes = "content-bytes"
+
 // appendPolicy states a limit in whole seconds, as the field's syntax has it. A month has the seconds that the current one has.
 func appendPolicy(field []byte, l admission.Limit, grace float64, at time.Time) []byte {
 	if l.Shadow {
@@ -153,20 +161,26 @@ func appendPolicy(field []byte, l admission.Limit, grace float64, at time.Time) 
 	field = append(field, '"')
 	field = append(field, l.Name...)
 	field = append(field, `";q=`...)
+	quota, seconds, unit := l.Amount, int64(0), ""
 	switch {
 	case l.Algorithm == admission.Concurrency:
-		field = strconv.AppendInt(field, l.Amount, 10)
-		field = append(field, `;qu="concurrent-requests"`...)
+		unit = "concurrent-requests"
 	case l.Window == admission.Month:
-		field = strconv.AppendInt(field, l.Amount, 10)
-		field = append(field, ";w="...)
-		field = strconv.AppendInt(field, monthSeconds(at), 10)
+		seconds = monthSeconds(at)
 	default:
-		seconds := wholeSeconds(l.Window)
-		quota := float64(l.Amount) * float64(seconds) / l.Window.Seconds()
-		field = strconv.AppendInt(field, int64(math.Floor(quota+1e-9)), 10)
+		seconds = wholeOrNone(l.Window)
+		quota = int64(math.Floor(float64(l.Amount)*float64(seconds)/l.Window.Seconds() + 1e-9))
+	}
+	if l.Bytes {
+		unit = unitBytes
+	}
+	field = strconv.AppendInt(field, quota, 10)
+	if unit != "" {
+		field = append(append(append(field, `;qu="`...), unit...), '"')
+	}
+	if seconds > 0 {
 		field = append(field, ";w="...)
-		field = strconv.AppendInt(field, int64(seconds), 10)
+		field = strconv.AppendInt(field, seconds, 10)
 	}
 	if grace != 1 {
 		field = append(field, ";forebay-grace="...)
@@ -216,16 +230,12 @@ func wholeOrNone(d time.Duration) int64 {
 // wholeSeconds rounds up to seconds, at least one: what a Retry-After can say.
 func wholeSeconds(d time.Duration) int { return int(max(wholeOrNone(d), 1)) }
 
-// refunded is a verdict with its standings as they are after its refund.
-func refunded(v admission.Verdict, cost int64) *admission.Verdict {
+// refunded is a verdict with its standings as they are after what r took was given back.
+func refunded(v admission.Verdict, r admission.Request) *admission.Verdict {
 	v.Standings = slices.Clone(v.Standings) // others have them too
 	for i := range v.Standings {
 		s := &v.Standings[i]
-		l, back := s.Rule.Limit(), cost
-		if l.Algorithm == admission.Concurrency {
-			back = 1 // a job is one, whatever it costs
-		}
-		s.Remaining = min(s.Remaining+back, l.Capacity())
+		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.Limit().Capacity())
 	}
 	return &v
 }

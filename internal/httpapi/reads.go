@@ -101,19 +101,21 @@ func (c *call) chargeReads(work int) (charge, error) {
 	for _, r := range p.rules {
 		work = atMostOnce(work, r)
 	}
-	v, err := c.decide(c.s.Limiter, p, admission.Request{Cost: int64(work), Subject: subject(c.client, "")})
+	request := admission.Request{Cost: int64(work), Subject: subject(c.client, "")}
+	v, err := c.decide(c.s.Limiter, p, request)
 	if err == nil && v.Never { // a region's part of a limit may be less
 		for _, s := range v.Standings {
 			work = atMostOnce(work, s.Rule)
 		}
-		v, err = c.decide(c.s.Limiter, p, admission.Request{Cost: int64(work), Subject: subject(c.client, "")})
+		request.Cost = int64(work)
+		v, err = c.decide(c.s.Limiter, p, request)
 	}
 	if err != nil {
 		return charge{}, storeError{err}
 	}
 	c.verdict = &v
 	if !v.Allowed {
-		refusal := p.overLimit(v, int64(work))
+		refusal := p.overLimit(v, request)
 		c.refusedRead(refusal)
 		return charge{}, refusal
 	}
@@ -138,5 +140,5 @@ func (ch charge) settle(c *call, left int) {
 		c.s.storeLog.do(func() { c.s.Log.Warn("refund of a list failed", "request_id", c.requestID, "error", err) })
 		return
 	}
-	c.verdict = refunded(ch.verdict, int64(left))
+	c.verdict = refunded(ch.verdict, admission.Request{Cost: int64(left)})
 }

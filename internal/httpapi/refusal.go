@@ -11,18 +11,21 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 )
 
-// overLimit is the answer to a request of some cost that one of the plan's limits refused.
-func (p *plan) overLimit(v admission.Verdict, cost int64) *api.Problem {
+// overLimit is the answer to a request that one of the plan's limits refused.
+func (p *plan) overLimit(v admission.Verdict, r admission.Request) *api.Problem {
 	s, _ := v.Strictest()
 	l := s.Rule.Limit()
-	if v.Never && p.fitsWhole(v, cost) {
+	if v.Never && p.fitsWhole(v, r) {
 		p := storeUnavailable()
-		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request costs. Try again.", l.Name)
+		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request takes. Try again.", l.Name)
 		return p
 	}
 	if v.Never {
-		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh,
-			fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity()))
+		detail := fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity())
+		if l.Bytes {
+			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.", r.Bytes, l.Name, l.Capacity())
+		}
+		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason
 		return p
 	}
@@ -41,9 +44,9 @@ func (p *plan) overLimit(v admission.Verdict, cost int64) *api.Problem {
 
 // fitsWhole reports whether the limits that a request can't ever fit are parts of those in the plan, and would have room for it whole: then
 // never is only for now.
-func (p *plan) fitsWhole(v admission.Verdict, cost int64) bool {
+func (p *plan) fitsWhole(v admission.Verdict, r admission.Request) bool {
 	for i, s := range v.Standings {
-		if s.Never && !s.Rule.Limit().Shadow && cost > p.rules[i].Limit().Capacity() {
+		if s.Never && !s.Rule.Limit().Shadow && r.Takes(s.Rule) > p.rules[i].Limit().Capacity() {
 			return false
 		}
 	}
@@ -63,8 +66,11 @@ func violated(v admission.Verdict) []string {
 
 // allowance is a limit in words: "60 requests per minute".
 func allowance(l admission.Limit) string {
-	if l.Algorithm == admission.Concurrency {
+	switch {
+	case l.Algorithm == admission.Concurrency:
 		return number(l.Amount, "job") + " at one time"
+	case l.Bytes:
+		return number(l.Amount, "byte") + " per " + windowWord(l.Window)
 	}
 	return number(l.Amount, "request") + " per " + windowWord(l.Window)
 }

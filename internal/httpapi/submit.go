@@ -99,6 +99,7 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 func (s *Server) readSubmission(c *call) (sub submission, release func(), err error) {
 	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
 	if err == nil {
+		c.bodyBytes = int64(len(body))
 		c.renew(len(body)) // a slow sender's time isn't the store's
 		sub, err = parseSubmission(body)
 	}

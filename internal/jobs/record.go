@@ -12,11 +12,11 @@ import (
 
 // A job's record is one string, so that a waiting job costs little memory:
 //
-//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][@<holds> ][! ]{words}\n<payload>
+//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][$<bytes> ][@<holds> ][! ]{words}\n<payload>
 //
 // The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's clock and read by the other
 // scripts. So are the marks that follow, each with a blank behind it: =job makes it a share in that job (Of), and & marks a job that
-// others have shares in; holds are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
+// others have shares in; bytes are those of the rest, where they are counted for the client; holds are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
 // The words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
 
 // Bounds of a record's words: the look script reads no further than 2.5 KiB, so that a status costs the same whatever the payload.

@@ -32,6 +32,12 @@ func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 	return l.offer(ctx, batch)
 }
 
+// Bytes is what of an offer's job counts by Offer.MaxStored.
+func (l *Line) Bytes(o Offer) (int64, error) {
+	e, err := l.encode(o)
+	return int64(e.bytes()), err
+}
+
 // WithSilence is a Listener's patience with a connection that is quiet.
 func WithSilence(d time.Duration) ListenOption { return func(o *listening) { o.silence = d } }
 

@@ -15,6 +15,7 @@ const (
 	LineFull    Outcome = "line_full"     // Capacity jobs wait
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
+	StoredFull  Outcome = "stored_full"   // the client's jobs take Offer.MaxStored
 	Joined      Outcome = "joined"        // the same is under way: the job is a share in it. Of a refresh: that, or such a one failed just now: nothing was written
 	Spent       Outcome = "spent"         // its id, of a client's key, is that of a job that was purged and would be on record still: nothing was written
 	Again       Outcome = "again"         // the client has a share in what is under way, Place.Share: nothing was written, and Holds were given back
@@ -37,6 +38,11 @@ type Offer struct {
 	StartWithin time.Duration // how long the job may wait for its first start; 0: as long as MaxAge
 	MaxAge      time.Duration // how long it may live before its final state; > 0
 	Keep        time.Duration // how long record and result outlive the final state; > 0
+	// MaxStored is how many bytes the client's jobs of this backend may take, this one's included: of those
+	// that wait or run their payloads, and what is noted beside them (some hundred bytes, 2 KiB at most); of
+	// those that are kept also their results. 0: any number, and this job's bytes aren't counted. A result is
+	// counted and never refused. A job that callers share counts for the first of them, a refresh for nobody.
+	MaxStored int64
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
 	// ended share one job: each caller has a share in it, with an id, a status, a cancel and Holds of its own (Job.Of). A job with
@@ -60,7 +66,7 @@ type Place struct {
 	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
 	WaitingOn  string        // what the line waits on
 	Share      string        // again: the id of the share that the client has
-	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs
+	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs. StoredFull: 30 s where that hangs on jobs that haven't ended
 }
 
 // Look is where one job stands, with its place where it waits.

@@ -39,6 +39,8 @@ func (m *model) redrive(id string) leaky.Outcome {
 	j.start = j.end
 	j.tag = m.line.inTurn(max(m.v, m.flows[flowOf(j.job)]) + 1/j.job.Weight)
 	j.st = jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}
+	m.dropped(j)
+	m.store(j.job.Client, j.bytes)
 	m.line[id], m.flows[flowOf(j.job)] = j.tag, j.tag
 	m.hold(j.job.Client, 1)
 	m.books["failed"]--

@@ -59,6 +59,7 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	h.model.now = float64(time.Now().Add(-60 * 24 * time.Hour).UnixMicro())
 	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "shares")
 	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "shares of one")
+	h.model.bytes = func(o leaky.Offer) int64 { return h.bytes(o) }
 	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
@@ -158,6 +159,7 @@ func (h *history) draw() leaky.Offer {
 		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second, time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),
 		MaxAge:      rapid.SampledFrom([]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}).Draw(h.T, "max_age"),
 		Keep:        time.Hour,
+		MaxStored:   rapid.SampledFrom([]int64{0, 0, 1 << 30, 1500, 300, 100}).Draw(h.T, "max_stored"),
 	})
 }
 
@@ -314,6 +316,7 @@ func (h *history) compareKeys() {
 		h.agree(name, got, want, err)
 	}
 	h.compareShared()
+	h.compareStores()
 	share, err := h.rdb.HGetAll(ctx, prefix+"share").Result()
 	want := map[string]string{}
 	for client, n := range h.model.share {

@@ -73,10 +73,11 @@ func rate(t *testing.T, text string) leaky.Rate {
 
 func (b *bench) pass(d time.Duration) { b.now = b.now.Add(d) }
 
-// job is an offer of a fresh job by client.
+// job is an offer of a fresh job by client, whose bytes are counted and hardly bounded.
 func (b *bench) job(client string) leaky.Offer {
 	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(b.Settings().Backend), Operation: "report", Client: client, Tier: "free",
-		Priority: jobs.Normal, Payload: []byte(`{"n":1}`)}, Weight: 1, MaxAge: 24 * time.Hour, Keep: time.Hour}
+		Priority: jobs.Normal, Payload: []byte(`{"n":1}`)}, Weight: 1, MaxAge: 24 * time.Hour, Keep: time.Hour,
+		MaxStored: 1 << 40}
 }
 
 func (b *bench) offer(o leaky.Offer) leaky.Place {

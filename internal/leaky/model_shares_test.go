@@ -16,6 +16,7 @@ type modelShare struct {
 	canceled bool
 	end      float64
 	keep     time.Duration
+	bytes    int64 // where it becomes a job of its own
 }
 
 // entry is what a client's list has of a job.
@@ -99,7 +100,7 @@ func (m *model) earlier(job string, o leaky.Offer) {
 }
 
 func (m *model) addShare(o leaky.Offer, job string) {
-	s := &modelShare{job: o.Job, end: m.now + usec(o.MaxAge), keep: o.Keep}
+	s := &modelShare{job: o.Job, end: m.now + usec(o.MaxAge), keep: o.Keep, bytes: m.counted(o)}
 	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.newest), o.Weight, job
 	m.shares[o.Job.ID] = s
 	m.live[job][o.Job.ID] = true
@@ -145,10 +146,11 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdi
 		delete(m.shares, s.job.ID)
 		s.job.Of = ""
 		tag := m.line.inTurn(max(m.v, m.flows[flowOf(s.job)]) + 1/s.job.Weight)
-		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()), start: s.end, end: s.end, keep: s.keep, tag: tag,
+		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()), start: s.end, end: s.end, keep: s.keep, tag: tag, bytes: s.bytes,
 			st: jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}}
 		m.line[s.job.ID], m.flows[flowOf(s.job)] = tag, tag
 		m.hold(s.job.Client, 1)
+		m.store(s.job.Client, s.bytes)
 		m.books["accepted"]++
 	}
 	return leaky.Parted
@@ -266,6 +268,7 @@ func (m *model) purge(id string) leaky.PurgeOutcome {
 }
 
 func (m *model) remove(id string) {
+	m.dropped(m.jobs[id])
 	for share := range m.live[id] {
 		m.gone[share], m.spent[share] = m.shares[share].job.Client, float64(m.jobs[id].st.ExpiresAt.UnixMicro())
 		delete(m.shares, share)

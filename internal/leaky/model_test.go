@@ -25,6 +25,7 @@ type model struct {
 	jobs                                              map[string]*modelJob
 	books                                             map[string]int64
 	shared
+	stores
 
 	last, at, gate, v, call float64 // as stored
 	streak                  int
@@ -45,11 +46,12 @@ type modelJob struct {
 	owner                string
 	settledBy            leaky.Ticket // ID is the owner
 	due, slot, tag       float64
+	bytes                int64 // 0: not counted
 }
 
 func newModel(s leaky.Settings) *model {
 	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{}, failed: zset{},
-		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}, shared: newShared()}
+		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}, shared: newShared(), stores: newStores()}
 }
 
 // zset is a sorted set of Redis: members by score, equal ones by name.
@@ -208,6 +210,7 @@ func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	}
 	j.st.FinishedAt, j.st.ExpiresAt = when(m.now), when(m.now+usec(keep))
 	j.st.Failure, j.st.Canceling = f, false
+	m.kept(j, keep)
 	m.finished(j.job)
 	m.books[string(to)]++
 }
@@ -230,6 +233,7 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	full := v.full()
 	on := v.waitingOn(full)
 	defer m.beginOffers()()
+	m.swept = map[string]bool{}
 	for i, o := range offers {
 		was := m.newest
 		var p leaky.Place
@@ -273,7 +277,8 @@ func (m *model) beginOffers() (end func()) {
 func (m *model) advance() { m.newest = max(us(m.now), m.newest+1) }
 
 func (m *model) accept(o leaky.Offer, tag float64) {
-	j := &modelJob{job: o.Job, accepted: m.newest, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag}
+	j := &modelJob{job: o.Job, accepted: m.newest, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag, bytes: m.counted(o)}
+	m.store(o.Job.Client, j.bytes)
 	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.newest), o.Weight, jobs.Waiting
 	j.start = j.end
 	if o.StartWithin > 0 {
@@ -321,6 +326,10 @@ func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 	if wait > longest {
 		refuse(leaky.WaitTooLong, 0)
 	}
+	free := v.free(o)
+	if free > 0 {
+		refuse(leaky.StoredFull, free)
+	}
 	if p.Outcome == "" {
 		p.Outcome, p.Position = leaky.Accepted, int64(rank)+1
 		return p, tag
@@ -332,7 +341,7 @@ func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 		retry = max(v.gone(depth+1, full)-longest, retry)
 	}
 	if p.RetryAfter = max(span(retry), time.Microsecond); v.paused {
-		p.RetryAfter = 30 * time.Second
+		p.RetryAfter = max(30*time.Second, span(free))
 	}
 	return p, 0
 }

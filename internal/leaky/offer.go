@@ -63,6 +63,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 		return encoded{}, fmt.Errorf("job %s: max age %v, keep %v or start within %v is out of range", o.Job.ID, o.MaxAge, o.Keep, o.StartWithin)
 	case !ok:
 		return encoded{}, fmt.Errorf("%q isn't a job's id", o.Job.ID)
+	case o.MaxStored < 0:
+		return encoded{}, fmt.Errorf("job %s: its client may store %d bytes", o.Job.ID, o.MaxStored)
 	case o.Refresh && (o.Join == "" || o.StartWithin > 0):
 		return encoded{}, fmt.Errorf("job %s is a refresh, with a deadline or of nothing that may be joined", o.Job.ID)
 	case len(o.Join) > maxJoin:
@@ -105,7 +107,12 @@ func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
 		client := clientTag(o.Job.Client)
 		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
 		args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
-			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member, o.many)
+			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member)
+		if o.MaxStored > 0 && !o.Refresh {
+			args = append(args, "$"+o.many, o.MaxStored)
+		} else {
+			args = append(args, o.many)
+		}
 		if o.many == forShare || o.many == forRefresh {
 			args = append(args, o.Join, o.share, o.words, o.once)
 		}

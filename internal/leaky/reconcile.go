@@ -19,17 +19,18 @@ const (
 	Misplaced  = "misplaced" // a job was not where its state says, or in two places
 	NoWait     = "deadline"  // a deadline of a job that doesn't wait
 	WrongShare = "share"     // a client's count of waiting jobs
+	WrongBytes = "bytes"     // a client's count of the bytes of its jobs that haven't ended
 	NoFlow     = "flow"      // the last tag of a client whose jobs are gone
 	WrongSum   = "counters"  // jobs that are nowhere are counted as lost; or the counters themselves were
 )
 
 // RepairKinds are all kinds that there are.
-var RepairKinds = []string{NoRecord, Misplaced, NoWait, WrongShare, NoFlow, WrongSum}
+var RepairKinds = []string{NoRecord, Misplaced, NoWait, WrongShare, WrongBytes, NoFlow, WrongSum}
 
 // Repair is one thing that Reconcile has put right.
 type Repair struct {
 	Kind string
-	What string // a job's id; WrongShare, NoFlow: the client's tag; WrongSum: the difference that CheckBooks told
+	What string // a job's id; WrongShare, WrongBytes, NoFlow: the client's tag; WrongSum: the difference that CheckBooks told
 }
 
 // Reconciled is what one call of Reconcile did.

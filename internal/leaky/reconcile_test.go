@@ -90,7 +90,7 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a waiting job's record": {
 			func(b *broken) { b.remove(record(b.dated)) },
 			func(b *broken) []repair {
-				return []repair{{leaky.NoRecord, b.dated}, {leaky.WrongShare, acme}}
+				return []repair{{leaky.NoRecord, b.dated}, {leaky.WrongShare, acme}, {leaky.WrongBytes, acme}}
 			},
 			func(b *broken) bool {
 				return b.report().Lost == 1 && !b.in("line", b.dated) && !b.in("deadlines", b.dated)
@@ -99,13 +99,15 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a delayed job's record": {
 			func(b *broken) { b.remove(record(b.delayed)) },
 			func(b *broken) []repair {
-				return []repair{{leaky.NoRecord, b.delayed}, {leaky.WrongShare, acme}}
+				return []repair{{leaky.NoRecord, b.delayed}, {leaky.WrongShare, acme}, {leaky.WrongBytes, acme}}
 			},
 			func(b *broken) bool { return b.report().Lost == 1 && !b.in("delayed", b.delayed) },
 		},
 		"a running job's keys": {
 			func(b *broken) { b.remove(record(b.running), state(b.running)) },
-			func(b *broken) []repair { return []repair{{leaky.NoRecord, b.running}} },
+			func(b *broken) []repair {
+				return []repair{{leaky.NoRecord, b.running}, {leaky.WrongBytes, zeta}}
+			},
 			func(b *broken) bool { return b.report().Lost == 1 && !b.in("inflight", b.running) },
 		},
 		"a failed job's record": {
@@ -194,6 +196,18 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 			},
 			func(b *broken) []repair { return []repair{{leaky.WrongShare, acme}, {leaky.WrongShare, "abc"}} },
 			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"share").Val() == 2 },
+		},
+		"the bytes of jobs": {
+			func(b *broken) { b.remove("stored") },
+			func(b *broken) []repair { return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, zeta}} },
+			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"stored").Val() == 2 },
+		},
+		"bytes that are wrong": {
+			func(b *broken) {
+				b.do(func(p redis.Pipeliner) { p.HSet(b.t.Context(), b.prefix+"stored", acme, 7, "abc", 2) })
+			},
+			func(b *broken) []repair { return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, "abc"}} },
+			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"stored").Val() == 2 },
 		},
 		"jobs that were counted and are nowhere": {
 			func(b *broken) {
@@ -298,7 +312,7 @@ func TestALostLineLeavesNoFlows(t *testing.T) {
 	}
 	b.fill("zeta", 3)
 	got := b.round()
-	want := []leaky.Repair{{Kind: leaky.WrongShare, What: leaky.ClientTag("acme")}, {Kind: leaky.WrongSum, What: "500"}, {Kind: leaky.NoFlow, What: leaky.ClientTag("acme") + ":normal"}}
+	want := []leaky.Repair{{Kind: leaky.WrongShare, What: leaky.ClientTag("acme")}, {Kind: leaky.WrongBytes, What: leaky.ClientTag("acme")}, {Kind: leaky.WrongSum, What: "500"}, {Kind: leaky.NoFlow, What: leaky.ClientTag("acme") + ":normal"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("repairs %v, want %v", got, want)
 	}
@@ -359,7 +373,7 @@ func TestReconcilingIsDoneInParts(t *testing.T) {
 		}
 	}
 	b.pause(true)
-	if got := b.round(); len(got) != 1 || got[0].Kind != leaky.WrongShare {
+	if got := b.round(); len(got) != 2 || got[0].Kind != leaky.WrongShare || got[1].Kind != leaky.WrongBytes {
 		t.Errorf("repairs %v", got)
 	}
 }

@@ -285,7 +285,7 @@ func TestFailedJobsOnEveryKindOfRedis(t *testing.T) {
 		}
 		b.accept("acme")
 		b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, id))
-		if got := b.round(); len(got) != 2 || got[0] != (leaky.Repair{Kind: leaky.NoRecord, What: id}) || got[1].Kind != leaky.WrongShare {
+		if got := b.round(); len(got) != 3 || got[0] != (leaky.Repair{Kind: leaky.NoRecord, What: id}) || got[1].Kind != leaky.WrongShare || got[2].Kind != leaky.WrongBytes {
 			t.Errorf("%s: repairs %v", name, got)
 		}
 		if r := b.report(); r.Difference != 0 || r.Lost != 1 || r.Repairs[leaky.NoRecord] != 1 {

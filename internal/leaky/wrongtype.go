@@ -60,6 +60,7 @@ func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
 			ids = append(ids, text)
 		} else if len(text) == len(clientTag("")) {
 			want[jobs.KeyPrefix(l.settings.Backend)+"mine:"+text] = "list"
+			want[jobs.KeyPrefix(l.settings.Backend)+"kept:"+text] = "zset"
 		}
 	}
 	found := l.findWrongTypes(ctx, want, ids)
@@ -79,7 +80,7 @@ func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
 // ownKeys are the types of the line's own keys, and the jobs at their heads.
 func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []string) {
 	prefix := jobs.KeyPrefix(l.settings.Backend)
-	want = map[string]string{prefix + "callbacks": "zset"}
+	want = map[string]string{prefix + "callbacks": "zset", prefix + "stored": "hash"}
 	minute := time.Now().Unix() / 60
 	for ago := range int64(2) {
 		want[fmt.Sprint(prefix, "minute:", minute-ago)] = "hash"
@@ -105,10 +106,12 @@ func (l *Line) findWrongTypes(ctx context.Context, want map[string]string, ids [
 	for i, id := range ids {
 		if words := strings.Fields(records[i].(*redis.StringCmd).Val()); len(words) > 4 {
 			want[prefix+"mine:"+words[4]] = "list"
+			want[prefix+"kept:"+words[4]] = "zset"
 		}
 		want[jobs.RecordKey(l.settings.Backend, id)] = "string"
 		want[jobs.StateKey(l.settings.Backend, id)] = "hash"
 		want[prefix+"shares:"+id] = "hash"
+		want[prefix+"result:"+id] = "string"
 	}
 	keys := slices.Sorted(maps.Keys(want))
 	types, err := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {

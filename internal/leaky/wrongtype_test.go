@@ -16,7 +16,7 @@ import (
 func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks",
-		"permits", "mine:" + leaky.ClientTag("acme"), "job:", "state:", "shares:", "result:", "gone:"} {
+		"permits", "stored", "mine:" + leaky.ClientTag("acme"), "kept:" + leaky.ClientTag("acme"), "job:", "state:", "shares:", "result:", "gone:"} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			b := newUnchecked(t, redistest.Client(t), nil)

@@ -32,6 +32,7 @@ import (
 //     the shares in it, are those of a job on record; rests of refreshes end
 //   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share; callers without
 //     a key have none
+//   - the bytes of jobs that are counted are those of the jobs on record: of each client's that live, and of each one's that ended
 //   - a claim on a decision ends, within 2 s
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
@@ -69,6 +70,7 @@ type books struct {
 	heads  map[string]string        // by job id: the beginning of its record; not of shares
 	shared map[string]string        // by a share's id: the same
 	states map[string]jobs.State    // by job id
+	sizes  map[string]int64         // of strings, by key without its prefix
 	ttls   map[string]time.Duration // by key without its prefix; only keys that have one
 	names  []string                 // of all keys, without their prefix
 }
@@ -87,6 +89,7 @@ func readBooks(ctx context.Context, rdb redis.UniversalClient, backend string) (
 		heads:  map[string]string{},
 		shared: map[string]string{},
 		states: map[string]jobs.State{},
+		sizes:  map[string]int64{},
 		ttls:   map[string]time.Duration{},
 	}
 	if b.now, err = strconv.ParseFloat(reply[0].(string), 64); err != nil {
@@ -110,6 +113,7 @@ func (b *books) keep(name, kind string, content []any) error {
 	switch kind {
 	case "string":
 		head := content[0].(string)
+		b.sizes[name] = content[1].(int64)
 		if id, ok := strings.CutPrefix(name, "job:"); !ok {
 		} else if jobOf(head) != "" {
 			b.shared[id] = head
@@ -160,7 +164,7 @@ var finals = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expir
 
 // differences says what is wrong, a line each; nothing when the books balance.
 func (b *books) differences() []string {
-	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.joined(), b.sharesOf(), b.listed(), b.owned())
+	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.joined(), b.sharesOf(), b.listed(), b.stored(), b.owned())
 }
 
 // sums holds the counters against each other and against the jobs on record.
@@ -345,7 +349,7 @@ func (b *books) owned() (wrong []string) {
 			continue
 		}
 		switch name {
-		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks", "permits":
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks", "permits", "stored":
 			continue
 		}
 		if strings.HasPrefix(name, "job:") {

@@ -29,7 +29,8 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 			if id == "done" || id == "sick" {
 				ttl = time.Hour
 			}
-			p.Set(ctx, prefix+"job:"+id, fmt.Sprintf("%d 2 3 4 %s {}\npayload", i, client), ttl)
+			counts := map[string]string{"running": "$500 ", "again": "& $70 ", "done": "$20 "}[id]
+			p.Set(ctx, prefix+"job:"+id, fmt.Sprintf("%d 2 3 4 %s %s{}\npayload", i, client, counts), ttl)
 		}
 		p.ZAdd(ctx, prefix+"line", redis.Z{Member: "fresh", Score: 1}, redis.Z{Member: "again", Score: 2})
 		p.ZAdd(ctx, prefix+"deadlines", redis.Z{Member: "fresh", Score: now + 1e9}, redis.Z{Member: "gone", Score: now - 1e9})
@@ -37,6 +38,9 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.ZAdd(ctx, prefix+"inflight", redis.Z{Member: "released", Score: now}, redis.Z{Member: "running", Score: now + 1e7})
 		p.ZAdd(ctx, prefix+"flows", redis.Z{Member: alice, Score: 2})
 		p.HSet(ctx, prefix+"share", alice, 3)
+		p.HSet(ctx, prefix+"stored", alice, 70, bob, 500)
+		p.ZAdd(ctx, prefix+"kept:"+alice, redis.Z{Score: -30, Member: ""}, redis.Z{Score: now + 3.6e9, Member: "done 25"}, redis.Z{Score: now - 1, Member: "gone 5"})
+		p.PExpire(ctx, prefix+"kept:"+alice, time.Hour)
 		p.HSet(ctx, prefix+"pace", "last", 1)
 		p.HSet(ctx, prefix+"books", "accepted", 9, "succeeded", 1, "failed", 2, "lost", 1, "started", 9)
 		p.HSet(ctx, prefix+"sweep", "stage", 1)
@@ -45,7 +49,7 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.HSet(ctx, prefix+"state:delayed", "st", "delayed")
 		p.HSet(ctx, prefix+"state:released", "st", "released")
 		p.HSet(ctx, prefix+"state:running", "st", "running")
-		p.HSet(ctx, prefix+"state:done", "st", "succeeded")
+		p.HSet(ctx, prefix+"state:done", "st", "succeeded", "exp", fmt.Sprintf("%.0f", now+3.6e9))
 		p.PExpire(ctx, prefix+"state:done", time.Hour)
 		p.Set(ctx, prefix+"result:done", "bytes", time.Hour)
 		p.ZAdd(ctx, prefix+"failed", redis.Z{Member: "sick", Score: now})
@@ -137,6 +141,13 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 		{hset("share", "a11ce0", 2), "share of client a11ce0 is 2, it has 3 jobs in line and delayed"},
 		{hset("share", "b0b000", 0), "share of client b0b000 is 0, it has 0 jobs in line and delayed"},
 		{del("share"), "client a11ce0 has no share, it has 3 jobs in line and delayed"},
+		{hset("stored", "b0b000", 499), "499 bytes are counted for client b0b000, its jobs that live have 500"},
+		{hset("stored", "c0", 1), "1 bytes are counted for client c0, its jobs that live have 0"},
+		{del("stored"), "no bytes are counted for client a11ce0, its jobs that live have 70"},
+		{zadd("kept:a11ce0", "", -25), "kept:a11ce0 says 25 bytes, its jobs have 30"},
+		{zadd("kept:a11ce0", "other 25", far), `kept:a11ce0 has "other 25", of no job that ended so`},
+		{del("kept:a11ce0"), "done has ended with 25 bytes, which aren't counted for client a11ce0"},
+		{persist("kept:a11ce0"), "key kept:a11ce0 has no TTL and no owner"},
 		{claim(time.Hour), "the claim deciding:fresh lasts for "},
 		{claim(0), "key deciding:fresh has no TTL and no owner"},
 		{persist("state:done"), "key state:done has no TTL and no owner"},

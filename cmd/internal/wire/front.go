@@ -89,7 +89,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, Limits: limits, Reads: reads, Grace: httpapi.Grace(t.Grace)}
+		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: limits, Reads: reads,
+			Grace: httpapi.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
 			front.Newcomers = admission.NewNewcomers(s.Client())
 		}

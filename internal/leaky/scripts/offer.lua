@@ -7,7 +7,9 @@
 -- ARGV[15..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
 --            'key' (no, and its id is of a client's key), 'share', 'refresh' (for no caller); of the last two four more follow: who may share it, id of the caller's share ('' for
---            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several)
+--            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several).
+--            Where that word has a $ before it, the job's bytes are counted for the client, and before those comes how many
+--            its jobs may take, this one's included
 -- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
 --            and, of 'again', the id of the share that the caller has
 -- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
@@ -86,8 +88,43 @@ local function near_enough(flow, rank, limit, earliest)
   return behind_all
 end
 
--- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after; and its tag.
-local function place(client, flow, step, start_within)
+-- Bounds of what a call looks at of the bytes that a client's ended jobs take: 1,000 entries that have gone are taken
+-- away, the next ones in the next call; and 100 that go next are told from.
+local SWEPT, NEXT = 1000, 100
+local stored = {} -- by client: key, bytes, and next, entries and when they go
+
+-- stored_by tells what a client's jobs take.
+local function stored_by(client)
+  if stored[client] then return stored[client] end
+  local key = prefix .. 'kept:' .. client
+  local gone, bytes = call('ZRANGEBYSCORE', key, '(0', us(now), 'LIMIT', 0, SWEPT), 0
+  if #gone > 0 then
+    for _, entry in ipairs(gone) do bytes = bytes + bytes_of(entry) end
+    call('ZREM', key, unpack(gone))
+    call('ZINCRBY', key, us(bytes), '')
+  end
+  local live = tonumber(call('HGET', prefix .. 'stored', client) or 0)
+  stored[client] = { key = key, bytes = live - (call('ZSCORE', key, '') or 0) }
+  return stored[client]
+end
+
+-- stored_free is how long it takes until so many more bytes of a client fit; nil: they do. Where jobs that live must go
+-- first it has no predicted end.
+local function stored_free(client, bytes, bound)
+  local s = stored_by(client)
+  local over = s.bytes + bytes - bound
+  if over <= 0 then return nil end
+  s.next = s.next or call('ZRANGEBYSCORE', s.key, '(0', '+inf', 'WITHSCORES', 'LIMIT', 0, NEXT)
+  for i = 1, #s.next, 2 do
+    over = over - bytes_of(s.next[i])
+    if over <= 0 or i == 2 * NEXT - 1 then return math.max(s.next[i + 1] - now, 1) end
+  end
+  return NO_END
+end
+
+-- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after; and its tag. free is
+-- when its bytes fit; nil: now.
+local function place(client, flow, step, start_within, free)
   local refused, retry = nil, 0
   if depth >= capacity then refused, retry = 'line_full', gone(depth - capacity + 1) end
   if fraction < 1 and held[client] >= share_limit then
@@ -98,9 +135,11 @@ local function place(client, flow, step, start_within)
   local wait = paused and 0 or wait_for(rank, full)
   local limit = start_within > 0 and math.min(max_wait, start_within) or max_wait
   if wait > limit then refused = refused or 'wait_too_long' end
+  if free then refused, retry = refused or 'stored_full', math.max(retry, free) end
   if refused then
     enter()
-    return refused, 0, wait, paused and NO_END or math.max(near_enough(flow, rank, limit, retry), 1)
+    if paused then return refused, 0, wait, math.max(NO_END, free or 0) end
+    return refused, 0, wait, math.max(near_enough(flow, rank, limit, retry), 1)
   end
   return 'accepted', rank + 1, wait, 0, tag
 end
@@ -137,9 +176,9 @@ local function confirm(permits)
   for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
 end
 
--- share gives a caller a share in a job.
-local function share(job, id, first, rest, client, once)
-  call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. rest)
+-- share gives a caller a share in a job. Its bytes are counted where it becomes a job of its own (part.lua).
+local function share(job, id, first, counts, rest, client, once)
+  call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. counts .. rest)
   if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
   local calls_back = string.find(rest, '^! ') or string.find(rest, '^@%S+ ! ')
   call('HSET', prefix .. 'shares:' .. job, id, calls_back and client .. '!' or client)
@@ -186,7 +225,12 @@ while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
   local uuid, many = ARGV[i + 8], ARGV[i + 9]
+  local bound, counts = nil, ''
   i = i + 10
+  if string.byte(many) == 36 then
+    bound, counts, many = tonumber(ARGV[i]), '$' .. #rest .. ' ', string.sub(many, 2)
+    i = i + 1
+  end
   local outcome, position, wait, retry, tag
   local keyed = many == 'key'
   if keyed then many = '' end
@@ -211,7 +255,7 @@ while i <= #ARGV do
       if permits and not string.find(permits, '#', 1, true) then redis.pcall('ZREM', PERMITS, permits) end
       advance(job, flow, step)
     elseif job and open then
-      share(job, own, (begin(client, start_within, max_age, keep)), words, client, once)
+      share(job, own, (begin(client, start_within, max_age, keep)), counts, words, client, once)
       newest = moment()
       if uuid ~= '' then list(client, uuid) end
       outcome = 'joined'
@@ -222,10 +266,11 @@ while i <= #ARGV do
   if keyed and spent(id) then outcome = 'spent' end
   if not outcome then
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
-    outcome, position, wait, retry, tag = place(client, flow, step, start_within)
+    local free = bound and stored_free(client, #rest, bound)
+    outcome, position, wait, retry, tag = place(client, flow, step, start_within, free)
     if outcome == 'accepted' then
       local first, start_text, dated = begin(client, start_within, max_age, keep)
-      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. rest, 'NX') then
+      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. counts .. rest, 'NX') then
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
         if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
@@ -233,13 +278,17 @@ while i <= #ARGV do
         held[client] = (held[client] or 0) + 1
         added[client] = (added[client] or 0) + 1
         waiting, depth, accepted = waiting + 1, depth + 1, accepted + 1
+        if bound then
+          stored[client].bytes = stored[client].bytes + #rest
+          live_bytes(client, #rest)
+        end
         newest = moment()
         if uuid ~= '' then list(client, uuid) end
         if many ~= '' then
           call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
           call('HSET', prefix .. 'shares:' .. id, 'join', join)
           if own ~= '' then
-            share(id, own, first, words, client, once)
+            share(id, own, first, counts, words, client, once)
           else
             call('HSET', prefix .. 'shares:' .. id, 'refresh', '1')
           end

@@ -45,12 +45,13 @@ for _, share in ipairs(shares) do
     local text = call('GET', prefix .. 'job:' .. share.id)
     call('HDEL', live, share.id)
     if text then -- else Redis has lost it
-      local _, _, words = marks(text)
+      local counts, _, words = marks(text)
       local mark, after = string.find(text, '=' .. id .. ' ', 1, true)
       call('SET', prefix .. 'job:' .. share.id, string.sub(text, 1, mark - 1) .. string.sub(text, after + 1) .. payload)
       call('HSET', prefix .. 'state:' .. share.id, 'ver', s[4] or 0) -- it goes on from the job's
       move(share.id, 'waiting')
       line_up(share.id, share.client, string.sub(text, words))
+      if counts['$'] then live_bytes(share.client, counts['$']) end
       bytes, parted = bytes - #payload, parted + 1
     end
   end

@@ -86,7 +86,7 @@ local function head(id) return numbers(call('GETRANGE', prefix .. 'job:' .. id, 
 local function marks(record)
   local found, client, at = {}, string.match(record, '^%d+ %d+ %d+ %d+ (%x+) ()')
   while at do
-    local sign, text, after = string.match(record, '^([=&@!])(%S*) ()', at)
+    local sign, text, after = string.match(record, '^([=&@!$])(%S*) ()', at)
     if not sign then break end
     found[sign], at = text, after
   end
@@ -172,6 +172,34 @@ local function trim(client)
     if call('EXISTS', prefix .. 'job:' .. id_of(entry)) == 1 then break end
     call('LPOP', key)
   end
+end
+
+-- A client whose tier bounds them has its jobs' bytes counted: of a job that says so in its record, with their number
+-- ($), while it lives in a hash of the backend's, by client; once it has ended, with its result's, in a zset of the
+-- client's own, by when its record goes (µs), where the member '' has less than 0: their sum.
+
+-- live_bytes counts the bytes of a client's jobs that live.
+local function live_bytes(client, by)
+  if call('HINCRBY', prefix .. 'stored', client, by) <= 0 then call('HDEL', prefix .. 'stored', client) end
+end
+
+local function kept_entry(id, bytes) return string.sub(id, -36) .. ' ' .. us(bytes + call('STRLEN', prefix .. 'result:' .. id)) end
+local function bytes_of(entry) return tonumber(string.match(entry, '%d+$')) end
+
+-- keep_bytes has a job's bytes count as those of one that has ended and is kept for so long (ms).
+local function keep_bytes(id, client, bytes, keep)
+  local key, entry = prefix .. 'kept:' .. client, kept_entry(id, bytes)
+  if call('ZADD', key, us(now + keep * 1000), entry) == 1 then
+    live_bytes(client, -bytes)
+    call('ZINCRBY', key, us(-bytes_of(entry)), '')
+  end
+  call('PEXPIRE', key, math.max(call('PTTL', key), tonumber(keep)))
+end
+
+-- drop_bytes ends that, before its result is removed. An entry that isn't there has gone by its time.
+local function drop_bytes(id, client, bytes)
+  local key, entry = prefix .. 'kept:' .. client, kept_entry(id, bytes)
+  if call('ZREM', key, entry) == 1 then call('ZINCRBY', key, us(bytes_of(entry)), '') end
 end
 
 -- list_failed puts a failed job on the list from which it can be redriven, and returns how long it is kept then.
@@ -279,6 +307,7 @@ local function finish(id, state, keep, ...)
   end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
+  if has['$'] then keep_bytes(id, client, has['$'], keep) end
   if join then
     call('PEXPIRE', prefix .. 'job:' .. id, keep)
     each_share(id, function(share, of, calls_back)

@@ -15,6 +15,8 @@ local function remove(id, client, till)
 end
 
 local function remove_job(id, client, till)
+  local has, of = marks(beginning(id))
+  if has['$'] then drop_bytes(id, of, has['$']) end
   each_share(id, function(share, of) remove(share, of, till) end)
   call('DEL', prefix .. 'shares:' .. id, prefix .. 'callers:' .. id)
   remove(id, client, till)

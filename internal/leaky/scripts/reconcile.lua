@@ -49,6 +49,8 @@ local function live(key, id)
     added = call('ZADD', INFLIGHT, 'NX', us(now + lease), id)
   else
     if state == 'failed' and not for_nobody(id) then keep = list_failed(id, s[3] or now, keep) end
+    local has = marks(beginning(id))
+    if has['$'] and call('PTTL', prefix .. 'job:' .. id) == -1 then keep_bytes(id, client, has['$'], keep) end
     for _, name in ipairs({ 'job:', 'state:' }) do
       if call('PTTL', prefix .. name .. id) == -1 then call('PEXPIRE', prefix .. name .. id, keep) end
     end
@@ -80,35 +82,47 @@ end
 
 local function depth() return call('ZCARD', LINE) + call('ZCARD', DELAYED) end
 
--- shares counts every client's jobs, where not more wait than one call may look at: part by part it can't be done, as they
--- come and go between two calls. False: not in this call any more.
-local function shares()
-  local n = depth()
-  if n > most then return true end
-  if n > left then return false end
-  left = left - n
-  local counted = {}
-  for _, key in ipairs({ LINE, DELAYED }) do
-    for _, id in ipairs(call('ZRANGE', key, 0, -1)) do
-      local _, _, _, _, client = head(id)
-      if client then counted[client] = (counted[client] or 0) + 1 end
-    end
-  end
-  if call('HLEN', SHARE) > most then call('DEL', SHARE) end
-  local share = call('HGETALL', SHARE)
+-- recount holds a hash of numbers by client against what was counted.
+local function recount(key, counted, kind)
+  if call('HLEN', key) > most then call('DEL', key) end
+  local share = call('HGETALL', key)
   for i = 1, #share, 2 do
     local client, n = share[i], counted[share[i]]
     if not n then
-      call('HDEL', SHARE, client)
-      repaired('share', client)
+      call('HDEL', key, client)
+      repaired(kind, client)
     elseif tonumber(share[i + 1]) == n then
       counted[client] = nil
     end
   end
   for client, n in pairs(counted) do
-    call('HSET', SHARE, client, n)
-    repaired('share', client)
+    call('HSET', key, client, us(n))
+    repaired(kind, client)
   end
+end
+
+-- shares counts every client's jobs that wait, and the bytes of those that live, where not more do than one call may look
+-- at: part by part it can't be done, as they come and go between two calls. False: not in this call any more.
+local function shares()
+  local n = depth()
+  if n > most then return true end
+  local flying = call('ZRANGE', INFLIGHT, 0, most - n)
+  local all = n + #flying
+  if math.min(all, most) > left then return false end
+  left = left - all
+  local waiting, bytes = {}, {}
+  local function count(ids, waits)
+    for _, id in ipairs(ids) do
+      local has, client = marks(beginning(id))
+      if client and waits then waiting[client] = (waiting[client] or 0) + 1 end
+      if has['$'] then bytes[client] = (bytes[client] or 0) + has['$'] end
+    end
+  end
+  count(call('ZRANGE', LINE, 0, -1), true)
+  count(call('ZRANGE', DELAYED, 0, -1), true)
+  count(flying, false)
+  recount(SHARE, waiting, 'share')
+  if all <= most then recount(prefix .. 'stored', bytes, 'bytes') end
   return true
 end
 

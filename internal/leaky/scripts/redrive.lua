@@ -24,13 +24,17 @@ local function redrive(id)
   local rest = string.sub(record, at)
   local text = rest
   local ends = us(now + end_by - accepted)
-  rest = (has['&'] and '& ' or '') .. (has['!'] and '! ' or '') .. rest
+  rest = (has['&'] and '& ' or '') .. (has['$'] and '$' .. has['$'] .. ' ' or '') .. (has['!'] and '! ' or '') .. rest
   call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
   -- run stays, or an old ticket would be good again; by stays, or an old settlement, repeated, would be told that it was lost.
   call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size',
     'fields')
   call('PERSIST', key)
   move(id, 'waiting', 'born', s[2] or accepted)
+  if has['$'] then
+    drop_bytes(id, client, has['$'])
+    live_bytes(client, has['$'])
+  end
   call('DEL', prefix .. 'result:' .. id, prefix .. 'gone:' .. id)
   if has['&'] then
     call('PERSIST', prefix .. 'shares:' .. id)

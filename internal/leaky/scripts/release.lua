@@ -150,10 +150,13 @@ for _ = 1, most do
 end
 
 -- 8. A backoff that ends before the next slot is worth waiting for. Where nothing waits, no client has anything waiting:
--- a job that lost its record leaves its client's count behind.
+-- a job that lost its record leaves its client's count behind, and its bytes.
 if reason == 'idle' then
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
-  if not first[1] then call('DEL', SHARE) end
+  if not first[1] then
+    call('DEL', SHARE)
+    if free == concurrency then call('DEL', prefix .. 'stored') end
+  end
   wait = first[2] and math.max(first[2] - now, 0) or NO_END
 elseif paused or reason == 'concurrency' then
   wait = NO_END

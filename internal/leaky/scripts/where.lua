@@ -3,7 +3,10 @@ local full = call('ZCARD', INFLIGHT) >= concurrency
 
 -- A job that waits but is nowhere, since Redis has lost its place, is put back where somebody asks for it: at the head.
 local function put_back(id)
-  local _, start_by, end_by, _, client = head(id)
+  local record = beginning(id)
+  local _, start_by, end_by, _, client = numbers(record)
+  local counts = marks(record)['$']
+  if counts then live_bytes(client, counts) end
   call('ZADD', LINE, exact(v), id)
   if start_by ~= end_by then call('ZADD', DEADLINES, start_by, id) end
   hold(client, 1)
