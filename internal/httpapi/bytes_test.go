@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // A limit of bytes is charged the bytes of each body that was read, in its own unit beside the limits of

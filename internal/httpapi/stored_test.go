@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"forebay/api"
-	"forebay/internal/admission"
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 )
 
 // What a client's jobs take on a backend is bounded by its tier: those that wait, and those that are kept, with

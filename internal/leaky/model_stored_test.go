@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // stores are the bytes of the model's jobs that count for their clients.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"forebay/internal/jobs"
-	"forebay/internal/leaky"
-	"forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // large is an offer of a job by client that counts with 1000 bytes, where its jobs may take most.
