@@ -170,7 +170,7 @@ func TestTTLsFitTheCounts(t *testing.T) {
 				rdb.PExpire(t.Context(), key, ttl)
 			}
 			q := request(min(r.capacity, anyCost(rt, []*Rule{r})), r)
-			q.Job = fmt.Sprint(i)
+			q.Job, q.Bytes = fmt.Sprint(i), q.Cost // each limit counts one of them
 			v := decide(t, l, q)
 			s := v.Standings[0]
 			if s.Violated { // or a shadow limit that would have refused
