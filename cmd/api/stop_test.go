@@ -35,29 +35,9 @@ operations: {report: {backend: reports, path: /}}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve := func(ctx context.Context) (base string, ended chan int) {
-		addr, log := freeAddress(t), &lines{}
-		ended = make(chan int, 1)
-		go func() {
-			ended <- run(ctx, nil, []string{"-config", file, "-listen", addr, "-admin-listen", "127.0.0.1:0"},
-				func(string) (string, bool) { return "", false }, &bytes.Buffer{}, log)
-		}()
-		base = "http://" + addr
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if a, err := http.Get(base + "/readyz"); err == nil {
-				a.Body.Close()
-				if a.StatusCode == 200 {
-					return base, ended
-				}
-			}
-			if time.Now().After(end) {
-				t.Fatalf("it isn't ready:\n%s", log)
-			}
-		}
-	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	base, ended := serve(ctx)
+	base, ended := serve(ctx, t, file)
 
 	var mu sync.Mutex
 	var accepted []string
@@ -114,7 +94,7 @@ operations: {report: {backend: reports, path: /}}
 	}
 
 	again, stopAgain := context.WithCancel(t.Context())
-	base, ended = serve(again)
+	base, ended = serve(again, t, file)
 	for i := 0; i < len(accepted); i += 1 + len(accepted)/200 { // some 200, the last ones among them
 		id := accepted[len(accepted)-1-i]
 		a, err := http.Get(base + "/v1/jobs/" + id)
@@ -128,4 +108,28 @@ operations: {report: {backend: reports, path: /}}
 	}
 	stopAgain()
 	<-ended
+}
+
+// serve runs an api with that config until ctx ends, and returns its URL once it is ready. ended gets its
+// exit code.
+func serve(ctx context.Context, t *testing.T, config string) (base string, ended chan int) {
+	t.Helper()
+	addr, log := freeAddress(t), &lines{}
+	ended = make(chan int, 1)
+	go func() {
+		ended <- run(ctx, nil, []string{"-config", config, "-listen", addr, "-admin-listen", "127.0.0.1:0"},
+			func(string) (string, bool) { return "", false }, &bytes.Buffer{}, log)
+	}()
+	base = "http://" + addr
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if a, err := http.Get(base + "/readyz"); err == nil {
+			a.Body.Close()
+			if a.StatusCode == 200 {
+				return base, ended
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it isn't ready:\n%s", log)
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,4 +169,43 @@ func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
 		t.Errorf("refused by %s", p.Reason)
 	}
 	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyB)), http.StatusAccepted)
+}
+
+// Large bodies are parsed a few at a time, so that small ones find a processor: these don't wait for them,
+// and no body waits for a client that has left.
+func TestLargeBodiesWaitForTheirTurnAndSmallOnesDoNot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.MaxBody = 1 << 20 } })
+	for range cap(w.server.parsing) {
+		w.server.parsing <- struct{}{}
+	}
+	large := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 65<<10) + `"}`
+	ctx, leave := context.WithCancel(t.Context())
+	left, served := make(chan error, 1), make(chan answer, 1)
+	go func() {
+		r, _ := http.NewRequestWithContext(ctx, "POST", w.url+"/v1/jobs", strings.NewReader(large))
+		r.Header.Set("Content-Type", "application/json")
+		_, err := w.client.Do(r)
+		left <- err
+	}()
+	go func() {
+		a, _ := w.try("POST", w.url+"/v1/jobs", large, key(keyA))
+		served <- a
+	}()
+	w.eventually("both bodies are held", func() bool { return w.server.bodies.held.Load() > 130<<10 })
+	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("a client that left: %v", err)
+	}
+	w.eventually("its body is held no more", func() bool { return w.server.bodies.held.Load() < 130<<10 })
+	select {
+	case a := <-served:
+		t.Errorf("it didn't wait: %s", a.Status)
+	default:
+	}
+	<-w.server.parsing
+	if a := <-served; a.Response == nil || a.StatusCode != http.StatusAccepted {
+		t.Errorf("after its turn: %+v", a.Response)
+	}
 }

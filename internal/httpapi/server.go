@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -98,6 +99,7 @@ type Server struct {
 	trials      trials
 	refreshed   refreshed
 	refreshing  chan struct{}                 // a place for each refresh that is being offered
+	parsing     chan struct{}                 // a place for each large body that is being parsed
 	redriveTime time.Duration                 // maxRedriveTime, but in tests
 	beat, life  time.Duration                 // heartbeat and streamLife, but in tests
 	patience    func(bytes int) time.Duration // slowTime, but in tests
@@ -131,6 +133,7 @@ func New(c Config) *Server {
 		waits:       newWaits(maxHeld),
 		warming:     make(chan struct{}, maxWarming),
 		refreshing:  make(chan struct{}, maxRefreshing),
+		parsing:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		draining:    make(chan struct{}),
 		sites:       http.NewCrossOriginProtection(),
 		redriveTime: maxRedriveTime,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/transfer"
 )
 
 // submission is a POST /v1/jobs as read.
@@ -100,10 +102,25 @@ func (s *Server) readSubmission(c *call) (sub submission, release func(), err er
 	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
 	if err == nil {
 		c.bodyBytes = int64(len(body))
-		c.renew(len(body)) // a slow sender's time isn't the store's
-		sub, err = parseSubmission(body)
+		sub, err = s.parse(c.r.Context(), body)
+		c.renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
 	}
 	return sub, release, err
+}
+
+// parse is parseSubmission, of large bodies on half of the processors at most: each takes one for
+// milliseconds, and a small request, which needs one for microseconds at many moments, must find one.
+// Others wait their turn, as long as the client does.
+func (s *Server) parse(ctx context.Context, body []byte) (submission, error) {
+	if len(body) > transfer.Small {
+		select {
+		case s.parsing <- struct{}{}:
+			defer func() { <-s.parsing }()
+		case <-ctx.Done():
+			return submission{}, invalidRequest("The request ended early.")
+		}
+	}
+	return parseSubmission(body)
 }
 
 const (
