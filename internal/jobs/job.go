@@ -139,6 +139,9 @@ func IDBytes(id string) (bytes [16]byte, ok bool) {
 	return uuid.MustParse(id[len(id)-uuidLength:]), true
 }
 
+// IDOf is the id of a backend's job whose IDBytes these are.
+func IDOf(backend string, bytes [16]byte) string { return backend + "-" + uuid.UUID(bytes).String() }
+
 // ParseID returns the backend that a job id names. It accepts what NewID, DeriveID and DeriveSecretID make.
 func ParseID(id string) (backend string, ok bool) {
 	cut := len(id) - uuidLength - 1

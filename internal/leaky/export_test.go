@@ -13,6 +13,13 @@ func (l *Line) At(now func() int64) *Line {
 	return l
 }
 
+// LookForTypes has the next error over a key's type look, however lately one did.
+func (l *Line) LookForTypes() {
+	l.suspects.mu.Lock()
+	defer l.suspects.mu.Unlock()
+	l.suspects.until = time.Time{}
+}
+
 // SharedBy has a job of this line taken for full at so many shares, or so many of one client that may have several.
 func (l *Line) SharedBy(n, each int) *Line {
 	l.shares, l.sharesEach = n, each

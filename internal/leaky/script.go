@@ -119,7 +119,7 @@ func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answ
 	values, err := script.Run(ctx, l.rdb, l.keys, all...).Slice()
 	if err != nil {
 		if strings.Contains(err.Error(), "WRONGTYPE") { // Redis 6.2 has other words before it
-			err = l.wrongType(ctx, args, err)
+			err = l.wrongType(ctx, script, args, err)
 		}
 		return answer{}, fmt.Errorf("line of %s: %w", s.Backend, err)
 	}

@@ -3,6 +3,7 @@ package leaky
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,8 @@ const (
 	looksForType = 50
 	// typeEvery bounds how often a line looks: each call may fail, and asking costs Redis about a millisecond.
 	typeEvery = time.Second
+	// marksLooked is how many of a client's newest jobs are looked through for the one that a page goes on behind.
+	marksLooked = 10_000
 )
 
 // suspects is what a line last found of keys of the wrong type.
@@ -50,8 +53,8 @@ func (l *Line) Misplaced() string {
 }
 
 // wrongType adds to a script's error which keys hold what no script wrote, since Redis doesn't say, and what to do about it. It looks at the
-// jobs that the call is about and, at most once a second, at the line's keys and the jobs at their heads.
-func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
+// jobs that the call is about and, at most once a second, at the line's keys, the jobs at their heads, and those that a list looks at.
+func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, err error) error {
 	var ids []string
 	want := map[string]string{}
 	for _, arg := range args {
@@ -68,6 +71,7 @@ func (l *Line) wrongType(ctx context.Context, args []any, err error) error {
 	defer l.suspects.mu.Unlock()
 	if now := time.Now(); found == "" && now.After(l.suspects.until) {
 		want, ids = l.ownKeys(ctx)
+		ids = append(ids, l.listed(ctx, script, args)...)
 		l.suspects.until, l.suspects.found = now.Add(typeEvery), l.findWrongTypes(ctx, want, ids)
 	}
 	if found = cmp.Or(found, l.suspects.found); found == "" {
@@ -92,6 +96,43 @@ func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []strin
 		}
 	}
 	return want, ids
+}
+
+// listed are the jobs that a call for a list looks at, whose arguments these are: a list may stumble over any
+// of them.
+func (l *Line) listed(ctx context.Context, script *redis.Script, args []any) (ids []string) {
+	switch script {
+	case mineScript:
+		mine, last := jobs.KeyPrefix(l.settings.Backend)+"mine:"+args[0].(string), int64(-1)
+		if at, ok := args[1].(int64); ok { // it goes on behind a job
+			entry := string(binary.BigEndian.AppendUint64(nil, uint64(at))[1:]) + args[2].(string)
+			place, err := l.rdb.LPos(ctx, mine, entry, redis.LPosArgs{Rank: -1, MaxLen: marksLooked}).Result()
+			if err != nil || place == 0 {
+				break // of another backend's job the place isn't known
+			}
+			last = place - 1
+		}
+		first := last - MaxWork + 1
+		if last >= 0 {
+			first = max(first, 0)
+		}
+		for _, entry := range l.rdb.LRange(ctx, mine, first, last).Val() { // an error: it is of another type, which is found by itself
+			if bytes := []byte(entry); len(bytes) == 7+16 {
+				ids = append(ids, jobs.IDOf(l.settings.Backend, [16]byte(bytes[7:])))
+			}
+		}
+	case listScript:
+		key, behind := l.keys[args[0].(int)-1], redis.ZRangeArgs{Start: "-inf", Stop: "+inf", ByScore: true, Count: MaxWork}
+		behind.Key, behind.Rev = key, args[1] == "1"
+		switch score := args[2].(string); {
+		case score != "" && behind.Rev:
+			behind.Stop = score
+		case score != "":
+			behind.Start = score
+		}
+		ids = l.rdb.ZRangeArgs(ctx, behind).Val()
+	}
+	return ids
 }
 
 // findWrongTypes tells which of those keys, and of the keys of those jobs, are of another type, and what to do; "" for none.

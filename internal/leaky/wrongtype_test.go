@@ -82,3 +82,51 @@ func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 		})
 	}
 }
+
+// A list that stumbles over a job which ended long ago, on whatever page, names that job's key.
+func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	ctx := t.Context()
+	var ids []string
+	for range 150 {
+		b.accept("acme")
+		ids = append(ids, b.fail("backend_status"))
+	}
+	pages := func() (mine, failed error) {
+		for f := (leaky.MineFilter{Client: "acme", Limit: 50}); ; {
+			page, err := b.Mine(ctx, f)
+			if f.After = page.Next; err != nil || f.After == (leaky.Mark{}) {
+				mine = err
+				break
+			}
+		}
+		for f := (leaky.ListFilter{State: jobs.Failed, Limit: 50}); ; {
+			page, err := b.List(ctx, f)
+			if f.Cursor = page.Next; err != nil || f.Cursor == "" {
+				return mine, err
+			}
+		}
+	}
+	for _, job := range []int{149, 75, 0} {
+		for _, kind := range []string{"job:", "state:"} {
+			key := jobs.KeyPrefix(b.Settings().Backend) + kind + ids[job]
+			b.rdb.Rename(ctx, key, key+"-away")
+			b.rdb.RPush(ctx, key, "alien")
+			b.LookForTypes()
+			mine, _ := pages()
+			if want := key + " is a list, not a "; mine == nil || !strings.Contains(mine.Error(), want) {
+				t.Errorf("job %d: the client's list says %v, want %q in it", job, mine, want)
+			}
+			b.LookForTypes()
+			if _, failed := pages(); failed == nil || !strings.Contains(failed.Error(), key+" is a list, not a ") {
+				t.Errorf("job %d: the operators' list says %v", job, failed)
+			}
+			b.rdb.Del(ctx, key)
+			b.rdb.Rename(ctx, key+"-away", key)
+		}
+	}
+	if mine, failed := pages(); mine != nil || failed != nil {
+		t.Error("both are as they were, and still:", mine, failed)
+	}
+}
