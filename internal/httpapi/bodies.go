@@ -17,6 +17,9 @@ const (
 	// firstBuffer is what a body gets before any of it is there. It grows with what has come, so
 	// that nobody holds memory by a Content-Length alone.
 	firstBuffer = 16 << 10
+	// wholeFrom is the part of a body of known length from which on it gets all of its memory: an eighth.
+	// Each further step would copy what has come, into memory that is new to the process.
+	wholeFrom = 8
 	// slowGrace is what a body may take beyond its time at slowBody bytes a second: a lost packet or two.
 	slowGrace = 5 * time.Second
 	// slowBody is the least pace of a body in bytes per second, to us and from us. Modems were faster.
@@ -68,6 +71,9 @@ func (b *bodies) read(w http.ResponseWriter, r *http.Request, limit int64) (body
 		if len(body) == cap(body) {
 			// One more than the most, so that the body's end is seen without growing for it.
 			size := min(max(2*int64(cap(body)), firstBuffer), most+1)
+			if r.ContentLength >= 0 && most < wholeFrom*int64(len(body)) {
+				size = most + 1
+			}
 			if !b.take(size - reserved) {
 				return nil, release, tooManyBodies()
 			}
