@@ -57,8 +57,18 @@ func (l *Line) Misplaced() string {
 func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, err error) error {
 	var ids []string
 	want := map[string]string{}
+	joins := false // what comes next is an Offer's Join
 	for _, arg := range args {
-		text, _ := arg.(string)
+		text, isText := arg.(string)
+		if joins && isText {
+			want[jobs.KeyPrefix(l.settings.Backend)+"joint:"+text], joins = "string", false
+			want[jobs.KeyPrefix(l.settings.Backend)+"rest:"+text] = "string"
+			continue
+		}
+		switch strings.TrimPrefix(text, "$") {
+		case forShare, forRefresh:
+			joins = script == offerScript
+		}
 		if _, ok := jobs.ParseID(text); ok {
 			ids = append(ids, text)
 		} else if len(text) == len(clientTag("")) {
@@ -152,7 +162,9 @@ func (l *Line) findWrongTypes(ctx context.Context, want map[string]string, ids [
 		want[jobs.RecordKey(l.settings.Backend, id)] = "string"
 		want[jobs.StateKey(l.settings.Backend, id)] = "hash"
 		want[prefix+"shares:"+id] = "hash"
+		want[prefix+"callers:"+id] = "hash"
 		want[prefix+"result:"+id] = "string"
+		want[prefix+"gone:"+id] = "string"
 	}
 	keys := slices.Sorted(maps.Keys(want))
 	types, err := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {

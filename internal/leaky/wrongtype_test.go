@@ -130,3 +130,35 @@ func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 		t.Error("both are as they were, and still:", mine, failed)
 	}
 }
+
+// So does a request that joins a job, of the keys that only shared jobs have.
+func TestAShareNamesTheKeyOfTheWrongType(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"joint:", "rest:", "callers:", "shares:"} {
+		b := newUnchecked(t, redistest.Client(t), nil)
+		offer := func(client string) error {
+			o := b.joint(client)
+			o.MaxStored = 1 << 20
+			if o.Refresh = kind == "rest:"; o.Refresh {
+				o.MaxStored = 0
+			}
+			_, err := b.Offer(t.Context(), o)
+			return err
+		}
+		if kind != "rest:" {
+			if err := offer("acme"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := jobs.KeyPrefix(b.Settings().Backend) + kind + b.joint("acme").Join
+		if kind == "callers:" || kind == "shares:" {
+			key = jobs.KeyPrefix(b.Settings().Backend) + kind + b.rdb.Get(t.Context(),
+				jobs.KeyPrefix(b.Settings().Backend)+"joint:"+b.joint("acme").Join).Val()
+		}
+		b.rdb.Del(t.Context(), key)
+		b.rdb.RPush(t.Context(), key, "alien")
+		if err := offer("globex"); err == nil || !strings.Contains(err.Error(), key+" is a list, not a ") {
+			t.Errorf("%s: the share says %v", kind, err)
+		}
+	}
+}
