@@ -198,7 +198,8 @@ func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 func TestTransferEncodingClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	front := listen(t, NewHTTPServer(w.server.Public(), w.server.Log))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(front, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,5 +218,30 @@ func TestTransferEncodingClosesTheConnection(t *testing.T) {
 	}
 	if n := strings.Count(string(all), "HTTP/1.1 "); n != 1 {
 		t.Errorf("%d answers came: %s", n, all)
+	}
+}
+
+// So it is whatever answers: also what net/http would answer by itself, and a handler that isn't of this package.
+func TestTransferEncodingClosesTheConnectionWhoeverAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	others := NewHTTPServer(http.NotFoundHandler(), w.server.Log)
+	for _, at := range []struct{ url, asks string }{
+		{listen(t, NewHTTPServer(w.server.Public(), w.server.Log)), "OPTIONS *"},
+		{listen(t, NewHTTPServer(w.server.Admin(), w.server.Log)), "GET /livez"},
+		{listen(t, others), "GET /livez"},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(at.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: forebay\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+			"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", at.asks)
+		all, err := io.ReadAll(conn)
+		if n := strings.Count(string(all), "HTTP/1.1 "); err != nil || n != 1 {
+			t.Errorf("%s: %d answers came, %v: %s", at.asks, n, err, all)
+		}
 	}
 }

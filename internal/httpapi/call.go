@@ -332,9 +332,7 @@ func (c *call) head(status int) {
 	if c.decision != "" {
 		h[api.HeaderDecision] = []string{decisionField(c.decision, c.reason)}
 	}
-	// A connection doesn't outlive a request with Transfer-Encoding. Where Content-Length stood beside it,
-	// which net/http doesn't tell, two readers may differ on where the next request begins (RFC 9112, 6.1).
-	if c.s.leaving.Load() || len(c.r.TransferEncoding) > 0 {
+	if c.s.leaving.Load() {
 		h["Connection"] = closing
 	}
 	c.status = status

@@ -221,17 +221,30 @@ const (
 	maxHeader  = 16 << 10
 )
 
-// NewHTTPServer returns an http.Server for one of the handlers, with every timeout and bound set.
+// NewHTTPServer returns an http.Server for a handler, with every timeout and bound set.
 func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           closingAfterTransfer(h),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // bad handshakes and the like: the callers' business
+		// net/http would answer OPTIONS * by itself, past the handler.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // bad handshakes and the like: the callers' business
 	}
+}
+
+// closingAfterTransfer has h answer, and no connection outlive a request with Transfer-Encoding. Where Content-Length
+// stood beside it, which net/http doesn't tell, two readers may differ on where the next request begins (RFC 9112, 6.1).
+func closingAfterTransfer(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header()["Connection"] = closing
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // allowed are the names of the operations that a tier may request, sorted.
