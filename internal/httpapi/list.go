@@ -35,6 +35,9 @@ func (s *Server) listOwn(c *call) error {
 	if !s.Store.Healthy() {
 		return storeError{errUnhealthy}
 	}
+	if p := c.readsPlan(); len(p.rules) > 0 {
+		c.plan = p // the answer's fields speak of the limits on reads, a refusal's too
+	}
 	leave, err := c.readTurn(c.client.ID)
 	if err != nil {
 		return err
@@ -47,6 +50,7 @@ func (s *Server) listOwn(c *call) error {
 	l.filter.Client, l.work = c.client.ID, charged.work
 	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 && len(l.found) < l.limit; round++ {
 		if err := l.round(c); err != nil {
+			charged.settle(c, l.work)
 			return storeError{err}
 		}
 	}

@@ -97,7 +97,6 @@ func (c *call) chargeReads(work int) (charge, error) {
 	if len(p.rules) == 0 {
 		return charge{work: work}, nil
 	}
-	c.plan = p
 	for _, r := range p.rules {
 		work = atMostOnce(work, r)
 	}

@@ -147,6 +147,12 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 	line := &heldLine{release: make(chan struct{})}
 	w := newWorld(t, func(su *setup) {
 		su.wrap = func(l Line) Line { line.Line = l; return line }
+		su.adjust = func(w *world, c *Config) {
+			tier := c.Tiers["pro"]
+			tier.Reads = w.limits("reads", []admission.Limit{{Name: "jobs-read", Algorithm: admission.TokenBucket,
+				Per: admission.PerClient, Amount: 10_000, Window: time.Minute}})
+			c.Tiers["pro"] = tier
+		}
 	})
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	for _, list := range []func() answer{
@@ -158,6 +164,9 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 		a := list()
 		if p := w.problem(a, http.StatusTooManyRequests, api.CodeTooManyLists); p.RetryAfter != 1 || a.Header.Get("Retry-After") != "1" {
 			t.Errorf("%+v", p)
+		}
+		if fields := a.Header.Get("RateLimit"); a.Request.URL.Path == "/v1/jobs" && !strings.HasPrefix(fields, `"jobs-read";`) {
+			t.Errorf("the refusal speaks of %s, want the limits on reads", fields)
 		}
 		second := w.later(list)
 		w.eventually("the second waits", func() bool { return w.server.reading.waiting() == 2 })
