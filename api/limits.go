@@ -22,8 +22,8 @@ type Policy struct {
 	Name       string `json:"name"`
 	Scope      string `json:"scope"` // what it counts per: "client", "ip", "operation", "client+operation", "tier", "country" or "global"
 	Algorithm  string `json:"algorithm"`
-	Limit      int64  `json:"limit"`                 // per window, in units of cost or bytes; or jobs at one time
-	Unit       string `json:"unit,omitempty"`        // "content-bytes": it counts the bytes of requests' bodies; "": it doesn't
+	Limit      int64  `json:"limit"`                 // per window, in Unit; or jobs at one time
+	Unit       string `json:"unit,omitempty"`        // "content-bytes": of requests' bodies; "": of cost
 	Burst      int64  `json:"burst,omitempty"`       // token-bucket, leaky-bucket: how much at once
 	Window     string `json:"window,omitempty"`      // such as "1m", or "month"; "": none, it counts jobs at one time
 	Enforced   bool   `json:"enforced"`              // false: it is on trial, counts and refuses nobody

@@ -84,7 +84,7 @@ const (
 	CodeLineFull              = "line_full"               // 429; 409 where an operator redrives a job
 	CodeClientShare           = "client_share_exceeded"   // 429: the client holds its share of the line
 	CodeWaitTooLong           = "wait_too_long"           // 429
-	CodeStoredFull            = "stored_full"             // 429: the client's jobs take as many bytes as they may
+	CodeStoredFull            = "stored_full"             // 429: the client's jobs take all their bytes
 	CodeTooManyLists          = "too_many_lists"          // 429: another list of the caller's is being read
 	CodeTooManyStreams        = "too_many_streams"        // 429: the caller, its network or all callers have as many answers held back as may be
 	CodeTooManyAnswers        = "too_many_answers"        // 429, 503: too many bytes wait to be read, by the caller or by all

@@ -110,8 +110,8 @@ operations: {report: {backend: reports, path: /}}
 	<-ended
 }
 
-// serve runs an api with that config until ctx ends, and returns its URL once it is ready. ended gets its
-// exit code.
+// serve runs an api with that config until ctx ends, and returns its URL once it is ready. ended
+// gets its exit code.
 func serve(ctx context.Context, t *testing.T, config string) (base string, ended chan int) {
 	t.Helper()
 	addr, log := freeAddress(t), &lines{}

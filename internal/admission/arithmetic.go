@@ -64,7 +64,8 @@ func (r *Rule) remaining(f fill) int64 { return max(0, f.room/r.unit) }
 // need is the room that a request needs which takes so much.
 func (r *Rule) need(takes int64) int64 { return takes * r.unit }
 
-// fits reports whether a request is admitted. One that takes nothing is, even where the limit is overdrawn.
+// fits reports whether a request is admitted. One that takes nothing is, even where the limit is
+// overdrawn.
 func (r *Rule) fits(f fill, takes int64) bool {
 	return takes == 0 || !r.never(takes) && f.room >= r.need(takes)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A limit of bytes is charged bytes and no cost, in one step with the others: all of them or none. A
-// request that brings no bytes is told how it stands and isn't refused by it.
+// A limit of bytes is charged bytes and no cost, in one step with the others: all of them or none.
+// A request that brings no bytes is told how it stands and isn't refused by it.
 func TestALimitOfBytesCountsBytes(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for _, a := range exact {

@@ -8,19 +8,20 @@
 --             rules, refunds, questions   how many of each follow
 --             per rule:     algorithm, unit and three more parameters (arithmetic.go)
 --             per key:      number of its rule, from 1
---             per refund:   time of the charge, number of the member, how many keys, then per key: its number, what is
---                           given back (negative: a debit)
+--             per refund:   time of the charge, number of the member, how many keys, then per key:
+--                           its number, what is given back (negative: a debit)
 --             per question: 1 to spend, 0 to only look; cost, how many keys, their numbers
---               or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to only look; number of the
---                           member, how many keys, then per key: its number, below 0 where its limit is a shadow one, and
---                           what is taken
+--               or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to
+--                           only look; number of the member, how many keys, then per key: its
+--                           number, below 0 where its limit is a shadow one, and what is taken
 -- ARGV[2..] members, by number (0: none), with two more values each: for whom permits of a concurrency limit are, a key where those are
 --           noted as open until the member's job is on record ('': nowhere), and how they are noted there (jobs.Holds)
 -- Returns   integers:
 --             now
 --             per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
 --             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
---                           log without the room, the µs until it will have it. What takes nothing has room
+--                           log without the room, the µs until it will have it. What takes nothing
+--                           has room
 --
 -- A question is spent if each of its enforced keys has room for it, and then on all of them and on those of the others that have
 -- room; else nothing is. Refunds come first, so that what is given back can be taken at once.

@@ -174,7 +174,8 @@ func (r *Region) exchange(ctx context.Context) {
 	}
 }
 
-// note takes down what a decision has charged (sign 1) or given back (-1), but for a cost of kept: the change of what it spent.
+// note takes down what a decision has charged (sign 1) or given back (-1), but for a cost of kept:
+// the change of what it spent.
 func (r *Region) note(c *charged, sign, kept int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

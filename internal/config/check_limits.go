@@ -29,7 +29,7 @@ const (
 	minStored = 64 << 10 // what is noted beside a payload is a small part of it
 	maxStored = 1 << 40  // far above any Redis
 	maxGrace  = 100      // far above what a first week deserves
-	minBytes  = 1024     // a small body and no less, so that a limit of bytes isn't taken for one of requests
+	minBytes  = 1024     // a small body: so that no limit of requests becomes one of bytes
 )
 
 // limitList is a list of limits, and the tier and operation whose it is; "": of any.
@@ -126,9 +126,11 @@ func (c *Config) checkBytes(r *report, key string, l Limit) {
 	}
 	switch {
 	case l.Algorithm == Concurrency:
-		r.errorf(key+".cost.bytes", "has no meaning for %s, which counts jobs; leave it out, or use %s", Concurrency, TokenBucket)
+		r.errorf(key+".cost.bytes", "has no meaning for %s, which counts jobs; leave it out, or use %s",
+			Concurrency, TokenBucket)
 	case l.capacity() > 0 && l.capacity() < least:
-		r.errorf(amount, "%s is too little for a limit of bytes%s; write at least %d", r.shown(amount, l.capacity()), share, least)
+		r.errorf(amount, "%s is too little for a limit of bytes%s; write at least %d",
+			r.shown(amount, l.capacity()), share, least)
 	}
 }
 

@@ -242,9 +242,9 @@ type Tier struct {
 	// client gets four slots for each one of weight 1. Default 1; 0.001 to 1000: beyond that the
 	// light ones all but never get their turn.
 	Weight float64 `key:"weight"`
-	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads and results
-	// of those that wait, run and are kept. Twice HTTP.MaxBody, so that no job takes all of it, and 64KiB,
-	// to 1024GiB.
+	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads and
+	// results of those that wait, run and are kept. At least 64KiB, and twice HTTP.MaxBody, so that
+	// no job takes all of it; at most 1024GiB.
 	MaxStored Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
 	// Grace is for clients of the tier that are new here.
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
@@ -283,8 +283,8 @@ type Limit struct {
 	//   fixed-window            an amount in each window of the clock or the calendar: quotas
 	//   concurrency             jobs that wait and run at one time; no window
 	Algorithm string `key:"algorithm"`
-	// Limit is how much Window allows, in units of the operations' cost, or as Cost says; for concurrency
-	// how many jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
+	// Limit is how much Window allows, in units of the operations' cost, or as Cost says; for
+	// concurrency how many jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
 	Limit int64 `key:"limit"`
 	// Window is required but for concurrency; 1ms to 366d, and for a fixed-window also day or month of the
 	// UTC calendar. Limit and Window are counted exactly, in whole numbers: where they have no common
@@ -302,7 +302,8 @@ type Limit struct {
 
 // LimitCost is what a request takes of a limit in place of its operation's cost.
 type LimitCost struct {
-	// Bytes is whether it takes the bytes of its body. Default false. Not for concurrency, nor for reads.
+	// Bytes is whether it takes the bytes of its body. Default false. Not for concurrency, nor for
+	// reads.
 	Bytes bool `key:"bytes"`
 }
 

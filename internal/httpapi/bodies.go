@@ -17,8 +17,8 @@ const (
 	// firstBuffer is what a body gets before any of it is there. It grows with what has come, so
 	// that nobody holds memory by a Content-Length alone.
 	firstBuffer = 16 << 10
-	// wholeFrom is the part of a body of known length from which on it gets all of its memory: an eighth.
-	// Each further step would copy what has come, into memory that is new to the process.
+	// wholeFrom is the part of a body of known length from which on it gets all of its memory: an
+	// eighth. Each further step would copy what has come, into memory that is new to the process.
 	wholeFrom = 8
 	// slowGrace is what a body may take beyond its time at slowBody bytes a second: a lost packet or two.
 	slowGrace = 5 * time.Second

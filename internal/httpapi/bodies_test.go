@@ -171,8 +171,8 @@ func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
 	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyB)), http.StatusAccepted)
 }
 
-// Large bodies are parsed a few at a time, so that small ones find a processor: these don't wait for them,
-// and no body waits for a client that has left.
+// Large bodies are parsed a few at a time, so that small ones find a processor: these don't wait
+// for them, and no body waits for a client that has left.
 func TestLargeBodiesWaitForTheirTurnAndSmallOnesDoNot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.MaxBody = 1 << 20 } })

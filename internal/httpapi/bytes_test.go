@@ -11,13 +11,14 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 )
 
-// A limit of bytes is charged the bytes of each body that was read, in its own unit beside the limits of
-// requests, and gets them back where the request gets no job.
+// A limit of bytes is charged the bytes of each body that was read, in its own unit beside the
+// limits of requests, and gets them back where the request gets no job.
 func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = []admission.Limit{perClient("requests", 100, time.Hour),
-			{Name: "upload", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 2000, Window: 366 * 24 * time.Hour, Bytes: true}}
+			{Name: "upload", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 2000,
+				Window: 366 * 24 * time.Hour, Bytes: true}}
 		s.line.Capacity = 1
 	})
 	w.pause()
@@ -34,7 +35,8 @@ func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 	}
 
 	p := w.problem(submit(2001), http.StatusUnprocessableEntity, api.CodeCostTooHigh)
-	if p.Reason != "upload" || !strings.Contains(p.Detail, "2001 bytes") || !strings.Contains(p.Detail, "2000") || p.RetryAfter != 0 {
+	if p.Reason != "upload" || p.RetryAfter != 0 ||
+		!strings.Contains(p.Detail, "2001 bytes") || !strings.Contains(p.Detail, "2000") {
 		t.Errorf("a body that never fits: %+v", p)
 	}
 	a := w.want(submit(700), http.StatusAccepted)
@@ -65,7 +67,7 @@ func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 	left(a, 0)
 
 	told := w.rateLimits(key(keyA))
-	if told["upload"].Unit != "content-bytes" || told["upload"].Remaining != 0 || told["requests"].Unit != "" {
+	if l := told["upload"]; l.Unit != "content-bytes" || l.Remaining != 0 || told["requests"].Unit != "" {
 		t.Errorf("told of %+v", told)
 	}
 	page := w.get("/docs", key(keyA)).body
@@ -73,7 +75,8 @@ func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 		t.Errorf("the limits for people:\n%s", page)
 	}
 	var list api.Operations
-	if err := json.Unmarshal(w.get("/v1/operations", key(keyA)).body, &list); err != nil || list.Operations[0].Limits[1].Unit != "content-bytes" {
+	err := json.Unmarshal(w.get("/v1/operations", key(keyA)).body, &list)
+	if err != nil || list.Operations[0].Limits[1].Unit != "content-bytes" {
 		t.Errorf("the limits for programs: %+v, %v", list, err)
 	}
 }

@@ -80,7 +80,7 @@ type When struct {
 // Tier is a set of limits and a weight.
 type Tier struct {
 	Weight    float64 // in the line; > 0
-	MaxStored int64   // bytes that a client's jobs may take on each backend (leaky.Offer.MaxStored); 0: any number
+	MaxStored int64   // of each client's jobs on a backend, as leaky.Offer has it; 0: no bound
 	Limits    []Limit
 	Reads     []Limit // of lists, in jobs that they look at; none of an operation, nor on jobs at one time
 	Grace     Grace   // the zero value: none

@@ -80,7 +80,8 @@ func lineRefused(operation string, place leaky.Place) *api.Problem {
 	case leaky.StoredFull:
 		p.Type, p.Title, p.ViolatedPolicies = api.TypeQuotaExceeded, "Quota Exceeded", []string{"stored"}
 		p.Code = api.CodeStoredFull
-		p.Detail = "Your jobs and their results take as much storage for " + operation + " as they may. Purge jobs that have ended, or wait until they expire."
+		p.Detail = "Your jobs and their results take as much storage for " + operation +
+			" as they may. Purge jobs that have ended, or wait until they expire."
 	default:
 		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
 	}

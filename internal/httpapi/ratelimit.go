@@ -82,7 +82,8 @@ func resetAt(v *admission.Verdict, s admission.Standing) int64 {
 }
 
 // spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
-// one time or of bytes speaks only where there is no other: the fields are about requests in a window.
+// one time or of bytes speaks only where there is no other: the fields are about requests in a
+// window.
 func spokesman(v *admission.Verdict) (speaker admission.Standing, any bool) {
 	speaker, any = v.Strictest()
 	if !any || speaker.Violated || countsRequests(speaker) {

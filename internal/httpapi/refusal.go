@@ -23,7 +23,8 @@ func (p *plan) overLimit(v admission.Verdict, r admission.Request) *api.Problem 
 	if v.Never {
 		detail := fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity())
 		if l.Bytes {
-			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.", r.Bytes, l.Name, l.Capacity())
+			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.",
+				r.Bytes, l.Name, l.Capacity())
 		}
 		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason

@@ -11,8 +11,9 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 )
 
-// What a client's jobs take on a backend is bounded by its tier: those that wait, and those that are kept, with
-// their results. The refusal says so, costs nothing of any limit, and ends with a purge.
+// What a client's jobs take on a backend is bounded by its tier: those that wait, and those that
+// are kept, with their results. The refusal says so, costs nothing of any limit, and ends with a
+// purge.
 func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -30,8 +31,9 @@ func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 		a := w.submit(w.plain, payload, key(keyA), k)
 		p := w.problem(a, http.StatusTooManyRequests, api.CodeStoredFull)
 		wait, _ := strconv.Atoi(a.Header.Get("Retry-After"))
-		if p.Reason != "stored_full" || wait < 30 || wait > 33 || a.Header.Get(api.HeaderDecision) != `rejected;reason="stored_full"` ||
-			p.Type != api.TypeQuotaExceeded || !strings.Contains(p.Detail, "Purge") || strings.Contains(p.Detail, w.backend) {
+		if p.Reason != "stored_full" || p.Type != api.TypeQuotaExceeded || wait < 30 || wait > 33 ||
+			a.Header.Get(api.HeaderDecision) != `rejected;reason="stored_full"` ||
+			!strings.Contains(p.Detail, "Purge") || strings.Contains(p.Detail, w.backend) {
 			t.Errorf("%s %v", a.body, a.Header)
 		}
 		if left := w.stated(a)["hundred"].r; left != 98 {
@@ -52,7 +54,8 @@ func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 	if look, err := w.line.Look(t.Context(), first.ID); err == nil {
 		t.Errorf("what was purged is %s", look.Standing.State)
 	}
-	metric := `forebay_admission_decisions_total{decision="rejected",operation="` + w.plain + `",reason="stored_full"} 3`
+	metric := `forebay_admission_decisions_total{decision="rejected",operation="` + w.plain +
+		`",reason="stored_full"} 3`
 	if text := string(w.call("GET", w.admin+"/metrics", "").body); !strings.Contains(text, metric) {
 		t.Errorf("no %s", metric)
 	}

@@ -109,8 +109,8 @@ func (s *Server) readSubmission(c *call) (sub submission, release func(), err er
 }
 
 // parse is parseSubmission, of large bodies on half of the processors at most: each takes one for
-// milliseconds, and a small request, which needs one for microseconds at many moments, must find one.
-// Others wait their turn, as long as the client does.
+// milliseconds, and a small request, which needs one for microseconds at many moments, must find
+// one. Others wait their turn, as long as the client does.
 func (s *Server) parse(ctx context.Context, body []byte) (submission, error) {
 	if len(body) > transfer.Small {
 		select {

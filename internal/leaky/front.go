@@ -38,10 +38,11 @@ type Offer struct {
 	StartWithin time.Duration // how long the job may wait for its first start; 0: as long as MaxAge
 	MaxAge      time.Duration // how long it may live before its final state; > 0
 	Keep        time.Duration // how long record and result outlive the final state; > 0
-	// MaxStored is how many bytes the client's jobs of this backend may take, this one's included: of those
-	// that wait or run their payloads, and what is noted beside them (some hundred bytes, 2 KiB at most); of
-	// those that are kept also their results. 0: any number, and this job's bytes aren't counted. A result is
-	// counted and never refused. A job that callers share counts for the first of them, a refresh for nobody.
+	// MaxStored is how many bytes the client's jobs of this backend may take, this one's included: of
+	// those that wait or run their payloads, and what is noted beside them (some hundred bytes,
+	// 2.5 KiB at most); of those that are kept also their results. 0: any number, and this job's bytes aren't
+	// counted. A result is counted and never refused. A job that callers share counts for the first of
+	// them, a refresh for nobody.
 	MaxStored int64
 
 	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't

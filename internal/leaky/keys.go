@@ -23,8 +23,10 @@ import (
 //	fb:{b}:failed     zset   job id → µs when it failed: for KeepFailed, or until it is redriven
 //	fb:{b}:minute:<n> hash   calls that ended in that minute, by their length; a TTL of 3 minutes
 //	fb:{b}:sweep      hash   how far the reconciler is, and when it may go on
-//	fb:{b}:stored     hash   client → bytes of its jobs that haven't ended, where they are counted (Offer.MaxStored); no field at 0
-//	fb:{b}:kept:<tag> zset   a client's jobs that have ended and are counted, UUID and bytes → µs when the record goes; '' → the
+//	fb:{b}:stored     hash   client → bytes of its jobs that haven't ended, where they are counted
+//	                         (Offer.MaxStored); no field at 0
+//	fb:{b}:kept:<tag> zset   a client's jobs that have ended and are counted, UUID and bytes → µs
+//	                         when the record goes; '' → the
 //	                         negative sum of the bytes; a TTL that reaches as far
 //	fb:{b}:mine:<tag> list   a client's jobs, 23 bytes each: when it was accepted, and its id's UUID; a TTL that its newest renews
 //	fb:{b}:joint:<x>  string id of the job that is under way for all who ask for x; gone with its end, a TTL past its longest life

@@ -71,7 +71,8 @@ func (v *view) free(o leaky.Offer) float64 {
 		v.swept[o.Job.Client] = true
 	}
 	over := v.stored[o.Job.Client] + v.bytes(o) - o.MaxStored
-	next := slices.SortedFunc(maps.Values(ended), func(a, b storedBytes) int { return cmp.Compare(a.until, b.until) })
+	next := slices.SortedFunc(maps.Values(ended),
+		func(a, b storedBytes) int { return cmp.Compare(a.until, b.until) })
 	for _, s := range next {
 		over += s.bytes
 	}

@@ -2,7 +2,6 @@ package leaky_test
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +24,8 @@ func (b *bench) large(client string, most int64) leaky.Offer {
 	return o
 }
 
-// refused offers a job of client with 1000 bytes that finds no room among most, and returns its Retry-After.
+// refused offers a job of client with 1000 bytes that finds no room among most, and returns its
+// Retry-After.
 func (b *bench) refused(client string, most int64) time.Duration {
 	b.t.Helper()
 	place := b.offer(b.large(client, most))
@@ -45,8 +45,8 @@ func (b *bench) fits(client string, most int64) string {
 	return o.Job.ID
 }
 
-// What a client's jobs take is bounded to the byte: those that wait and run, and those that are kept, with
-// their results. It is told when what is kept will have gone, to the microsecond.
+// What a client's jobs take is bounded to the byte: those that wait and run, and those that are
+// kept, with their results. It is told when what is kept will have gone, to the microsecond.
 func TestWhatAClientsJobsTakeIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -108,7 +108,8 @@ func TestTheLongestWaitOfARefusalIsTold(t *testing.T) {
 	}
 }
 
-// A result is stored whatever the client has stored, and counts; the jobs that shared a call see each other.
+// A result is stored whatever the client has stored, and counts; the jobs that shared a call see
+// each other.
 func TestAResultIsCountedAndNotRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -117,7 +118,8 @@ func TestAResultIsCountedAndNotRefused(t *testing.T) {
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
 	result := []byte(strings.Repeat("y", 5000))
-	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: result}
+	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200}, Body: result}
 	for range 2 { // it is idempotent
 		if v := b.settle(s); v != leaky.Settled {
 			t.Fatalf("settle = %s", v)
@@ -126,15 +128,17 @@ func TestAResultIsCountedAndNotRefused(t *testing.T) {
 	if got, err := b.Result(t.Context(), id); err != nil || !bytes.Equal(got, result) {
 		t.Fatalf("a result of %d bytes, %v", len(got), err)
 	}
-	places, err := b.OfferAll(t.Context(), []leaky.Offer{b.large("acme", 8000), b.large("acme", 8000), b.large("acme", 8000)})
-	if err != nil || places[0].Outcome != leaky.Accepted || places[1].Outcome != leaky.Accepted || places[2].Outcome != leaky.StoredFull {
+	offers := []leaky.Offer{b.large("acme", 8000), b.large("acme", 8000), b.large("acme", 8000)}
+	places, err := b.OfferAll(t.Context(), offers)
+	if err != nil || places[0].Outcome != leaky.Accepted || places[1].Outcome != leaky.Accepted ||
+		places[2].Outcome != leaky.StoredFull {
 		t.Errorf("offers = %+v, %v", places, err)
 	}
 	b.refused("acme", 8999)
 }
 
-// A failed job counts as long as it is listed, and a redriven one as one that waits: without its old answer,
-// and whether there is room or not.
+// A failed job counts as long as it is listed, and a redriven one as one that waits: without its
+// old answer, and whether there is room or not.
 func TestARedrivenJobIsCountedAsOneThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -157,8 +161,8 @@ func TestARedrivenJobIsCountedAsOneThatWaits(t *testing.T) {
 	b.fits("acme", 2000)
 }
 
-// A job that callers share counts for the first of them, with its result, until the last of them has
-// purged it. A share that becomes a job of its own counts for its own client then.
+// A job that callers share counts for the first of them, with its result, until the last of them
+// has purged it. A share that becomes a job of its own counts for its own client then.
 func TestASharedJobCountsForTheFirstOfItsCallers(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -207,13 +211,13 @@ func TestARefreshCountsForNobody(t *testing.T) {
 	b.fits("acme", 2000)
 }
 
-// A record that Redis drops at the end of its time comes off, by Redis's own clock, and nothing is left of
-// the count.
+// A record that Redis drops at the end of its time comes off, by Redis's own clock, and nothing is
+// left of the count.
 func TestWhatExpiresIsCountedNoMore(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
-	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1, Concurrency: 10, Capacity: 100,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
+	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1,
+		Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
 	b := &bench{Line: leaky.New(rdb, s), t: t, rdb: rdb, now: time.Now()}
 	t.Cleanup(func() { redistest.CheckBooks(t, rdb, s.Backend) })
 	o := b.large("acme", 1000)
@@ -223,17 +227,19 @@ func TestWhatExpiresIsCountedNoMore(t *testing.T) {
 	if retry := b.refused("acme", 1000); retry > o.Keep {
 		t.Errorf("Retry-After is %v", retry)
 	}
-	record, kept := jobs.RecordKey(s.Backend, o.Job.ID), jobs.KeyPrefix(s.Backend)+"kept:"+leaky.ClientTag("acme")
-	for end := time.Now().Add(10 * time.Second); rdb.Exists(context.Background(), record, kept).Val() > 0; time.Sleep(time.Millisecond) {
+	record := jobs.RecordKey(s.Backend, o.Job.ID)
+	kept := jobs.KeyPrefix(s.Backend) + "kept:" + leaky.ClientTag("acme")
+	for end := time.Now().Add(10 * time.Second); rdb.Exists(t.Context(), record, kept).Val() > 0; {
 		if time.Now().After(end) {
 			t.Fatal("what is kept is kept for ever")
 		}
+		time.Sleep(time.Millisecond)
 	}
 	b.fits("acme", 1000)
 }
 
-// However many of a client's jobs have gone since it came last, each call takes off a bounded part of them
-// and tells the next moment to come.
+// However many of a client's jobs have gone since it came last, each call takes off a bounded part
+// of them and tells the next moment to come.
 func TestManyThatExpiredAreTakenOffInParts(t *testing.T) {
 	t.Parallel()
 	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity, s.Rate = 5000, leaky.Unlimited })

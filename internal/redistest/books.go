@@ -32,7 +32,8 @@ import (
 //     the shares in it, are those of a job on record; rests of refreshes end
 //   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share; callers without
 //     a key have none
-//   - the bytes of jobs that are counted are those of the jobs on record: of each client's that live, and of each one's that ended
+//   - the bytes of jobs that are counted are those of the jobs on record: of each client's that
+//     live, and of each one's that ended
 //   - a claim on a decision ends, within 2 s
 //   - every key has a TTL or is one of the line's own
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// counted is how many bytes a record counts with, but for its result's (jobs/record.go); 0: it isn't counted.
+// counted is how many bytes a record counts with, but for its result's (jobs/record.go); 0: it
+// isn't counted.
 func counted(head string) int64 {
 	for _, field := range strings.Split(head, " ")[min(5, strings.Count(head, " ")):] {
 		if text, ok := strings.CutPrefix(field, "$"); ok {
@@ -41,17 +42,20 @@ func (b *books) stored() (wrong []string) {
 		// One whose time is over is taken away when its client's next job comes.
 		exp, err := strconv.ParseFloat(b.hashes["state:"+id]["exp"], 64)
 		if _, there := b.zsets["kept:"+client][entry]; !there && (err != nil || exp > b.now) {
-			wrong = append(wrong, fmt.Sprintf("%s has ended with %d bytes, which aren't counted for client %s", id, n, client))
+			wrong = append(wrong, fmt.Sprintf(
+				"%s has ended with %d bytes, which aren't counted for client %s", id, n, client))
 		}
 	}
 	for _, client := range slices.Sorted(maps.Keys(b.hashes["stored"])) {
 		if got := b.hashes["stored"][client]; got != strconv.FormatInt(live[client], 10) || live[client] == 0 {
-			wrong = append(wrong, fmt.Sprintf("%s bytes are counted for client %s, its jobs that live have %d", got, client, live[client]))
+			wrong = append(wrong, fmt.Sprintf(
+				"%s bytes are counted for client %s, its jobs that live have %d", got, client, live[client]))
 		}
 		delete(live, client)
 	}
 	for _, client := range slices.Sorted(maps.Keys(live)) {
-		wrong = append(wrong, fmt.Sprintf("no bytes are counted for client %s, its jobs that live have %d", client, live[client]))
+		wrong = append(wrong, fmt.Sprintf(
+			"no bytes are counted for client %s, its jobs that live have %d", client, live[client]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.zsets)) {
 		if !strings.HasPrefix(name, "kept:") {

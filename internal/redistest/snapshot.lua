@@ -2,7 +2,8 @@
 -- KEYS[1]  any key of the backend, so that a cluster finds the node
 -- ARGV[1]  pattern of its keys
 -- Returns  now in µs, then four values a key: name, type, TTL in ms (-1: none), content: the members and scores of a
---          zset, the fields and values of a hash, the elements of a list, the first 256 bytes of a string and its length
+--          zset, the fields and values of a hash, the elements of a list, the first 256 bytes of a
+--          string and its length
 local t = redis.call('TIME')
 local out = { string.format('%.0f', t[1] * 1000000 + t[2]) }
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do

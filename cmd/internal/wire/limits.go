@@ -38,7 +38,8 @@ func share(c *config.Config) float64 {
 // limit is a limit as admission knows it.
 func limit(owner string, l config.Limit) admission.Limit {
 	out := admission.Limit{Name: l.Name, Owner: owner, Algorithm: admission.Algorithm(l.Algorithm), Per: admission.Per(l.Per),
-		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce, Bytes: l.Cost.Bytes}
+		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce,
+		Bytes: l.Cost.Bytes}
 	switch l.Window {
 	case config.Day:
 		out.Window = 24 * time.Hour

@@ -7,9 +7,10 @@
 -- ARGV[15..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
 --            'key' (no, and its id is of a client's key), 'share', 'refresh' (for no caller); of the last two four more follow: who may share it, id of the caller's share ('' for
---            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several).
---            Where that word has a $ before it, the job's bytes are counted for the client, and before those comes how many
---            its jobs may take, this one's included
+--            none), rest of that one's record, and by what the caller's one share in a job is known
+--            ('': it may have several). Where that word has a $ before it, the job's bytes are
+--            counted for the client, and before those comes how many its jobs may take, this one's
+--            included
 -- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
 --            and, of 'again', the id of the share that the caller has
 -- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
@@ -88,8 +89,8 @@ local function near_enough(flow, rank, limit, earliest)
   return behind_all
 end
 
--- Bounds of what a call looks at of the bytes that a client's ended jobs take: 1,000 entries that have gone are taken
--- away, the next ones in the next call; and 100 that go next are told from.
+-- Bounds of what a call looks at of the bytes that a client's ended jobs take: 1,000 entries that
+-- have gone are taken away, the next ones in the next call; and 100 that go next are told from.
 local SWEPT, NEXT = 1000, 100
 local stored = {} -- by client: key, bytes, and next, entries and when they go
 
@@ -108,8 +109,8 @@ local function stored_by(client)
   return stored[client]
 end
 
--- stored_free is how long it takes until so many more bytes of a client fit; nil: they do. Where jobs that live must go
--- first it has no predicted end.
+-- stored_free is how long it takes until so many more bytes of a client fit; nil: they do. Where
+-- jobs that live must go first it has no predicted end.
 local function stored_free(client, bytes, bound)
   local s = stored_by(client)
   local over = s.bytes + bytes - bound
@@ -122,8 +123,8 @@ local function stored_free(client, bytes, bound)
   return NO_END
 end
 
--- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after; and its tag. free is
--- when its bytes fit; nil: now.
+-- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after;
+-- and its tag. free is when its bytes fit; nil: now.
 local function place(client, flow, step, start_within, free)
   local refused, retry = nil, 0
   if depth >= capacity then refused, retry = 'line_full', gone(depth - capacity + 1) end
@@ -176,7 +177,8 @@ local function confirm(permits)
   for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
 end
 
--- share gives a caller a share in a job. Its bytes are counted where it becomes a job of its own (part.lua).
+-- share gives a caller a share in a job. Its bytes are counted where it becomes a job of its own
+-- (part.lua).
 local function share(job, id, first, counts, rest, client, once)
   call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. counts .. rest)
   if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
@@ -270,7 +272,8 @@ while i <= #ARGV do
     outcome, position, wait, retry, tag = place(client, flow, step, start_within, free)
     if outcome == 'accepted' then
       local first, start_text, dated = begin(client, start_within, max_age, keep)
-      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. counts .. rest, 'NX') then
+      local marked = many ~= '' and '& ' .. counts or counts
+      if call('SET', prefix .. 'job:' .. id, first .. marked .. rest, 'NX') then
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
         if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end

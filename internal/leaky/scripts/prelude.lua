@@ -174,16 +174,20 @@ local function trim(client)
   end
 end
 
--- A client whose tier bounds them has its jobs' bytes counted: of a job that says so in its record, with their number
--- ($), while it lives in a hash of the backend's, by client; once it has ended, with its result's, in a zset of the
--- client's own, by when its record goes (µs), where the member '' has less than 0: their sum.
+-- A client whose tier bounds them has its jobs' bytes counted: of a job that says so in its record,
+-- with their number ($), while it lives in a hash of the backend's, by client; once it has ended,
+-- with its result's, in a zset of the client's own, by when its record goes (µs), where the member
+-- '' has less than 0: their sum.
 
 -- live_bytes counts the bytes of a client's jobs that live.
 local function live_bytes(client, by)
-  if call('HINCRBY', prefix .. 'stored', client, by) <= 0 then call('HDEL', prefix .. 'stored', client) end
+  local key = prefix .. 'stored'
+  if call('HINCRBY', key, client, by) <= 0 then call('HDEL', key, client) end
 end
 
-local function kept_entry(id, bytes) return string.sub(id, -36) .. ' ' .. us(bytes + call('STRLEN', prefix .. 'result:' .. id)) end
+local function kept_entry(id, bytes)
+  return string.sub(id, -36) .. ' ' .. us(bytes + call('STRLEN', prefix .. 'result:' .. id))
+end
 local function bytes_of(entry) return tonumber(string.match(entry, '%d+$')) end
 
 -- keep_bytes has a job's bytes count as those of one that has ended and is kept for so long (ms).
@@ -196,7 +200,8 @@ local function keep_bytes(id, client, bytes, keep)
   call('PEXPIRE', key, math.max(call('PTTL', key), tonumber(keep)))
 end
 
--- drop_bytes ends that, before its result is removed. An entry that isn't there has gone by its time.
+-- drop_bytes ends that, before its result is removed. An entry that isn't there has gone by its
+-- time.
 local function drop_bytes(id, client, bytes)
   local key, entry = prefix .. 'kept:' .. client, kept_entry(id, bytes)
   if call('ZREM', key, entry) == 1 then call('ZINCRBY', key, us(bytes_of(entry)), '') end

@@ -50,7 +50,9 @@ local function live(key, id)
   else
     if state == 'failed' and not for_nobody(id) then keep = list_failed(id, s[3] or now, keep) end
     local has = marks(beginning(id))
-    if has['$'] and call('PTTL', prefix .. 'job:' .. id) == -1 then keep_bytes(id, client, has['$'], keep) end
+    if has['$'] and call('PTTL', prefix .. 'job:' .. id) == -1 then
+      keep_bytes(id, client, has['$'], keep)
+    end
     for _, name in ipairs({ 'job:', 'state:' }) do
       if call('PTTL', prefix .. name .. id) == -1 then call('PEXPIRE', prefix .. name .. id, keep) end
     end
@@ -101,8 +103,9 @@ local function recount(key, counted, kind)
   end
 end
 
--- shares counts every client's jobs that wait, and the bytes of those that live, where not more do than one call may look
--- at: part by part it can't be done, as they come and go between two calls. False: not in this call any more.
+-- shares counts every client's jobs that wait, and the bytes of those that live, where not more do
+-- than one call may look at: part by part it can't be done, as they come and go between two calls.
+-- False: not in this call any more.
 local function shares()
   local n = depth()
   if n > most then return true end

@@ -24,7 +24,9 @@ local function redrive(id)
   local rest = string.sub(record, at)
   local text = rest
   local ends = us(now + end_by - accepted)
-  rest = (has['&'] and '& ' or '') .. (has['$'] and '$' .. has['$'] .. ' ' or '') .. (has['!'] and '! ' or '') .. rest
+  rest = (has['!'] and '! ' or '') .. rest
+  if has['$'] then rest = '$' .. has['$'] .. ' ' .. rest end
+  if has['&'] then rest = '& ' .. rest end
   call('SET', prefix .. 'job:' .. id, us(now) .. ' ' .. ends .. ' ' .. ends .. ' ' .. keep .. ' ' .. client .. ' ' .. rest)
   -- run stays, or an old ticket would be good again; by stays, or an old settlement, repeated, would be told that it was lost.
   call('HDEL', key, 'att', 'tag', 'due', 'slot', 'owner', 'start', 'next', 'fin', 'exp', 'cancel', 'code', 'detail', 'status', 'type', 'size',
