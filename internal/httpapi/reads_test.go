@@ -201,8 +201,8 @@ func (r *reading) waiting() (n int) {
 // without pause, took Redis from everybody else, for 110 to 190 ms a request. Now the other client's 99th percentile stays within twice
 // its own without them. Windows with and without them alternate, so that both see the same machine. The fault makes it tens of times
 // as much; so a measurement that the machine disturbed is made again, and only three in a row count.
+// The test isn't parallel: it measures times.
 func TestListsDoNotStarveOthers(t *testing.T) {
-	t.Parallel()
 	const own = 10_000
 	w := newWorld(t, func(su *setup) {
 		su.rdb = redistest.Start(t, "--save", "", "--appendonly", "no").Client(t)
