@@ -84,6 +84,7 @@ type question struct {
 	bytes  int64      // as cost, for rules that count bytes
 	member string     // for whom permits of concurrency are; "": for nobody
 	holds  jobs.Holds // its permits
+	along  bool       // the script that decides writes the member's job too: its permits are never open
 	at     int64      // refund: when it was charged
 	by     time.Time  // when the asker gives up
 	rules  []*Rule
@@ -210,21 +211,14 @@ func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 }
 
 func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error) {
-	if l.region != nil {
-		r.Rules = l.region.rules(r.Rules)
-	}
-	q, err := r.question(m)
+	r, q, err := l.question(r, m)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("limits: %w", err)
+		return Verdict{}, err
 	}
 	if len(q.rules) == 0 {
 		return Verdict{Allowed: true}, nil
 	}
-	q.by = time.Now().Add(l.within)
 	questions := []*question{q}
-	if l.shared {
-		q.holds = q.permits(l.split)
-	}
 	apart := l.split && openKey(q.holds) != ""
 	if l.split {
 		questions = q.bySubject()

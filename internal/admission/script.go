@@ -219,7 +219,7 @@ func (c *call) member(q *question) int64 {
 		return 0
 	}
 	open := ""
-	if !q.holds.Apart {
+	if !q.holds.Apart && !q.along {
 		open = openKey(q.holds)
 	}
 	c.members = append(c.members, q.member, open, q.holds.Text())

@@ -20,6 +20,9 @@ type Verdict struct {
 	// Alone: a Fallback decided it in this process's memory, since the store was unavailable.
 	Alone bool
 
+	// Unreturned is why a charge couldn't be given back, of a verdict of Along on a cluster.
+	Unreturned error
+
 	charge *charged // what Refund gives back; nil where nothing was charged
 	places []place  // of the limits of concurrency
 }
