@@ -29,15 +29,6 @@ func (l *Limiter) oneAfterTheOther(ctx context.Context, r Request, step func(*Pa
 	if err != nil || ending == Taken {
 		return v, err // on an error nobody knows: the charge stands
 	}
-	v.Unreturned = l.Refund(ctx, v)
-	return v.returned(r), nil
-}
-
-// returned is the verdict with its standings as they are once what r took was given back.
-func (v Verdict) returned(r Request) Verdict {
-	for i := range v.Standings {
-		s := &v.Standings[i]
-		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.limit.Capacity())
-	}
-	return v
+	v.Unreturned = v.charge.settle(ctx, 0, refundShare) // its client waits for the answer
+	return v.Returned(r), nil
 }

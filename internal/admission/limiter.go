@@ -192,20 +192,25 @@ func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle
 // Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. Bytes, and a place of a limit of
 // concurrency, are given back whole.
 func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
-	if v.charge == nil || v.charge.returned.Swap(true) {
+	return v.charge.settle(ctx, cost, 1)
+}
+
+// settle gives back what was charged beyond a cost. It takes a part of the time of a decision.
+func (c *charged) settle(ctx context.Context, cost int64, part time.Duration) error {
+	if c == nil || c.returned.Swap(true) {
 		return nil
 	}
-	by := v.charge.by
-	err := by.giveBack(ctx, v.charge.questions, v.charge.answers, cost, by.within)
-	if errors.Is(err, ErrNotAsked) && len(v.charge.questions) == 1 { // of many, others may have been carried out
-		v.charge.returned.Store(false)
+	by := c.by
+	err := by.giveBack(ctx, c.questions, c.answers, cost, by.within/part)
+	if errors.Is(err, ErrNotAsked) && len(c.questions) == 1 { // of many, others may have been carried out
+		c.returned.Store(false)
 		return err
 	}
-	if h := v.Holds(); h.Apart && openKey(h) != "" && err == nil {
+	if h := c.holds(); h.Apart && openKey(h) != "" && err == nil {
 		by.redis.withdraw(ctx, h)
 	}
-	if v.charge.region != nil {
-		v.charge.region.note(v.charge, -1, cost)
+	if c.region != nil {
+		c.region.note(c, -1, cost)
 	}
 	return err
 }

@@ -1,6 +1,9 @@
 package admission
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Verdict is the answer to one request, over all its rules.
 type Verdict struct {
@@ -121,6 +124,16 @@ func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	case !r.fits(f, takes):
 		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, takes))
 	}
+}
+
+// Returned is the verdict with its standings as they are once what r took was given back.
+func (v Verdict) Returned(r Request) Verdict {
+	v.Standings = slices.Clone(v.Standings) // others may have them too
+	for i := range v.Standings {
+		s := &v.Standings[i]
+		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.limit.Capacity())
+	}
+	return v
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

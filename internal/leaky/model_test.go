@@ -241,8 +241,8 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 		var tag float64
 		if p.Outcome, p.Share = m.other(o); p.Outcome == "" {
 			p.Outcome, p.Share = m.join(o)
-			if alone := o.Join == "" || o.StartWithin > 0; p.Outcome == leaky.Exists && alone && m.room(o) {
-				v.free(o) // only the record tells: the line has looked at its client's bytes by then
+			if alone := o.Join == "" || o.StartWithin > 0; p.Outcome == leaky.Exists && alone && o.Job.Fingerprint == "" && m.room(o) {
+				v.free(o) // the line has looked at its client's bytes before it finds the record
 			}
 		}
 		if p.Outcome == "" {

@@ -298,7 +298,9 @@ while i <= #ARGV do
     end -- a job that has no room is left behind: those who come are joined to the next
   end
 
-  if keyed and not outcome and spent(id) then outcome = 'spent' end
+  if keyed and not outcome then
+    outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or spent(id) and 'spent' or nil
+  end
   if not outcome and not fits then outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or 'limited' end
   if not outcome then
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
