@@ -112,7 +112,7 @@ func (s setup) start(t *testing.T) front {
 		t.Fatal(err)
 	}
 	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
-		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour}).Limited(admission.Script{})}
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})
 	t.Cleanup(func() {

@@ -43,7 +43,9 @@
 //  5. It writes each key that changed once, and answers with the room that is left.
 //  6. From that, here and not in Lua, follow what clients are told: how much remains, when it
 //     resets, and for a refusal how long to wait. All waits are exact: [Verdict.RetryAfter].
-//  7. If the line then refuses the job, [Limiter.Refund] gives back what the verdict charged.
+//
+// For a job, [Limiter.Along] has steps 3 to 5 done by the script that also gives the job its place in the line, at the same time: what the line
+// refuses is charged nothing.
 //
 // # On a cluster
 //

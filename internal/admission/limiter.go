@@ -84,6 +84,7 @@ type question struct {
 	bytes  int64      // as cost, for rules that count bytes
 	member string     // for whom permits of concurrency are; "": for nobody
 	holds  jobs.Holds // its permits
+	along  bool       // the script that decides writes the member's job too: its permits are never open
 	at     int64      // refund: when it was charged
 	by     time.Time  // when the asker gives up
 	rules  []*Rule
@@ -191,40 +192,38 @@ func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle
 // Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. Bytes, and a place of a limit of
 // concurrency, are given back whole.
 func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
-	if v.charge == nil || v.charge.returned.Swap(true) {
+	return v.charge.settle(ctx, cost, 1)
+}
+
+// settle gives back what was charged beyond a cost. It takes a part of the time of a decision.
+func (c *charged) settle(ctx context.Context, cost int64, part time.Duration) error {
+	if c == nil || c.returned.Swap(true) {
 		return nil
 	}
-	by := v.charge.by
-	err := by.giveBack(ctx, v.charge.questions, v.charge.answers, cost, by.within)
-	if errors.Is(err, ErrNotAsked) && len(v.charge.questions) == 1 { // of many, others may have been carried out
-		v.charge.returned.Store(false)
+	by := c.by
+	err := by.giveBack(ctx, c.questions, c.answers, cost, by.within/part)
+	if errors.Is(err, ErrNotAsked) && len(c.questions) == 1 { // of many, others may have been carried out
+		c.returned.Store(false)
 		return err
 	}
-	if h := v.Holds(); h.Apart && openKey(h) != "" && err == nil {
+	if h := c.holds(); h.Apart && openKey(h) != "" && err == nil {
 		by.redis.withdraw(ctx, h)
 	}
-	if v.charge.region != nil {
-		v.charge.region.note(v.charge, -1, cost)
+	if c.region != nil {
+		c.region.note(c, -1, cost)
 	}
 	return err
 }
 
 func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error) {
-	if l.region != nil {
-		r.Rules = l.region.rules(r.Rules)
-	}
-	q, err := r.question(m)
+	r, q, err := l.question(r, m)
 	if err != nil {
-		return Verdict{}, fmt.Errorf("limits: %w", err)
+		return Verdict{}, err
 	}
 	if len(q.rules) == 0 {
 		return Verdict{Allowed: true}, nil
 	}
-	q.by = time.Now().Add(l.within)
 	questions := []*question{q}
-	if l.shared {
-		q.holds = q.permits(l.split)
-	}
 	apart := l.split && openKey(q.holds) != ""
 	if l.split {
 		questions = q.bySubject()

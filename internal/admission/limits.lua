@@ -1,42 +1,41 @@
--- Decides a batch of questions about limits, in one step and at one time. Each key is read once, each that changed is written
--- once, however many questions name it.
+-- Limits: each key of a batch is read once, at one time, and each that changed is written once, however many questions
+-- name it. This is the body of a function that two scripts call: decide.lua, and leaky's offer.lua (Go puts it before them):
 --
--- KEYS      the limits' keys that the batch is about, each once; 1 to 512
--- ARGV[1]   a JSON list of integers under 2^53:
---             now        µs since 1970; 0: the time of this server
---             slack      ms that a key outlives its use
---             rules, refunds, questions   how many of each follow
---             per rule:     algorithm, unit and three more parameters (arithmetic.go)
---             per key:      number of its rule, from 1
---             per refund:   time of the charge, number of the member, how many keys, then per key:
---                           its number, what is given back (negative: a debit)
---             per question: 1 to spend, 0 to only look; cost, how many keys, their numbers
---               or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to
---                           only look; number of the member, how many keys, then per key: its
---                           number, below 0 where its limit is a shadow one, and what is taken
--- ARGV[2..] members, by number (0: none), with two more values each: for whom permits of a concurrency limit are, a key where those are
---           noted as open until the member's job is on record ('': nowhere), and how they are noted there (jobs.Holds)
--- Returns   integers:
---             now
---             per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
---             per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
---                           log without the room, the µs until it will have it. What takes nothing
---                           has room
+--   ask, answer, close = open_limits(KEYS, args, now, first_text)
 --
--- A question is spent if each of its enforced keys has room for it, and then on all of them and on those of the others that have
--- room; else nothing is. Refunds come first, so that what is given back can be taken at once.
+-- KEYS        the limits' keys that the batch is about, each once; at most 512
+-- args        a list of integers under 2^53:
+--               0, slack   slack: ms that a key outlives its use
+--               rules, refunds, questions   how many of each follow
+--               per rule:     algorithm, unit and three more parameters (arithmetic.go)
+--               per key:      number of its rule, from 1
+--               per refund:   time of the charge, number of the member, how many keys, then per key: its number, what is
+--                             given back (negative: a debit)
+--               per question: 1 to spend, 0 to only look; cost, how many keys, their numbers
+--                 or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to only look; number of
+--                             the member, how many keys, then per key: its number, below 0 where its limit is a shadow
+--                             one, and what is taken
+-- now         µs since 1970
+-- first_text  which of ARGV is the member numbered 0. Members, by number (0: none), have two more values each: for whom
+--             permits of a concurrency limit are, a key where those are noted as open until the member's job is on record
+--             ('': nowhere), and how they are noted there (jobs.Holds)
+--
+-- The questions are read one by one: for each of them comes ask, then answer. Opening makes the refunds. The reply that close
+-- returns has integers:
+--   now
+--   per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
+--   per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
+--                 log without the room, the µs until it will have it. What takes nothing has room
+--
+-- A question is spent on all of its enforced keys and on those of the others that have room, or on none. Refunds come first,
+-- so that what is given back can be taken at once.
 --
 -- A key that holds what no script wrote is as good as missing: unused. Room, unit and the arithmetic are those of arithmetic.go,
 -- which is this script's twin.
 
 local call, pcall, floor, min, max = redis.call, redis.pcall, math.floor, math.min, math.max
 local match, format = string.match, string.format
-local args = cjson.decode(ARGV[1])
-local now, slack = args[1], args[2]
-if now == 0 then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+local slack = args[2]
 
 -- An algorithm is four functions. rule reads three parameters. load returns the room of a key, brought to now, and notes in also what is
 -- told of it beside that, in renew whether its TTL must be renewed when it is written, and in dirty whether it must be written in any
@@ -365,10 +364,10 @@ end
 
 -- note tells of permits that a member has taken: they are open. What else is at that key is as good as missing.
 local function note(m)
-  local open = ARGV[m + 2]
-  if open ~= '' and type(pcall('ZADD', open, now, ARGV[m + 3])) ~= 'number' then
+  local open = ARGV[first_text + m + 1]
+  if open ~= '' and type(pcall('ZADD', open, now, ARGV[first_text + m + 2])) ~= 'number' then
     call('DEL', open)
-    call('ZADD', open, now, ARGV[m + 3])
+    call('ZADD', open, now, ARGV[first_text + m + 2])
   end
 end
 
@@ -394,9 +393,9 @@ p = p + #KEYS
 
 for _ = 1, args[4] do
   local at, m, count = args[p + 1], args[p + 2], args[p + 3]
-  local member = m > 0 and ARGV[m + 1] or nil
-  local open = m > 0 and ARGV[m + 2] or ''
-  if open ~= '' then pcall('ZREM', open, ARGV[m + 3]) end
+  local member = m > 0 and ARGV[first_text + m] or nil
+  local open = m > 0 and ARGV[first_text + m + 1] or ''
+  if open ~= '' then pcall('ZREM', open, ARGV[first_text + m + 2]) end
   p = p + 3
   for i = p + 1, p + 2 * count, 2 do
     local k = args[i]
@@ -414,44 +413,57 @@ for k = 1, #KEYS do
   end
 end
 
--- decide is the common question: of keys that are all enforced, and whose room is all that matters.
-local function decide(spend, cost, from, to)
-  local room, unit, args, reply, at = room, unit, args, reply, n + 1
-  for i = from, to do
-    local k = args[i]
-    if room[k] < cost * unit[k] then spend = 0 end
-  end
-  reply[at] = spend
-  if spend == 0 then
-    for i = from, to do
-      at = at + 1
-      reply[at] = room[args[i]]
-    end
-  else
+-- The question at hand: its mode; its cost, or the number of its member; where its keys stand in args.
+local mode, second, from, to
+
+-- ask reads the next question, and tells whether it may be spent: it is asked for that, and each of its enforced keys
+-- has room. Nothing has changed yet: answer must come next.
+local function ask()
+  mode, second, from = args[p + 1], args[p + 2], p + 4
+  if mode < 2 then
+    to = p + 3 + args[p + 3]
+    p = to
     for i = from, to do
       local k = args[i]
-      local left = room[k] - cost * unit[k]
-      at = at + 1
-      room[k], dirty[k], reply[at] = left, true, left
+      if room[k] < second * unit[k] then return false end
     end
+    return mode == 1
+  end
+  to = p + 3 + 2 * args[p + 3]
+  p = to
+  for i = from, to, 2 do
+    local k, cost = args[i], args[i + 1]
+    if k > 0 and cost > 0 and room[k] < cost * unit[k] then return false end
+  end
+  return mode == 3
+end
+
+-- answer_plain is answer to a question of keys that are all enforced, and whose room is all that matters.
+local function answer_plain(spend)
+  local room, unit, args, reply, at = room, unit, args, reply, n + 1
+  reply[at] = spend and 1 or 0
+  for i = from, to do
+    local k = args[i]
+    at = at + 1
+    if spend then room[k], dirty[k] = room[k] - second * unit[k], true end
+    reply[at] = room[k]
   end
   n = at
 end
 
--- decide_any is any other.
-local function decide_any(spend, m, from, to)
-  local member, taken = m > 0 and ARGV[m + 1], false
-  for i = from, to, 2 do
-    local k, cost = args[i], args[i + 1]
-    if k > 0 and cost > 0 and room[k] < cost * unit[k] then spend = 0 end
-  end
+-- answer spends the question at hand, or doesn't, and adds what is said to it to the reply. Without placed no permits are
+-- taken for its member.
+local function answer(spend, placed)
+  if mode < 2 then return answer_plain(spend) end
+  local m, taken = second, false
+  local member = placed and m > 0 and ARGV[first_text + m]
   n = n + 1
-  reply[n] = spend
+  reply[n] = spend and 1 or 0
   for i = from, to, 2 do
     local k, shadow, cost = math.abs(args[i]), args[i] < 0, args[i + 1]
     local algorithm = rule[k].algorithm
     local fits = cost == 0 or room[k] >= cost * unit[k]
-    if spend == 1 and fits then
+    if spend and fits then
       if algorithm.take then
         algorithm.take(k, member)
         taken = true
@@ -464,7 +476,7 @@ local function decide_any(spend, m, from, to)
     reply[n] = room[k]
     if shadow then
       n = n + 1
-      reply[n] = spend == 1 and fits and 1 or 0
+      reply[n] = spend and fits and 1 or 0
     end
     if not fits and algorithm.wait then
       n = n + 1
@@ -474,19 +486,12 @@ local function decide_any(spend, m, from, to)
   if taken and member then note(m) end
 end
 
-for _ = 1, args[5] do
-  local mode, second, count = args[p + 1], args[p + 2], args[p + 3]
-  p = p + 3
-  if mode < 2 then
-    decide(mode, second, p + 1, p + count)
-  else
-    count = 2 * count
-    decide_any(mode - 2, second, p + 1, p + count)
+-- close writes each key that changed, and returns the reply.
+local function close()
+  for k = 1, #KEYS do
+    if dirty[k] then rule[k].save(rule[k], k) end
   end
-  p = p + count
+  return reply
 end
 
-for k = 1, #KEYS do
-  if dirty[k] then rule[k].save(rule[k], k) end
-end
-return reply
+return ask, answer, close

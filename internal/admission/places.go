@@ -66,11 +66,13 @@ type place struct {
 
 // Holds are the permits that the verdict's charge took for its job, so that they can be given back at its end. None where they are of
 // this process alone.
-func (v Verdict) Holds() jobs.Holds {
-	if v.charge == nil || !v.charge.by.shared {
+func (v Verdict) Holds() jobs.Holds { return v.charge.holds() }
+
+func (c *charged) holds() jobs.Holds {
+	if c == nil || !c.by.shared {
 		return jobs.Holds{}
 	}
-	return v.charge.questions[0].holds
+	return c.questions[0].holds
 }
 
 // permits is what a question of that mode would hold if it is spent.

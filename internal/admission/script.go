@@ -16,7 +16,16 @@ import (
 //go:embed limits.lua
 var limitsLua string
 
-var limits = redis.NewScript(limitsLua)
+//go:embed decide.lua
+var decideLua string
+
+// openLimits defines the function by which a script decides about limits.
+var openLimits = "local function open_limits(KEYS, args, now, first_text)\n" + limitsLua + "end\n"
+
+var (
+	decideText = openLimits + decideLua
+	limits     = redis.NewScript(decideText)
+)
 
 // maxKeys bounds what one script call reads and writes: about a millisecond of Redis's time.
 const maxKeys = 512
@@ -68,7 +77,7 @@ func (s *script) call(ctx context.Context, c *call, answers []answer) error {
 	args := c.encode(now, s.slack)
 	values, err := s.run(ctx, "evalsha", limits.Hash(), c, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		values, err = s.run(ctx, "eval", limitsLua, c, args)
+		values, err = s.run(ctx, "eval", decideText, c, args)
 	}
 	var network *net.OpError
 	switch {
@@ -210,7 +219,7 @@ func (c *call) member(q *question) int64 {
 		return 0
 	}
 	open := ""
-	if !q.holds.Apart {
+	if !q.holds.Apart && !q.along {
 		open = openKey(q.holds)
 	}
 	c.members = append(c.members, q.member, open, q.holds.Text())

@@ -1,6 +1,9 @@
 package admission
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Verdict is the answer to one request, over all its rules.
 type Verdict struct {
@@ -19,6 +22,9 @@ type Verdict struct {
 	At time.Time
 	// Alone: a Fallback decided it in this process's memory, since the store was unavailable.
 	Alone bool
+
+	// Unreturned is why a charge couldn't be given back, of a verdict of Along on a cluster.
+	Unreturned error
 
 	charge *charged // what Refund gives back; nil where nothing was charged
 	places []place  // of the limits of concurrency
@@ -118,6 +124,16 @@ func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	case !r.fits(f, takes):
 		s.Violated, s.RetryAfter = true, micros(r.arithmetic.wait(f, now, takes))
 	}
+}
+
+// Returned is the verdict with its standings as they are once what r took was given back.
+func (v Verdict) Returned(r Request) Verdict {
+	v.Standings = slices.Clone(v.Standings) // others may have them too
+	for i := range v.Standings {
+		s := &v.Standings[i]
+		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.limit.Capacity())
+	}
+	return v
 }
 
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

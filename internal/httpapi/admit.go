@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -22,13 +19,13 @@ type attempt struct {
 	o           *Operation
 	cost        int64
 	line        Line
-	key         string // the Idempotency-Key; "": there is none
-	id          string // the job's
-	fingerprint string // "" without a key
-	secret      string // what the id of a caller without an API key is derived with; "": nothing
-	instead     string // why another operation was refused that this one stands in for; "": it stands for itself
-	turn        *turn
-	drop        func() // lets go of the body, which nobody needs any more
+	key         string   // the Idempotency-Key; "": there is none
+	id          string   // the job's
+	fingerprint string   // "" without a key
+	secret      string   // what the id of a caller without an API key is derived with; "": nothing
+	instead     string   // why another operation was refused that this one stands in for; "": it stands for itself
+	first       *attempt // of the operation that was asked for, where this one stands in for that; nil: it is that
+	drop        func()   // lets go of the body, which nobody needs any more
 	*stored
 }
 
@@ -61,118 +58,87 @@ func (a *attempt) admit() error {
 }
 
 // take gets the request a job, and returns what answers for it: a new one, a share in one that is under way, or the one that its
-// Idempotency-Key made before. An error is why there is none.
+// Idempotency-Key made before. An error is why there is none. Limits and line decide in one step: a request without a new job has charged nothing.
 func (a *attempt) take() (answer func() error, err error) {
-	offer := a.offer()
-	var first *deciding
-	decided := func(*api.Problem) {}
-	if a.fingerprint != "" {
-		first, decided = a.s.twins.join(a.id, a.fingerprint)
-		defer decided(nil)
-	}
-	v, err := a.spend()
+	offer, place := a.offer(), leaky.Place{Outcome: leaky.Limited} // which a cluster's limits say without the line
+	request := admission.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id}
+	v, err := a.s.Limiter.Along(a.ctx, request, func(part *admission.Part) (admission.Ending, error) {
+		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
+		var err error
+		place, err = a.line.Offer(a.ctx, offer)
+		return ending(place.Outcome), err
+	})
 	if err != nil {
-		if look, accepted := a.twin(first); accepted {
-			return func() error { return a.replay(look) }, nil
-		}
-		return nil, err
+		return nil, a.storeFailed(err) // the job may have been accepted, and charged
 	}
-	offer.Job.Holds = v.Holds()
-	place, err := a.line.Offer(a.ctx, offer)
-	decided(nil)
-	if err != nil {
-		// The job may have been accepted: its limits stay spent.
-		a.turn.doubt = true
-		return nil, a.storeFailed(err)
+	if v.Unreturned != nil {
+		a.s.metrics.lostRefunds.Inc()
+		a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", v.Unreturned) })
+	}
+	switch place.Outcome {
+	case leaky.Spent:
+		return nil, keySpent()
+	case leaky.Exists:
+		return a.existing(place.Share)
+	}
+	if len(a.plan.rules) > 0 {
+		a.note(a.plan, request, v)
+		a.verdict = &v
 	}
 	switch place.Outcome {
 	case leaky.Accepted:
 		return func() error { return a.accepted(offer, place) }, nil
 	case leaky.Joined, leaky.Again: // it costs what a request costs
 		return a.joined(offer.Job, place), nil
-	case leaky.Spent:
-		a.refund(v)
-		return nil, keySpent()
-	case leaky.Exists: // a twin of this request was faster
-		a.refund(v)
-		a.verdict = nil // what the twin took came after it
-		return a.existing()
+	case leaky.Limited:
+		return nil, a.plan.overLimit(v, request)
 	}
-	a.refund(v)
 	return nil, lineRefused(a.o.Name, place)
 }
 
-// offer is the job as the line gets it, but for the places that it holds.
+// ending is what an offer's outcome means to the limits.
+func ending(o leaky.Outcome) admission.Ending {
+	switch o {
+	case leaky.Accepted, leaky.Joined, leaky.Again:
+		return admission.Taken
+	case leaky.Limited:
+		return admission.Limited
+	}
+	return admission.Left
+}
+
+// offer is the job as the line gets it, but for what it takes of limits.
 func (a *attempt) offer() leaky.Offer {
+	var others []string
+	for _, b := range a.sameKey("") {
+		if !a.s.Apart || b.o.Backend == a.o.Backend {
+			others = append(others, b.id)
+		}
+	}
 	return leaky.Offer{
 		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
 			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
 		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
-		MaxStored: a.s.Tiers[a.client.Tier].MaxStored,
+		MaxStored: a.s.Tiers[a.client.Tier].MaxStored, Others: others,
 	}
 }
 
-// existing answers with the job of this id that is on record.
-func (a *attempt) existing() (answer func() error, err error) {
-	look, err := a.line.Look(a.ctx, a.id)
+// existing answers with the job on record that the offer met: of its own id, or of another that its Idempotency-Key made ("": of its own).
+func (a *attempt) existing(id string) (answer func() error, err error) {
+	b := a
+	for _, other := range a.sameKey(reasonReplayed) {
+		if other.id == id {
+			b = other
+		}
+	}
+	if b != a && a.first != nil {
+		a.plan = a.planOf(a.first.o.Name) // simplify has taken the fallback's
+	}
+	look, err := b.line.Look(a.ctx, b.id)
 	if err != nil {
 		return nil, a.storeFailed(err)
 	}
-	return func() error { return a.replay(look) }, nil
-}
-
-// spend has the request's limits decide. What they took is given back when the job gets no place.
-func (a *attempt) spend() (admission.Verdict, error) {
-	if len(a.plan.rules) == 0 {
-		return admission.Verdict{Allowed: true}, nil
-	}
-	request := admission.Request{Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.holder()}
-	v, err := a.decide(a.s.Limiter, a.plan, request)
-	if err != nil {
-		return v, a.storeFailed(err)
-	}
-	a.verdict = &v
-	if !v.Allowed {
-		return v, a.plan.overLimit(v, request)
-	}
-	return v, nil
-}
-
-// Refunds that never reached the store are tried again, so often and after so long.
-const (
-	refundTries = 4
-	refundRest  = 500 * time.Millisecond
-)
-
-// refund gives back what v took. It waits for that no longer than the call may wait for the store: the client's answer comes first.
-func (a *attempt) refund(v admission.Verdict) {
-	if a.verdict == nil {
-		return // there was no limit
-	}
-	a.verdict = refunded(v, admission.Request{Cost: a.cost, Bytes: a.bodyBytes})
-	client := a.client.ID
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var err error
-		for try := range refundTries {
-			if try > 0 {
-				time.Sleep(refundRest)
-			}
-			if err = a.s.Limiter.Refund(context.WithoutCancel(a.ctx), v); !errors.Is(err, admission.ErrNotAsked) {
-				break
-			}
-		}
-		a.s.heard.forget(client)
-		if err != nil {
-			a.s.metrics.lostRefunds.Inc()
-			a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", err) })
-		}
-	}()
-	select {
-	case <-done:
-	case <-a.ctx.Done():
-	}
+	return func() error { return b.replay(look) }, nil
 }
 
 // Reasons of an accepted decision, for logs and metrics; Forebay-Decision needs none. Of a degraded one reasonReplayed is told.
@@ -214,7 +180,6 @@ func keySpent() *api.Problem {
 // answer is the 202 of a job that isn't done, or the 200 of one that is, after the wait that the client prefers. A client that
 // waited gets what it waited for: the result itself, and Content-Location says so.
 func (a *attempt) answer(look leaky.Look, reason string) error {
-	a.turn.over(a.ctx)
 	a.decision, a.reason, a.jobID = api.Accepted, reason, look.Job.ID
 	if a.instead != "" {
 		a.decision, a.reason = api.Degraded, a.instead
@@ -247,52 +212,4 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
 	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
 	return a.json(http.StatusAccepted, view)
-}
-
-// twinTime is how long a twin in another process may take from its charge to its place in the line: two round trips to Redis, with room.
-const twinTime = 50 * time.Millisecond
-
-// refusedByPlaces reports whether a limit on jobs at one time is among those that refused.
-func (a *attempt) refusedByPlaces() bool {
-	return slices.ContainsFunc(a.verdict.Standings, func(s admission.Standing) bool {
-		return s.Violated && s.Rule.Limit().Algorithm == admission.Concurrency && !s.Rule.Limit().Shadow
-	})
-}
-
-// twin finds the job of a request that was refused, where a twin of it with the same Idempotency-Key came first: what refuses this one
-// may be nothing but the other's charge. It waits for one that is being decided here.
-func (a *attempt) twin(first *deciding) (look leaky.Look, accepted bool) {
-	if a.fingerprint == "" || a.verdict == nil {
-		return look, false // no key, or the limits didn't decide
-	}
-	if first != nil {
-		select {
-		case <-first.done:
-		case <-a.ctx.Done():
-		}
-	}
-	look, err := a.line.Look(a.ctx, a.id)
-	if errors.Is(err, leaky.ErrUnknownJob) && a.refusedByPlaces() {
-		// In another process it may be between its charge and its place in the line.
-		pause := time.NewTimer(twinTime)
-		defer pause.Stop()
-		select {
-		case <-pause.C:
-		case <-a.ctx.Done():
-		}
-		look, err = a.line.Look(a.ctx, a.id)
-	}
-	if err == nil {
-		a.verdict = nil // what it refused is over
-	}
-	return look, err == nil
-}
-
-// holder is by what name the job holds its places of limits on jobs at one time. Twins of a request with an Idempotency-Key have one job id:
-// the one that comes to nothing must not give back the places of the other.
-func (a *attempt) holder() string {
-	if a.fingerprint == "" || !a.plan.holds {
-		return a.id
-	}
-	return a.id + "~" + rand.Text()[:8]
 }

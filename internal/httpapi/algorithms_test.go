@@ -301,6 +301,10 @@ func (l shareLimiter) Decide(ctx context.Context, r admission.Request) (admissio
 	return l.Limiter.Decide(ctx, quarter(r))
 }
 
+func (l shareLimiter) Along(ctx context.Context, r admission.Request, step func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error) {
+	return l.Limiter.Along(ctx, quarter(r), step)
+}
+
 func (l shareLimiter) Peek(ctx context.Context, r admission.Request) (admission.Verdict, error) {
 	return l.Limiter.Peek(ctx, quarter(r))
 }

@@ -201,12 +201,17 @@ func subject(client identity.Client, operation string) admission.Subject {
 }
 
 // decide has a plan's limits decide on a request, and keeps the books on what each of them said.
-func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdict, error) {
+func (c *call) decide(by Decider, p *plan, r admission.Request) (admission.Verdict, error) {
 	r.Rules = p.rules
 	v, err := by.Decide(c.ctx, r)
-	if err != nil {
-		return v, err
+	if err == nil {
+		c.note(p, r, v)
 	}
+	return v, err
+}
+
+// note keeps the books on what a plan's limits said to a request.
+func (c *call) note(p *plan, r admission.Request, v admission.Verdict) {
 	if c.s.Store.Healthy() && !p.reads { // else it may be word of this process alone
 		c.s.heard.decision(p, r, v)
 	}
@@ -220,7 +225,6 @@ func (c *call) decide(by Limiter, p *plan, r admission.Request) (admission.Verdi
 		}
 		p.counts[i].enforced(v.Allowed, s.Violated)
 	}
-	return v, nil
 }
 
 // charged is the answer to an identified caller whose request says nothing that could be decided on. It

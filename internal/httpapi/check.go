@@ -58,7 +58,7 @@ func (s *Server) check(c *call) error {
 // decideCheck has the limits decide, by the way that the operation wants where the store is unavailable.
 // An answer that was then given without the store says so by its reason.
 func (s *Server) decideCheck(c *call, way string, cost int64) error {
-	by := s.Limiter
+	by := Decider(s.Limiter)
 	if way == CheckLocal {
 		by = s.Checks
 	}

@@ -419,7 +419,7 @@ func TestTwinsHaveOneShare(t *testing.T) {
 // Whichever call of the store fails, before it is applied or after, who sends its key again gets one share in one job.
 func TestAShareIsGivenOnceWhateverIsLost(t *testing.T) {
 	t.Parallel()
-	const calls = 4 // of the request, and the first of the list
+	const calls = 3 // of the request, and the first of the list
 	for _, applied := range []bool{false, true} {
 		for nth := range calls {
 			t.Run(fmt.Sprintf("%d applied %v", nth, applied), func(t *testing.T) {

@@ -24,7 +24,8 @@ type Config struct {
 	Degrader   Degrader
 	Store      Store
 	Finals     Finals
-	Lines      map[string]Line // by backend
+	Lines      map[string]Line // by backend; unless Apart they take charges
+	Apart      bool            // no script reaches both limits and lines, or two lines: Redis Cluster
 	Tiers      map[string]Tier
 	Operations []Operation
 	Limits     []Limit // of every caller
@@ -36,7 +37,7 @@ type Config struct {
 	Stored     Stored     // nil: operators can't look at stored answers
 
 	OnFailure   string  // OnFailureDegrade (also "") or OnFailureReject: what a request for a job gets while the store is lost
-	Checks      Limiter // decides gateways' checks of operations with CheckLocal: as Limiter, or by itself where the store is unavailable
+	Checks      Decider // decides gateways' checks of operations with CheckLocal: as Limiter, or by itself where the store is unavailable
 	CheckMethod string  // the field in which a gateway that is a trusted proxy tells the original request's method; "": none is told
 
 	MaxBody int64 // bytes of a POST's body

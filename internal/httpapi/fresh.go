@@ -52,14 +52,19 @@ func (a *attempt) known(ctx context.Context) (cache.Answer, bool) {
 }
 
 // fromStore answers what needs no new work, or must not have any: a fresh answer; a stale one, where the request wants stored answers alone or
-// the backend is sick. It spends no limit.
+// the backend is sick; and before those a request whose Idempotency-Key has a job. It spends no limit.
 func (a *attempt) fromStore() (answered bool, err error) {
 	p := a.o.Overload
 	sick := p.Sick.On && a.s.sick(a.o)
-	if p.FreshFor == 0 && !sick && !a.wish.OnlyIfCached {
-		return false, nil
+	stored := p.FreshFor > 0 || sick || a.wish.OnlyIfCached
+	if a.key != "" && (stored || a.s.Apart) { // the job that the key made goes before a stored answer
+		if answered, err := a.recorded(); answered || err != nil {
+			return answered, err
+		}
 	}
 	switch {
+	case !stored:
+		return false, nil
 	case a.fresh(a.ctx):
 		return true, nil
 	case a.wish.OnlyIfCached:
@@ -119,7 +124,6 @@ func ttl(p degrade.Policy, age time.Duration) int64 {
 func (a *attempt) noRoom(found cache.Answer) bool {
 	err := a.reserve(found.Body, len(found.Body))
 	if err != nil {
-		a.turn.over(a.ctx)
 		a.fail(err)
 	}
 	return err != nil
@@ -128,7 +132,6 @@ func (a *attempt) noRoom(found cache.Answer) bool {
 // serve writes a stored answer.
 func (a *attempt) serve(found cache.Answer, status string) {
 	a.served = true
-	a.turn.over(a.ctx)
 	h := a.w.Header()
 	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
 	h[api.HeaderCacheStatus] = []string{status}

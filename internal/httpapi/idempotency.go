@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/forebay/forebay/api"
 )
@@ -78,42 +77,4 @@ func fingerprint(operation string, body []byte) string {
 	sum.Write([]byte(operation))
 	sum.Write(body)
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:sha256.Size/2])
-}
-
-// twins are the requests with an Idempotency-Key that this process is deciding, by the job's id. The zero value has none. Safe for
-// concurrent use.
-type twins struct {
-	mu    sync.Mutex
-	first map[string]*deciding // guarded by mu
-}
-
-// deciding is a request that is being decided.
-type deciding struct {
-	fingerprint string
-	done        chan struct{} // closed when it is decided
-	refusal     *api.Problem  // set before that: why neither the request nor what may stand in for it got a job; nil: nobody says so
-}
-
-// join notes a request. first is the one before it with the same id, which is being decided; nil: there is none. leave ends it.
-func (t *twins) join(id, fingerprint string) (first *deciding, leave func(refusal *api.Problem)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if before := t.first[id]; before != nil {
-		return before, func(*api.Problem) {}
-	}
-	if t.first == nil {
-		t.first = make(map[string]*deciding)
-	}
-	mine := &deciding{fingerprint: fingerprint, done: make(chan struct{})}
-	t.first[id] = mine
-	var once sync.Once
-	return nil, func(refusal *api.Problem) {
-		once.Do(func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			delete(t.first, id)
-			mine.refusal = refusal
-			close(mine.done)
-		})
-	}
 }

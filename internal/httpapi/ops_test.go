@@ -130,6 +130,10 @@ func (brokenLimiter) Decide(context.Context, admission.Request) (admission.Verdi
 	return admission.Verdict{}, fmt.Errorf("OOM command not allowed")
 }
 
+func (l brokenLimiter) Along(ctx context.Context, r admission.Request, _ func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error) {
+	return l.Decide(ctx, r)
+}
+
 func TestAPanicIsAnAnswerWithoutDetail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return panickyLine{l} } })

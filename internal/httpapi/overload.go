@@ -24,9 +24,6 @@ func (a *attempt) overloaded(refusal error) error {
 		reason = p.Code
 	}
 	ctx, lost := a.ctx, p.Code == api.CodeStore
-	if !lost {
-		a.turn.refusal = p
-	}
 	if lost {
 		if a.s.OnFailure == OnFailureReject {
 			return refusal
@@ -51,7 +48,7 @@ func (a *attempt) overloaded(refusal error) error {
 				return nil
 			}
 		case degrade.Operation:
-			if lost || a.turn.passed {
+			if lost {
 				continue
 			}
 			if answered, err := a.simplify(step.Operation, reason); answered {

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -230,13 +229,3 @@ func wholeOrNone(d time.Duration) int64 {
 
 // wholeSeconds rounds up to seconds, at least one: what a Retry-After can say.
 func wholeSeconds(d time.Duration) int { return int(max(wholeOrNone(d), 1)) }
-
-// refunded is a verdict with its standings as they are after what r took was given back.
-func refunded(v admission.Verdict, r admission.Request) *admission.Verdict {
-	v.Standings = slices.Clone(v.Standings) // others have them too
-	for i := range v.Standings {
-		s := &v.Standings[i]
-		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.Limit().Capacity())
-	}
-	return &v
-}

@@ -139,5 +139,6 @@ func (ch charge) settle(c *call, left int) {
 		c.s.storeLog.do(func() { c.s.Log.Warn("refund of a list failed", "request_id", c.requestID, "error", err) })
 		return
 	}
-	c.verdict = refunded(ch.verdict, admission.Request{Cost: int64(left)})
+	v := ch.verdict.Returned(admission.Request{Cost: int64(left)})
+	c.verdict = &v
 }

@@ -23,13 +23,18 @@ type Identifier interface {
 	FromProxy(r *http.Request) bool // r comes from a trusted proxy
 }
 
-// Limiter says whether a request may enter. Decide spends all or nothing, Peek nothing, Refund gives back what an
-// allowed verdict spent, and Settle what it spent beyond a cost.
-type Limiter interface {
+// Decider says whether a request may enter: Decide spends all or nothing.
+type Decider interface {
 	Decide(context.Context, admission.Request) (admission.Verdict, error)
+}
+
+// Limiter is a Decider whose Peek spends nothing, and whose Settle gives back what an allowed verdict spent beyond a cost. Along decides together
+// with what else becomes of the request, such as its job's place in the line.
+type Limiter interface {
+	Decider
 	Peek(context.Context, admission.Request) (admission.Verdict, error)
-	Refund(context.Context, admission.Verdict) error
 	Settle(ctx context.Context, v admission.Verdict, cost int64) error
+	Along(ctx context.Context, r admission.Request, step func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error)
 }
 
 // Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.
@@ -37,8 +42,6 @@ type Line interface {
 	Offer(context.Context, leaky.Offer) (leaky.Place, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
-	Claim(ctx context.Context, id, by string) (taken bool, err error)
-	Unclaim(ctx context.Context, id, by string) error
 	Look(ctx context.Context, id string) (leaky.Look, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Result(ctx context.Context, id string) ([]byte, error)
@@ -93,7 +96,6 @@ type Server struct {
 	waits       *waits        // the answers that are held back
 	warming     chan struct{} // a place for each answer that is being taken into memory
 	warmed      recently      // jobs whose answers were
-	twins       twins
 	heard       heard
 	reading     reading
 	trials      trials

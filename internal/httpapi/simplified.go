@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // standIns are the attempts at jobs of those operations that stand in for the attempt's own, in the order of its on_overload. why is
@@ -25,6 +28,38 @@ func (a *attempt) standIns(why string) []*attempt {
 	return found
 }
 
+// sameKey are the attempts at the other jobs that the request's Idempotency-Key may make: its own operation's and of those that stand in for
+// it, but for the attempt's own. None without a key. Whichever of those jobs comes to be first is the answer to all duplicates of the request: each is offered
+// with the ids of the others (leaky.Offer.Others).
+func (a *attempt) sameKey(why string) []*attempt {
+	if a.key == "" {
+		return nil
+	}
+	first := a
+	if a.first != nil {
+		first = a.first
+	}
+	all := append([]*attempt{first}, first.standIns(why)...)
+	return slices.DeleteFunc(all, func(b *attempt) bool { return b.id == a.id })
+}
+
+// recorded answers a request whose Idempotency-Key made a job before.
+func (a *attempt) recorded() (answered bool, err error) {
+	for _, b := range append([]*attempt{a}, a.sameKey(reasonReplayed)...) {
+		look, err := b.line.Look(a.ctx, b.id)
+		var gone *leaky.GoneError
+		switch {
+		case err == nil:
+			return true, b.replay(look)
+		case errors.As(err, &gone) && gone.Spent:
+			return true, keySpent()
+		case !errors.Is(err, leaky.ErrUnknownJob):
+			return true, a.overloaded(a.storeFailed(err))
+		}
+	}
+	return false, nil
+}
+
 // standIn is an attempt at the same request's job of another operation; nil where the caller may not have that, or its payload isn't one for it.
 // Its Idempotency-Key is another one than that of a request for that operation itself.
 func (a *attempt) standIn(operation, why string) *attempt {
@@ -37,7 +72,7 @@ func (a *attempt) standIn(operation, why string) *attempt {
 		return nil
 	}
 	b := &attempt{call: a.call, submission: a.submission, o: o, cost: cost, line: a.s.Lines[o.Backend], key: a.key, instead: why,
-		fingerprint: a.fingerprint, secret: a.secret, turn: a.turn, stored: &stored{wish: a.wish}}
+		fingerprint: a.fingerprint, secret: a.secret, first: a, stored: &stored{wish: a.wish}}
 	b.drop = func() {
 		b.body, b.payload = nil, nil
 		a.drop()
@@ -63,13 +98,11 @@ func (a *attempt) simplify(operation, why string) (answered bool, err error) {
 		a.plan, a.verdict, a.noStore = plan, verdict, noStore
 		return false, nil // the first refusal counts
 	}
-	a.turn.refusal = nil
 	return true, answer()
 }
 
 // fixed answers with a body of the config.
 func (a *attempt) fixed(body []byte, why string) {
-	a.turn.over(a.ctx)
 	a.decision, a.reason = api.Degraded, why
 	a.w.Header()["Cache-Control"] = noStore
 	a.bytes(http.StatusOK, "application/json", body)

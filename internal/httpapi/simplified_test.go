@@ -77,7 +77,7 @@ func TestAStandInIsOfTheCallersTier(t *testing.T) {
 	other := redistest.Name(t, "other")
 	settings := w.line.Settings()
 	settings.Backend, settings.Capacity = other, 10
-	w.config.Lines[other] = leaky.New(w.rdb, settings)
+	w.config.Lines[other] = leaky.New(w.rdb, settings).Limited(admission.Script{})
 	w.config.operation(w.inner).Backend = other
 	_, w.url, _ = w.serve()
 

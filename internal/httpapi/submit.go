@@ -53,7 +53,7 @@ func (s *Server) submit(c *call) error {
 	if s.refusing.Load() {
 		return shuttingDown()
 	}
-	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key, turn: &turn{},
+	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key,
 		stored: &stored{wish: degrade.ParseCacheControl(c.r.Header["Cache-Control"])}}
 	a.drop = func() {
 		a.body, a.payload = nil, nil
@@ -66,10 +66,6 @@ func (s *Server) submit(c *call) error {
 	if key != "" {
 		if err := a.name(); err != nil {
 			return a.overloaded(a.storeFailed(err))
-		}
-		defer func() { a.turn.over(a.ctx) }()
-		if answered, err := a.awaitTurn(); answered || err != nil {
-			return err
 		}
 	}
 	if answered, err := a.fromStore(); answered || err != nil {

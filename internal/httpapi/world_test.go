@@ -90,7 +90,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if w.rdb = su.rdb; w.rdb == nil {
 		w.rdb = redistest.Client(t)
 	}
-	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
+	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line).Limited(admission.Script{}), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
 	t.Cleanup(func() {
 		w.finals.Close()
 		redistest.CheckBooks(t, w.rdb, w.backend)

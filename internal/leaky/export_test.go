@@ -1,6 +1,7 @@
 package leaky
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -36,7 +37,12 @@ func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 		}
 		batch[i] = e
 	}
-	return l.offer(ctx, batch)
+	placed, err := l.offer(ctx, batch)
+	places := make([]Place, len(placed))
+	for i, p := range placed {
+		places[i], err = p.Place, cmp.Or(err, p.err)
+	}
+	return places, err
 }
 
 // Bytes is what of an offer's job counts by Offer.MaxStored.

@@ -11,7 +11,8 @@ type Outcome string
 
 const (
 	Accepted    Outcome = "accepted"
-	Exists      Outcome = "exists"        // a job of this id is on record: nothing was written
+	Exists      Outcome = "exists"        // a job of this id, or one of Offer.Others, is on record: nothing was written
+	Limited     Outcome = "limited"       // the limits of Offer.Charge have no room: nothing was written
 	LineFull    Outcome = "line_full"     // Capacity jobs wait
 	ClientShare Outcome = "client_share"  // the client holds its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
@@ -52,6 +53,13 @@ type Offer struct {
 	// their own; with another Callback it is another share. Where the job waits and an offer's own would stand earlier, it moves
 	// there: the turn is that client's then. Else its place is the first caller's, also after that one has left.
 	Join string
+	// Others are the ids of the other jobs that the Idempotency-Key of this one may have made, of this backend or of others: where one of
+	// them is on record, it is the answer (Exists), and where one was purged, the key is Spent. On Redis Cluster only those of this backend can
+	// be asked about.
+	Others []string
+	// Charge is what the job takes of limits (Line.Limited), as those know it; nil: nothing, or it was charged before. Then the job's permits
+	// (Job.Holds) are taken along with its place.
+	Charge any
 	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
 	// no Callback and no place in its client's list. One that fails, and that no caller has joined meanwhile, isn't listed and is kept for a
 	// minute at most; none is placed after it for 10 s, twice as long after each further one that fails, 10 min at most, until a job of that
@@ -66,7 +74,7 @@ type Place struct {
 	Position   int64         // accepted: 1 is next
 	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
 	WaitingOn  string        // what the line waits on
-	Share      string        // again: the id of the share that the client has
+	Share      string        // again: the id of the share that the client has; exists: of that of Offer.Others which is on record, or ""
 	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs. StoredFull: 30 s where that hangs on jobs that haven't ended
 }
 

@@ -37,6 +37,7 @@ func (m *model) redrive(id string) leaky.Outcome {
 	}
 	j.end, j.accepted = m.now+j.end-j.accepted, m.now
 	j.start = j.end
+	j.job.Holds = jobs.Holds{} // they were given back
 	j.tag = m.line.inTurn(max(m.v, m.flows[flowOf(j.job)]) + 1/j.job.Weight)
 	j.st = jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}
 	m.dropped(j)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/redistest"
@@ -60,7 +61,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "shares")
 	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "shares of one")
 	h.model.bytes = func(o leaky.Offer) int64 { return h.bytes(o) }
-	h.line = leaky.New(rdb, s).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
+	h.model.limited = newLimited(t, rt, h.model)
+	h.line = leaky.New(rdb, s).Limited(admission.Script{}).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
 		"release": func(*rapid.T) { h.release() },
@@ -139,6 +141,7 @@ func (h *history) offer() {
 	}
 	got, err := h.line.OfferAll(context.Background(), batch)
 	h.agree(fmt.Sprintf("offer of %+v", batch), got, h.model.offer(batch, h.inner), err)
+	h.compareLimits(batch, got)
 	for _, o := range batch {
 		h.know(o.Job.ID)
 	}
@@ -152,7 +155,7 @@ func (h *history) draw() leaky.Offer {
 		name = strconv.Itoa(rapid.IntRange(1, h.serial).Draw(h.T, "again"))
 	}
 	client := rapid.SampledFrom([]string{"a", "b", "c", "ip:192.0.2.1"}).Draw(h.T, "client")
-	return h.share(leaky.Offer{
+	o := h.share(leaky.Offer{
 		Job: jobs.Job{ID: jobs.DeriveID(h.line.Settings().Backend, client, "report", name), Operation: "report",
 			Client: client, Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
 		Weight:      rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
@@ -161,6 +164,10 @@ func (h *history) draw() leaky.Offer {
 		Keep:        time.Hour,
 		MaxStored:   rapid.SampledFrom([]int64{0, 0, 1 << 30, 1500, 300, 100}).Draw(h.T, "max_stored"),
 	})
+	if len(h.ids) > 0 && !o.Refresh && rapid.IntRange(0, 5).Draw(h.T, "others") == 0 {
+		o.Others = []string{jobs.NewID("another"), h.id()}
+	}
+	return h.model.bring(h.T, o)
 }
 
 func (h *history) release() []leaky.Ticket {

@@ -30,7 +30,6 @@ import (
 //	                         negative sum of the bytes; a TTL that reaches as far
 //	fb:{b}:mine:<tag> list   a client's jobs, 23 bytes each: when it was accepted, and its id's UUID; a TTL that its newest renews
 //	fb:{b}:joint:<x>  string id of the job that is under way for all who ask for x; gone with its end, a TTL past its longest life
-//	fb:{b}:deciding:<id> string  who decides on a request that may get the job of that id, or one that stands in for it; a TTL of 2 s
 //	fb:{b}:rest:<x>   string until when no refresh of x is placed, since one failed, and how long that rest is, µs; gone with a success,
 //	                         a TTL 10 min past the rest
 //	fb:{b}:callbacks  zset   job id → µs from which on its callback is due; whoever sends it takes it out
@@ -66,8 +65,6 @@ func keys(backend string) []string {
 		keySweep:     p + "sweep",
 	}
 }
-
-func decidingKey(backend, id string) string { return jobs.KeyPrefix(backend) + "deciding:" + id }
 
 func wakeChannel(backend string) string  { return jobs.KeyPrefix(backend) + "wake" }
 func abortChannel(backend string) string { return jobs.KeyPrefix(backend) + "abort" }

@@ -32,9 +32,12 @@ type Line struct {
 	settings Settings
 	keys     []string
 	now      func() any // "" for Redis's clock; tests give their own, in µs
-	offers   *groupcommit.Collector[encoded, Place]
+	offers   *groupcommit.Collector[encoded, placed]
 	looks    *groupcommit.Collector[string, looked]
 	suspects suspects
+
+	limits      Limits // nil: offers bring none
+	offerScript *redis.Script
 
 	shares, sharesEach int // the most in a job, and of one client that may have several; in tests fewer
 }
@@ -47,7 +50,7 @@ const (
 
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
-	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, shares: maxShares, sharesEach: maxSharesEach}
+	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, offerScript: offerScript, shares: maxShares, sharesEach: maxSharesEach}
 	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer).Weigh(encoded.bytes)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l

@@ -54,14 +54,32 @@ func newShared() shared {
 
 func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.shares[id] != nil }
 
+// other is the outcome of an offer whose key has made another job, and that job.
+func (m *model) other(o leaky.Offer) (outcome leaky.Outcome, id string) {
+	for _, id := range o.Others {
+		switch {
+		case m.onRecord(id):
+			m.room(o)
+			return leaky.Exists, id
+		case m.spent[id] > m.now:
+			m.room(o)
+			return leaky.Spent, ""
+		}
+	}
+	return "", ""
+}
+
 // join is an offer's outcome before there is talk of a place, and the share that its client has already; "": it needs one.
 func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	job, underWay := m.joints[o.Join]
+	fits := m.room(o)
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
 		return leaky.Exists, ""
 	case !o.Refresh && m.spent[o.Job.ID] > m.now && (o.Job.Fingerprint != "" || o.Join != "" && o.StartWithin == 0):
 		return leaky.Spent, ""
+	case !fits:
+		return leaky.Limited, ""
 	case o.Join == "" || o.StartWithin > 0:
 		return "", ""
 	case o.Refresh && (underWay || m.rests[o.Join].until > m.now):
@@ -181,12 +199,13 @@ func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
 	o.Job.Shared = false
 	m.addShare(o, inner)
 	o.Job.Shared = true
-	o.Job.ID, o.Job.Callback, o.Job.Fingerprint = inner, "", ""
+	o.Job.ID, o.Job.Callback, o.Job.Fingerprint, o.Job.Holds = inner, "", "", jobs.Holds{}
 	return o
 }
 
 // ended is what the end of a job, or of a share, is to its client.
 func (m *model) ended(job jobs.Job) {
+	delete(m.held[job.Client], job.ID)
 	if job.Callback != "" {
 		m.callbacks[job.ID] = us(m.now)
 	}

@@ -26,6 +26,7 @@ type model struct {
 	books                                             map[string]int64
 	shared
 	stores
+	*limited
 
 	last, at, gate, v, call float64 // as stored
 	streak                  int
@@ -238,7 +239,12 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 		was := m.newest
 		var p leaky.Place
 		var tag float64
-		p.Outcome, p.Share = m.join(o)
+		if p.Outcome, p.Share = m.other(o); p.Outcome == "" {
+			p.Outcome, p.Share = m.join(o)
+			if alone := o.Join == "" || o.StartWithin > 0; p.Outcome == leaky.Exists && alone && o.Job.Fingerprint == "" && m.room(o) {
+				v.free(o) // the line has looked at its client's bytes before it finds the record
+			}
+		}
 		if p.Outcome == "" {
 			p, tag = v.place(o, full)
 		}
@@ -249,6 +255,12 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 				id = inner(o)
 			}
 			m.accept(m.placed(o, id), tag)
+		}
+		switch p.Outcome {
+		case leaky.Accepted, leaky.Joined:
+			m.limited.spend(o, true)
+		case leaky.Again:
+			m.limited.spend(o, false)
 		}
 		if m.newest > was {
 			p.AcceptedAt = when(m.newest)

@@ -1,11 +1,15 @@
 package leaky
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/internal/jobs"
 )
@@ -19,7 +23,33 @@ func (l *Line) Offer(ctx context.Context, o Offer) (Place, error) {
 	if err != nil {
 		return Place{}, fmt.Errorf("line of %s: offer: %w", l.settings.Backend, err)
 	}
-	return l.offers.Do(ctx, e)
+	p, err := l.offers.Do(ctx, e)
+	if err == nil {
+		err = p.err
+	}
+	return p.Place, err
+}
+
+// Limits are decided about in the offer script, before the line is asked and at the same time: package admission's. Safe for concurrent use.
+type Limits interface {
+	// Lua defines open_limits, as the script calls it.
+	Lua() string
+	// Gather puts the charges (Offer.Charge) of one call together: as many of those given as it can take, in their order and one at
+	// least. read takes in the script's reply to them.
+	Gather(charges []any) (n int, keys []string, args []any, read func(reply []int64) error)
+}
+
+// Limited has the line's offers bring limits along, and returns the line. It must be called before the first Offer. It is not for Redis
+// Cluster, where limits lie on other nodes than the line.
+func (l *Line) Limited(by Limits) *Line {
+	l.limits, l.offerScript = by, redis.NewScript(prelude+by.Lua()+offerLua)
+	return l
+}
+
+// placed is what one offer of a call came to.
+type placed struct {
+	Place
+	err error
 }
 
 // encoded is an offer that is fit to share a script call: what is wrong with it has been told to its caller alone.
@@ -63,6 +93,8 @@ func (l *Line) encode(o Offer) (encoded, error) {
 		return encoded{}, fmt.Errorf("job %s: max age %v, keep %v or start within %v is out of range", o.Job.ID, o.MaxAge, o.Keep, o.StartWithin)
 	case !ok:
 		return encoded{}, fmt.Errorf("%q isn't a job's id", o.Job.ID)
+	case o.Charge != nil && l.limits == nil:
+		return encoded{}, fmt.Errorf("job %s brings limits to a line that knows none", o.Job.ID)
 	case o.MaxStored < 0:
 		return encoded{}, fmt.Errorf("job %s: its client may store %d bytes", o.Job.ID, o.MaxStored)
 	case o.Refresh && (o.Join == "" || o.StartWithin > 0):
@@ -99,33 +131,97 @@ func (l *Line) encode(o Offer) (encoded, error) {
 	return e, err
 }
 
-// offer is one shared call of the offer script.
-func (l *Line) offer(ctx context.Context, offers []encoded) ([]Place, error) {
-	args := make([]any, 0, 6+10*len(offers))
-	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds(), l.shares, l.sharesEach)
-	for _, o := range offers {
-		client := clientTag(o.Job.Client)
-		// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
-		args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
-			strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member)
-		if o.MaxStored > 0 && !o.Refresh {
-			args = append(args, "$"+o.many, o.MaxStored)
-		} else {
-			args = append(args, o.many)
-		}
-		if o.many == forShare || o.many == forRefresh {
-			args = append(args, o.Join, o.share, o.words, o.once)
+// offer makes the offers of a batch, in as few calls of the script as their limits allow.
+func (l *Line) offer(ctx context.Context, offers []encoded) ([]placed, error) {
+	all := make([]placed, 0, len(offers))
+	for len(all) < len(offers) {
+		rest := offers[len(all):]
+		n, places, err := l.offerTogether(ctx, rest)
+		for i := range n {
+			if err != nil {
+				all = append(all, placed{err: err})
+			} else {
+				all = append(all, placed{Place: places[i]})
+			}
 		}
 	}
-	a, err := l.run(ctx, offerScript, args...)
+	return all, nil
+}
+
+// offerTogether makes the first n of the offers in one call of the script.
+func (l *Line) offerTogether(ctx context.Context, offers []encoded) (n int, places []Place, err error) {
+	var charges []any
+	for _, o := range offers {
+		if o.Charge != nil {
+			charges = append(charges, o.Charge)
+		}
+	}
+	n, keys := len(offers), l.keys
+	args := make([]any, 0, 7+10*len(offers))
+	args = append(args, micros(l.settings.MaxWait), l.settings.ClientShare, micros(horizon), l.settings.listLife().Milliseconds(), l.shares, l.sharesEach)
+	read := func([]int64) error { return nil }
+	if len(charges) == 0 {
+		args = append(args, 0)
+	} else {
+		fit, limits, texts, reader := l.limits.Gather(charges)
+		if fit < len(charges) {
+			n = 0
+			for ; offers[n].Charge == nil || fit > 0; n++ {
+				if offers[n].Charge != nil {
+					fit--
+				}
+			}
+		}
+		keys, read = slices.Concat(l.keys, limits), reader
+		args = append(append(args, len(texts)), texts...)
+	}
+	for _, o := range offers[:n] {
+		args = l.appendOffer(args, o)
+	}
+	a, err := l.runOn(ctx, l.offerScript, keys, args...)
 	if err != nil {
-		return nil, err
+		return n, nil, err
 	}
 	waitingOn := a.text()
-	places := make([]Place, len(offers))
+	places = make([]Place, n)
 	for i := range places {
 		places[i] = Place{Outcome: Outcome(a.text()), Position: a.number(), Wait: a.micros(), RetryAfter: a.micros(), WaitingOn: waitingOn}
 		places[i].AcceptedAt, places[i].Share = a.when(), a.text()
 	}
-	return places, a.err
+	if len(charges) > 0 {
+		err = read(a.list().integers())
+	}
+	return n, places, cmp.Or(a.err, err)
+}
+
+// appendOffer adds an offer as the script takes it.
+func (l *Line) appendOffer(args []any, o encoded) []any {
+	client := clientTag(o.Job.Client)
+	// A flow is a client's jobs of one priority, so that its own low ones don't hold up its high ones.
+	args = append(args, o.id, o.record, client, client+":"+string(o.Job.Priority),
+		strconv.FormatFloat(1/o.Weight, 'g', -1, 64), micros(o.StartWithin), micros(o.MaxAge), o.Keep.Milliseconds(), o.member)
+	signs := len(args)
+	args = append(args, o.many)
+	word := o.many
+	if o.MaxStored > 0 && !o.Refresh {
+		word = "$" + word
+		args = append(args, o.MaxStored)
+	}
+	if o.many == forShare || o.many == forRefresh {
+		args = append(args, o.Join, o.share, o.words, o.once)
+	}
+	if len(o.Others) > 0 {
+		word = ">" + word
+		others := []any{len(o.Others)}
+		for _, id := range o.Others {
+			backend, _ := jobs.ParseID(id)
+			others = append(others, jobs.KeyPrefix(backend), id)
+		}
+		args = slices.Insert(args, signs+1, others...)
+	}
+	if o.Charge != nil {
+		word = "#" + word
+	}
+	args[signs] = word
+	return args
 }

@@ -112,11 +112,16 @@ var (
 // run calls one script with the prelude's arguments before its own. A script that Redis doesn't know (after a
 // restart) is sent whole; nothing else is repeated, for a lost answer may stand for a script that ran.
 func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answer, error) {
+	return l.runOn(ctx, script, l.keys, args...)
+}
+
+// runOn is run with keys after the line's own.
+func (l *Line) runOn(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
 	s := l.settings
 	all := make([]any, 0, 8+len(args))
 	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency, s.Capacity, flag(s.Feedback), s.KeepFailed.Milliseconds())
 	all = append(all, args...)
-	values, err := script.Run(ctx, l.rdb, l.keys, all...).Slice()
+	values, err := script.Run(ctx, l.rdb, keys, all...).Slice()
 	if err != nil {
 		if strings.Contains(err.Error(), "WRONGTYPE") { // Redis 6.2 has other words before it
 			err = l.wrongType(ctx, script, args, err)
@@ -216,4 +221,13 @@ func (a *answer) list() *answer {
 		a.err = errAnswer
 	}
 	return &answer{values: v}
+}
+
+// integers reads all that is left.
+func (a *answer) integers() []int64 {
+	all := make([]int64, len(a.values))
+	for i := range all {
+		all[i] = a.number()
+	}
+	return all
 }

@@ -44,7 +44,6 @@ func balanced(t *testing.T, rdb redis.UniversalClient) (backend, prefix string) 
 		p.HSet(ctx, prefix+"pace", "last", 1)
 		p.HSet(ctx, prefix+"books", "accepted", 9, "succeeded", 1, "failed", 2, "lost", 1, "started", 9)
 		p.HSet(ctx, prefix+"sweep", "stage", 1)
-		p.Set(ctx, prefix+"deciding:fresh", "somebody", 2*time.Second)
 		p.HSet(ctx, prefix+"state:again", "st", "waiting")
 		p.HSet(ctx, prefix+"state:delayed", "st", "delayed")
 		p.HSet(ctx, prefix+"state:released", "st", "released")
@@ -108,11 +107,6 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 			return rdb.Expire(ctx, p+key, time.Minute).Err()
 		}
 	}
-	claim := func(ttl time.Duration) change {
-		return func(ctx context.Context, rdb redis.UniversalClient, p string) error {
-			return rdb.Set(ctx, p+"deciding:fresh", "somebody", ttl).Err()
-		}
-	}
 	far := float64(time.Now().Add(2 * time.Hour).UnixMicro())
 	for _, c := range []struct {
 		change change
@@ -148,8 +142,6 @@ func TestEveryKindOfDifferenceIsNamed(t *testing.T) {
 		{zadd("kept:a11ce0", "other 25", far), `kept:a11ce0 has "other 25", of no job that ended so`},
 		{del("kept:a11ce0"), "done has ended with 25 bytes, which aren't counted for client a11ce0"},
 		{persist("kept:a11ce0"), "key kept:a11ce0 has no TTL and no owner"},
-		{claim(time.Hour), "the claim deciding:fresh lasts for "},
-		{claim(0), "key deciding:fresh has no TTL and no owner"},
 		{persist("state:done"), "key state:done has no TTL and no owner"},
 		{persist("result:done"), "key result:done has no TTL and no owner"},
 		{hset("stray", "f", "v"), "key stray has no TTL and no owner"},

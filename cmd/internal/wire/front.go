@@ -65,6 +65,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
+		Apart:       s.Cluster(),
 		Tiers:       map[string]httpapi.Tier{},
 		MaxBody:     int64(c.HTTP.MaxBody),
 		MaxBuffered: int64(c.HTTP.MaxBuffered),
@@ -76,6 +77,9 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	}
 	for name, line := range lines {
 		front.Lines[name] = line
+		if !s.Cluster() {
+			line.Limited(admission.Script{})
+		}
 	}
 	if front.Limits, err = rules(c, "limits", c.Limits); err != nil {
 		return nil, err

@@ -34,6 +34,9 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	}
 	p := &permits{Limiter: admission.New(rdb, cluster), t: t, rdb: rdb, rule: rule, line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate,
 		Burst: 1, Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+	if !cluster {
+		p.line.Limited(admission.Script{})
+	}
 	t.Cleanup(func() { redistest.CheckBooks(t, rdb, backend) })
 	return p
 }
@@ -101,7 +104,8 @@ func (p *permits) open(want int64) {
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	promises := map[string]func(t *testing.T, p *permits){"without a job come back": withoutAJob,
-		"refused or refunded leave nothing open": refused, "of the wrong type stop nothing": wrongType}
+		"refused or refunded leave nothing open": refused, "of the wrong type stop nothing": wrongType,
+		"are taken with the job or not at all": along}
 	t.Run("single", func(t *testing.T) {
 		t.Parallel()
 		rdb := redistest.Client(t)
@@ -146,6 +150,52 @@ func withoutAJob(t *testing.T, p *permits) {
 	p.returned(0)
 	p.taken(1)
 	p.open(0)
+}
+
+// submit asks for a job as a front does, and returns what the line says and how many of the limit's permits the verdict leaves.
+func (p *permits) submit(id string) (leaky.Outcome, int64) {
+	p.t.Helper()
+	var place leaky.Place
+	v, err := p.Along(p.t.Context(), p.request(id), func(part *admission.Part) (_ admission.Ending, err error) {
+		job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: part.Holds(), Fingerprint: "f"}
+		place, err = p.line.Offer(p.t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Charge: part.Charge()})
+		if place.Outcome == leaky.Accepted {
+			return admission.Taken, err
+		}
+		return admission.Left, err
+	})
+	if err != nil || v.Unreturned != nil {
+		p.t.Fatal(v, err)
+	}
+	return place.Outcome, v.Standings[0].Remaining
+}
+
+// A job has its permit from the moment at which it is on record. A duplicate of it, and a job that the line refuses, take none, also where
+// that takes two steps; the duplicate doesn't give back the job's.
+func along(t *testing.T, p *permits) {
+	id := jobs.NewID(p.line.Settings().Backend)
+	if got, left := p.submit(id); got != leaky.Accepted || left != 9 {
+		t.Errorf("%s, %d left", got, left)
+	}
+	p.open(0)
+	if got, _ := p.submit(id); got != leaky.Exists {
+		t.Errorf("a duplicate: %s", got)
+	}
+	p.taken(1)
+	capacity := 1
+	if err := p.line.Tune(t.Context(), leaky.Override{Capacity: &capacity}, "test"); err != nil {
+		t.Fatal(err)
+	}
+	if got, left := p.submit(jobs.NewID(p.line.Settings().Backend)); got != leaky.LineFull || left != 9 {
+		t.Errorf("%s, %d left", got, left)
+	}
+	p.taken(1)
+	p.open(0)
+	if _, err := p.line.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	p.returned(0)
+	p.taken(0)
 }
 
 // What is given back or refused in good order leaves no note behind: a flood of refusals must not become work for the reconciler.

@@ -1,18 +1,26 @@
--- offer: gives jobs their places in the line and writes their records.
+-- offer: admits jobs: charges their limits, gives them their places in the line and writes their records, or leaves all as
+-- it was.
+-- KEYS[11..] of the limits that some of the jobs bring along
 -- ARGV[9]    the longest predicted wait, µs
 -- ARGV[10]   the part of the capacity that one client may hold
 -- ARGV[11]   horizon of a release, µs
 -- ARGV[12]   how long a client's list outlives the newest job in it, ms
 -- ARGV[13]   the most shares in a job   ARGV[14] the most in one of a client that may have several
--- ARGV[15..] ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
+-- ARGV[15]   how many values of the limits follow: 0, or their args as JSON and the texts of members (admission/limits.lua, which
+--            Go puts before this script where it is to decide about limits)
+-- then       ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
 --            'key' (no, and its id is of a client's key), 'share', 'refresh' (for no caller); of the last two four more follow: who may share it, id of the caller's share ('' for
---            none), rest of that one's record, and by what the caller's one share in a job is known
---            ('': it may have several). Where that word has a $ before it, the job's bytes are
---            counted for the client, and before those comes how many its jobs may take, this one's
---            included
+--            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several).
+--            Before that word may stand, in this order, each with values that come before those four:
+--            # the job brings the limits' next question: none more
+--            > its key may have made other jobs: how many, and of each its backend's prefix and its id
+--            $ its bytes are counted for the client: how many its jobs may take, this one's included
 -- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
---            and, of 'again', the id of the share that the caller has
+--            and the id, of 'again', of the share that the caller has, and of 'exists', of a job that is another of its key. Last
+--            the limits' reply as a list, where there are any
+-- What is on record already ('exists'), or was and is purged ('spent'), and what the limits refuse ('limited') is charged nothing,
+-- nor is what the line refuses: of two refusals the limits' is told. A share is charged as a job is.
 -- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -170,8 +178,10 @@ end
 
 -- confirm takes the permits of a job that is on record now out of the open ones. Where the offer came so late that they were given back,
 -- they are taken again, unless they are apart.
+local limited = false -- whether the job at hand brings its limits: then its permits are taken here, and never open
 local PERMITS_LAST = 32 * DAY -- as the limits' script
 local function confirm(permits)
+  if limited then return end
   if redis.pcall('ZREM', PERMITS, permits) == 1 or string.find(permits, '#', 1, true) then return end
   at_permits(permits, 'ZADD', 'NX', us(now))
   for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
@@ -220,20 +230,39 @@ local function advance(job, flow, step)
 end
 
 -- spent tells of an id whether it is that of a purged job. Only a client's key gives an id twice.
-local function spent(id) return string.sub(trace_of(id) or '', -1) == '!' end
+local function spent(id, of) return string.sub(trace_of(id, of) or '', -1) == '!' end
 
-local i = 15
+-- other looks for another job of the same key, among n that may be there, and returns what it came to and that job.
+local function other(from, n)
+  for at = from, from + 2 * n - 2, 2 do
+    local of, id = ARGV[at], ARGV[at + 1]
+    if call('EXISTS', of .. 'job:' .. id) == 1 then return 'exists', id end
+    if spent(id, of) then return 'spent' end
+  end
+end
+
+local ask, answer, close
+local i = 16 + tonumber(ARGV[15])
+if i > 16 then ask, answer, close = open_limits({ unpack(KEYS, 11) }, cjson.decode(ARGV[16]), now, 16) end
 while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
   local uuid, many = ARGV[i + 8], ARGV[i + 9]
-  local bound, counts = nil, ''
+  local bound, counts, outcome, found = nil, '', nil, nil
   i = i + 10
+  limited = string.byte(many) == 35
+  if limited then many = string.sub(many, 2) end
+  local fits = not limited or ask()
+  local charged, placed = false, true
+  if string.byte(many) == 62 then
+    outcome, found = other(i + 1, ARGV[i])
+    i, many = i + 1 + 2 * ARGV[i], string.sub(many, 2)
+  end
   if string.byte(many) == 36 then
     bound, counts, many = tonumber(ARGV[i]), '$' .. #rest .. ' ', string.sub(many, 2)
     i = i + 1
   end
-  local outcome, position, wait, retry, tag
+  local position, wait, retry, tag
   local keyed = many == 'key'
   if keyed then many = '' end
   local join, own, words, once, has_share
@@ -244,36 +273,44 @@ while i <= #ARGV do
     i = i + 4
     local job, open = under_way(join, client, once)
     has_share = job and share_of(job, once)
-    if own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
+    if outcome then -- it is another job's
+    elseif own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
     elseif own ~= '' and spent(own) then
       outcome = 'spent'
+    elseif not fits then
+      outcome = 'limited'
     elseif many == 'refresh' then
       if job or rest_of(join) > now then outcome = 'joined' end
     elseif has_share then
-      outcome = 'again'
-      local permits = string.match(words, '^@(%S+) ') -- the share has its own
-      vacate(permits)
-      if permits and not string.find(permits, '#', 1, true) then redis.pcall('ZREM', PERMITS, permits) end
+      outcome, found, charged, placed = 'again', has_share, true, false -- the share has permits of its own
+      if not limited then
+        local permits = string.match(words, '^@(%S+) ')
+        vacate(permits)
+        if permits and not string.find(permits, '#', 1, true) then redis.pcall('ZREM', PERMITS, permits) end
+      end
       advance(job, flow, step)
     elseif job and open then
       share(job, own, (begin(client, start_within, max_age, keep)), counts, words, client, once)
       newest = moment()
       if uuid ~= '' then list(client, uuid) end
-      outcome = 'joined'
+      outcome, charged = 'joined', true
       advance(job, flow, step)
     end -- a job that has no room is left behind: those who come are joined to the next
   end
 
-  if keyed and spent(id) then outcome = 'spent' end
+  if keyed and not outcome then
+    outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or spent(id) and 'spent' or nil
+  end
+  if not outcome and not fits then outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or 'limited' end
   if not outcome then
     if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
     local free = bound and stored_free(client, #rest, bound)
     outcome, position, wait, retry, tag = place(client, flow, step, start_within, free)
     if outcome == 'accepted' then
       local first, start_text, dated = begin(client, start_within, max_age, keep)
-      local marked = many ~= '' and '& ' .. counts or counts
-      if call('SET', prefix .. 'job:' .. id, first .. marked .. rest, 'NX') then
+      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. counts .. rest, 'NX') then
+        charged = true
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
         if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
@@ -303,9 +340,10 @@ while i <= #ARGV do
       outcome = 'exists'
     end
   end
+  if limited then answer(charged, placed) end
   if not position or outcome == 'exists' then position, wait, retry = 0, 0, 0 end
   out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = outcome, position, wait, retry
-  out[#out + 1], out[#out + 2] = newest > before_it and us(newest) or '', outcome == 'again' and has_share or ''
+  out[#out + 1], out[#out + 2] = newest > before_it and us(newest) or '', found or ''
 end
 
 if newest > was_newest then call('HSET', PACE, 'newest', us(newest)) end
@@ -327,4 +365,5 @@ if accepted > 0 then
   call('HINCRBY', BOOKS, 'accepted', accepted)
   if was_empty then wake() end
 end
+if close then out[#out + 1] = close() end
 return out

@@ -236,9 +236,9 @@ local function ended(id, client, keep, calls_back)
   trim(client)
 end
 
--- trace_of tells whose job was there; with ! behind it where it was purged, and would be on record still. false: none is known of.
-local function trace_of(id)
-  local client, till = string.match(call('GET', prefix .. 'gone:' .. id) or '', '^(%x+) ?(%d*)$')
+-- trace_of tells whose job was there, of this backend or of that with another prefix; with ! behind it where it was purged, and would be on record still. false: none is known of.
+local function trace_of(id, of)
+  local client, till = string.match(call('GET', (of or prefix) .. 'gone:' .. id) or '', '^(%x+) ?(%d*)$')
   if client and (tonumber(till) or 0) > now then return client .. '!' end
   return client or false
 end

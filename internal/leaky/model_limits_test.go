@@ -1,0 +1,124 @@
+package leaky_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
+)
+
+// limited are the model's limits: rates, which the limits' own twin counts, and one of jobs at one time, whose permits come back with the
+// ends of the model's jobs.
+type limited struct {
+	limiter *admission.Limiter // makes the charges that the line is given
+	twin    *admission.Limiter
+	rates   []*admission.Rule
+	places  *admission.Rule
+	held    map[string]map[string]bool // by client: jobs with a permit
+	asked   map[any]asked              // by charge
+	said    map[any]admission.Verdict  // of charges that the limits decided about
+}
+
+// asked is one charge.
+type asked struct {
+	part    *admission.Part
+	request admission.Request
+}
+
+// newLimited draws what limits a history has; nil: none.
+func newLimited(t *testing.T, rt *rapid.T, m *model) *limited {
+	rule := func(l admission.Limit) *admission.Rule {
+		l.Name, l.Owner, l.Per = redistest.Name(t, "l"), m.s.Backend, admission.PerClient
+		r, err := admission.Compile(l)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		return r
+	}
+	amount := func(what string) int64 { return rapid.Int64Range(1, 12).Draw(rt, what) }
+	l := &limited{limiter: admission.New(redistest.Client(t), false), held: map[string]map[string]bool{}, asked: map[any]asked{},
+		said: map[any]admission.Verdict{}}
+	l.twin = admission.NewLocalAt(func() time.Time { return time.UnixMicro(int64(m.now)) })
+	for _, algorithm := range rapid.SliceOfDistinct(rapid.SampledFrom([]admission.Algorithm{admission.TokenBucket,
+		admission.SlidingWindowCounter, admission.SlidingWindowLog}), rapid.ID[admission.Algorithm]).Draw(rt, "limits") {
+		l.rates = append(l.rates, rule(admission.Limit{Algorithm: algorithm, Amount: amount(string(algorithm)), Window: time.Hour,
+			Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 0}))
+	}
+	l.places = rule(admission.Limit{Algorithm: admission.Concurrency, Amount: amount("places")})
+	return l
+}
+
+// bring has an offer bring limits along.
+func (l *limited) bring(rt *rapid.T, o leaky.Offer) leaky.Offer {
+	if o.Refresh || rapid.IntRange(0, 3).Draw(rt, "unlimited") == 0 {
+		return o
+	}
+	r := admission.Request{Rules: append(append([]*admission.Rule{}, l.rates...), l.places), Cost: rapid.Int64Range(1, 3).Draw(rt, "cost"),
+		Subject: admission.Subject{Client: o.Job.Client}, Job: o.Job.ID}
+	part, err := l.limiter.Part(r)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	o.Charge, o.Job.Holds = part.Charge(), part.Holds()
+	l.asked[o.Charge] = asked{part, r}
+	return o
+}
+
+// room is what the limits say to an offer before they are charged: true also of one that brings none. Each charge must be looked at when its
+// offer is made: a clock that was set back is noticed then.
+func (l *limited) room(o leaky.Offer) bool {
+	if o.Charge == nil {
+		return true
+	}
+	v := l.verdict(o, (*admission.Limiter).Peek)
+	s := &v.Standings[len(l.rates)]
+	if s.Remaining == 0 {
+		v.Allowed, s.Violated, s.RetryAfter = false, true, time.Second
+	}
+	l.said[o.Charge] = v
+	return v.Allowed
+}
+
+// spend charges an offer that room has let through; without placed its job takes no permit.
+func (l *limited) spend(o leaky.Offer, placed bool) {
+	if o.Charge == nil {
+		return
+	}
+	if client := o.Job.Client; placed {
+		if l.held[client] == nil {
+			l.held[client] = map[string]bool{}
+		}
+		l.held[client][o.Job.ID] = true
+	}
+	l.said[o.Charge] = l.verdict(o, (*admission.Limiter).Decide)
+}
+
+func (l *limited) verdict(o leaky.Offer, how func(*admission.Limiter, context.Context, admission.Request) (admission.Verdict, error)) admission.Verdict {
+	r := l.asked[o.Charge].request
+	r.Rules = l.rates
+	v, err := how(l.twin, context.Background(), r)
+	if err != nil {
+		panic(err) // the test's own mistake
+	}
+	v.Standings = append(v.Standings, admission.Standing{Rule: l.places,
+		Remaining: max(0, l.places.Limit().Amount-int64(len(l.held[o.Job.Client])))})
+	return v
+}
+
+// compareLimits holds what the limits said to offers against the model.
+func (h *history) compareLimits(offers []leaky.Offer, places []leaky.Place) {
+	h.Helper()
+	for i, o := range offers {
+		if outcome := places[i].Outcome; o.Charge == nil || outcome == leaky.Exists || outcome == leaky.Spent {
+			continue
+		}
+		got, want := h.model.asked[o.Charge].part.Verdict(), h.model.said[o.Charge]
+		h.agree("allowed", got.Allowed, want.Allowed, nil)
+		h.agree("standings", got.Standings, want.Standings, nil)
+	}
+}
