@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/redistest"
@@ -79,6 +80,45 @@ func BenchmarkOfferBatch(b *testing.B) {
 			}
 			if _, err := line.OfferAll(context.Background(), offers); err != nil {
 				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkAdmitBatch is one call of the offer script with 64 jobs of 16 clients, each under three limits.
+func BenchmarkAdmitBatch(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	line.Limited(admission.Script{})
+	limiter := admission.New(rdb, false)
+	var rules []*admission.Rule
+	for _, l := range []admission.Limit{
+		{Name: "per-minute", Algorithm: admission.SlidingWindowCounter, Per: admission.PerClient, Amount: admission.MaxAmount, Window: time.Minute},
+		{Name: "bucket", Algorithm: admission.TokenBucket, Per: admission.PerClientOperation, Amount: 1_000_000, Window: time.Minute},
+		{Name: "all", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 1_000_000, Window: time.Second},
+	} {
+		l.Owner = line.Settings().Backend
+		rule, err := admission.Compile(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
+	reportScripts(b, rdb, func() {
+		offers := make([]leaky.Offer, batch)
+		for b.Loop() {
+			for i := range offers {
+				o := benchOffer(line.Settings().Backend, i)
+				part, err := limiter.Part(admission.Request{Rules: rules, Cost: 1, Job: o.Job.ID,
+					Subject: admission.Subject{Client: o.Job.Client, Operation: o.Job.Operation}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				o.Charge = part.Charge()
+				offers[i] = o
+			}
+			places, err := line.OfferAll(context.Background(), offers)
+			if err != nil || places[batch-1].Outcome != leaky.Accepted {
+				b.Fatal(places[batch-1], err)
 			}
 		}
 	})

@@ -51,7 +51,7 @@ const (
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
 	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, offerScript: offerScript, shares: maxShares, sharesEach: maxSharesEach}
-	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer).Weigh(encoded.bytes)
+	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer).Weigh(encoded.bytes).Overlap(2)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l
 }

@@ -267,7 +267,7 @@ while i <= #ARGV do
   if keyed then many = '' end
   local join, own, words, once, has_share
   local before_it = newest
-  if not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
+  if fits and not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
   if many ~= '' then
     join, own, words, once = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
     i = i + 4
