@@ -22,6 +22,9 @@ type arithmetic interface {
 	wait(f fill, now, cost int64) int64
 	// reset is how long after now the room can be taken as all there is; see Standing.
 	reset(f fill, now int64) int64
+	// later is where a key stands at now that stood so then, where nothing was charged or given back since. Not ok where a fill
+	// doesn't tell.
+	later(f fill, then, now int64) (at fill, ok bool)
 	// parameters are what limits.lua knows the limit by.
 	parameters() [5]int64
 }

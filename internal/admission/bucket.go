@@ -89,6 +89,12 @@ func (b bucket) wait(f fill, _, cost int64) int64 {
 // reset is the time until the bucket is full.
 func (b bucket) reset(f fill, _ int64) int64 { return ceilDiv(b.full-f.room, b.refill) }
 
+func (b bucket) later(f fill, then, now int64) (fill, bool) {
+	var s state
+	b.store(&s, f, then)
+	return b.load(&s, now), true
+}
+
 func (b bucket) parameters() [5]int64 {
 	return [5]int64{kindBucket, b.token, b.refill, b.full, b.period}
 }

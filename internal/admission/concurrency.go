@@ -46,4 +46,6 @@ func (p concurrency) wait(f fill, _, _ int64) int64 {
 // reset: there is no window.
 func (p concurrency) reset(fill, int64) int64 { return 0 }
 
+func (p concurrency) later(f fill, _, _ int64) (fill, bool) { return f, true }
+
 func (p concurrency) parameters() [5]int64 { return [5]int64{kindConcurrency, 1, p.limit, placesLast} }

@@ -103,6 +103,12 @@ func (c counter) reset(f fill, now int64) int64 {
 	return c.window - now%c.window
 }
 
+func (c counter) later(f fill, then, now int64) (fill, bool) {
+	var s state
+	c.store(&s, f, then)
+	return c.load(&s, now), true
+}
+
 func (c counter) parameters() [5]int64 {
 	return [5]int64{kindCounter, c.steps, c.limit, c.window, c.step}
 }

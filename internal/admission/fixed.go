@@ -74,4 +74,10 @@ func (w fixed) reset(_ fill, now int64) int64 {
 	return end - now
 }
 
+func (w fixed) later(f fill, then, now int64) (fill, bool) {
+	var s state
+	w.store(&s, f, then)
+	return w.load(&s, now), true
+}
+
 func (w fixed) parameters() [5]int64 { return [5]int64{kindFixed, 1, w.limit, w.window} }

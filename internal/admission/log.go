@@ -136,4 +136,10 @@ func (g log) reset(f fill, now int64) int64 {
 	return f.also + g.window - now
 }
 
+// later is known until the oldest entry leaves: of the next one a fill says nothing.
+func (g log) later(f fill, then, now int64) (fill, bool) {
+	f.wait -= now - then
+	return f, f.also == 0 || g.reset(f, now) > 0
+}
+
 func (g log) parameters() [5]int64 { return [5]int64{kindLog, 1, g.limit, g.window} }

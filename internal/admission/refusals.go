@@ -1,0 +1,113 @@
+package admission
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// refusalFor bounds how long a refusal is remembered. Its moment is exact, but what nobody tells may
+	// make room sooner: a Redis whose clock was set forward, or a key that an operator removed.
+	refusalFor = 10 * time.Second
+	// refusalForPlaces bounds it where limits of concurrency apply too: their jobs end at any time, and
+	// what the answer says of them must not be old.
+	refusalForPlaces = time.Second
+	// maxRefusals bounds what is remembered, at about 500 bytes each: twice as many at most, of which
+	// the older half goes at once.
+	maxRefusals = 10_000
+)
+
+// refusals remembers what rate limits refused, until an equal request fits again: a refused request spends
+// nothing, so asking again could only give the same answer. Refusals by limits of concurrency aren't
+// remembered. Safe for concurrent use. The zero value remembers nothing yet.
+type refusals struct {
+	mu         sync.Mutex
+	young, old map[asked]refusal // guarded by mu
+}
+
+// asked is who was refused by which limits. A plan's list of rules is made once, so it is known by its
+// first: other limits, and those of another config, are another list.
+type asked struct {
+	first   **Rule
+	rules   int
+	subject Subject
+}
+
+type refusal struct {
+	cost, bytes int64
+	heard       time.Time
+	until       time.Time
+	answer      answer
+}
+
+// note takes in what a request was answered that was sent and whose answer was heard at these moments. What
+// was spent makes what is remembered of the same limits old.
+func (m *refusals) note(r Request, a answer, sent, heard time.Time) {
+	if a.spent {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.young, key(r))
+		delete(m.old, key(r))
+		return
+	}
+	longest, most := time.Duration(0), refusalFor
+	for i, rule := range r.Rules {
+		takes := r.Takes(rule)
+		fits := rule.fits(a.fills[i], takes)
+		switch {
+		case rule.limit.Shadow:
+		case rule.kind == kindConcurrency && !fits, rule.never(takes):
+			return
+		case rule.kind == kindConcurrency:
+			most = refusalForPlaces
+		case !fits:
+			longest = max(longest, micros(rule.arithmetic.wait(a.fills[i], a.now, takes)))
+		}
+	}
+	until := sent.Add(min(longest, most)) // counted from before Redis decided: never for too long
+	if !until.After(heard) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.young) >= maxRefusals {
+		m.old, m.young = m.young, nil
+	}
+	if m.young == nil {
+		m.young = make(map[asked]refusal)
+	}
+	m.young[key(r)] = refusal{r.Cost, r.Bytes, heard, until, a}
+}
+
+// recall is the verdict on a request that takes no less than one that was refused, for as long as Redis
+// would refuse it too. It says where the limits stand at that moment, as far as nobody else spends.
+func (m *refusals) recall(r Request, now time.Time) (Verdict, bool) {
+	if len(r.Rules) == 0 {
+		return Verdict{}, false
+	}
+	k := key(r)
+	m.mu.Lock()
+	was, ok := m.young[k]
+	if !ok {
+		was, ok = m.old[k]
+	}
+	m.mu.Unlock()
+	if !ok || !now.Before(was.until) || r.Cost < was.cost || r.Bytes < was.bytes {
+		return Verdict{}, false
+	}
+	equal := r.Cost == was.cost && r.Bytes == was.bytes
+	a := answer{now: was.answer.now + now.Sub(was.heard).Microseconds(), fills: make([]fill, len(r.Rules))}
+	for i, rule := range r.Rules {
+		if rule.kind == kindLog && !equal {
+			return Verdict{}, false // only Redis knows when another cost fits
+		}
+		if a.fills[i], ok = rule.arithmetic.later(was.answer.fills[i], was.answer.now, a.now); !ok {
+			return Verdict{}, false
+		}
+	}
+	v := verdict(r, []*question{{rules: r.Rules, cost: r.Cost, bytes: r.Bytes, keys: make([]string, len(r.Rules))}}, []answer{a})
+	v.places = nil
+	return v, !v.Allowed
+}
+
+func key(r Request) asked { return asked{&r.Rules[0], len(r.Rules), r.Subject} }
