@@ -65,11 +65,14 @@ func (l *Limiter) Part(r Request) (*Part, error) {
 // Along decides on a request in one step with something else. step makes that step: it has a script decide on the part (or, where that has no
 // Charge, does the rest alone), and says what it came to. It is called again where the first time a limit of concurrency refused, and jobs
 // that held its permits were found to have ended. The verdict is Decide's; where the step came to Left it says where the limits stand, and
-// whether they would have allowed the request. An error is step's, or one of Decide's; the request may have been charged then only if
+// whether they would have allowed the request. A refusal that is remembered (Request.Recall) makes no step. An error is step's, or one of Decide's; the request may have been charged then only if
 // step may have done the rest. It takes as long as step does, and on a cluster as long as Decide and Refund do too.
 func (l *Limiter) Along(ctx context.Context, r Request, step func(*Part) (Ending, error)) (Verdict, error) {
 	if l.split {
 		return l.oneAfterTheOther(ctx, r, step)
+	}
+	if v, ok := l.recall(r); ok {
+		return v, nil
 	}
 	v, ending, err := l.along(r, step)
 	if err == nil && ending == Limited && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
@@ -83,12 +86,16 @@ func (l *Limiter) along(r Request, step func(*Part) (Ending, error)) (Verdict, E
 	if err != nil {
 		return Verdict{}, Left, err
 	}
+	sent := time.Now()
 	ending, err := step(p)
 	if err != nil || p.q == nil {
 		return Verdict{Allowed: err == nil}, ending, err
 	}
 	if p.answer.now == 0 {
 		return Verdict{}, ending, errNotDecided
+	}
+	if r.Recall {
+		l.refusals.note(r, p.answer, sent, time.Now())
 	}
 	return p.Verdict(), ending, nil
 }

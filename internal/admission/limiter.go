@@ -49,6 +49,11 @@ type Request struct {
 	Cost    int64 // 1 to MaxAmount; what it spends of every limit of requests
 	// Bytes is what it spends of every limit of bytes, 0 to MaxAmount. With 0 none of those refuses.
 	Bytes int64
+	// Recall lets the Limiter refuse by what it heard a moment ago, without asking: until a refusal's
+	// RetryAfter a request that takes no less can only be refused again, so a flood of them costs Redis
+	// nothing. It is for requests that nothing else may answer, and for rules that nothing charged is
+	// ever given back to. On a cluster, with regions, and in one process's memory it does nothing.
+	Recall bool
 	// Job is whose place a limit of concurrency holds, from the charge to the job's end. "": those are only looked at.
 	Job string
 }
@@ -75,6 +80,16 @@ type Limiter struct {
 	within time.Duration // bounds one decision
 	places *places       // nil: nobody looks after places
 	region *Region       // nil: there are no others
+
+	refusals refusals
+}
+
+// recall is the refusal that is known to be the answer, if there is one.
+func (l *Limiter) recall(r Request) (Verdict, bool) {
+	if !r.Recall || !l.shared || l.split || l.region != nil {
+		return Verdict{}, false
+	}
+	return l.refusals.recall(r, time.Now())
 }
 
 // question is what a source is asked: a request, or the part of one that concerns one subject.
@@ -168,6 +183,9 @@ func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 // It takes at most a second. An error other than ErrCost and ErrRules means that nobody knows: the request
 // may have been charged, once, and can't be refunded. The end of ctx ends the wait, not a charge under way.
 func (l *Limiter) Decide(ctx context.Context, r Request) (Verdict, error) {
+	if v, ok := l.recall(r); ok {
+		return v, nil
+	}
 	v, err := l.judge(ctx, r, spend)
 	if err == nil && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
 		return l.judge(ctx, r, spend)
@@ -238,9 +256,13 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 			return Verdict{}, fmt.Errorf("limits: permits: %w", err)
 		}
 	}
+	sent := time.Now()
 	answers, err := l.askAll(ctx, questions)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("limits: %w", err)
+	}
+	if r.Recall && m == spend && !l.split {
+		l.refusals.note(r, answers[0], sent, time.Now())
 	}
 	v := verdict(r, questions, answers)
 	if apart && v.charge == nil {

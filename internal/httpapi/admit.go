@@ -61,7 +61,8 @@ func (a *attempt) admit() error {
 // Idempotency-Key made before. An error is why there is none. Limits and line decide in one step: a request without a new job has charged nothing.
 func (a *attempt) take() (answer func() error, err error) {
 	offer, place := a.offer(), leaky.Place{Outcome: leaky.Limited} // which a cluster's limits say without the line
-	request := admission.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id}
+	request := admission.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id,
+		Recall: a.key == ""} // the job of a key may be there, whatever the limits say
 	v, err := a.s.Limiter.Along(a.ctx, request, func(part *admission.Part) (admission.Ending, error) {
 		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
 		var err error

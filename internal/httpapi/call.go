@@ -241,7 +241,7 @@ func (c *call) charged(refusal error) error {
 	if len(free.rules) == 0 {
 		return refusal
 	}
-	request := admission.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes}
+	request := admission.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes, Recall: true}
 	v, err := c.decide(c.s.Limiter, free, request)
 	if err != nil {
 		return refusal // what is wrong with the request is wrong without the store too
@@ -260,7 +260,7 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	// A page of another site can make a browser ask without a key, and guesses none by it.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
 	if len(p.rules) > 0 && !free && client.Address != "" && c.s.Store.Healthy() {
-		request := admission.Request{Subject: subject(client, ""), Cost: 1}
+		request := admission.Request{Subject: subject(client, ""), Cost: 1, Recall: true}
 		v, err := c.decide(c.s.Limiter, p, request)
 		if err == nil {
 			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged

@@ -65,7 +65,7 @@ func (s *Server) decideCheck(c *call, way string, cost int64) error {
 	err := errUnhealthy
 	if way == CheckLocal || s.Store.Healthy() {
 		var v admission.Verdict
-		request := admission.Request{Cost: cost, Subject: subject(c.client, c.operation)}
+		request := admission.Request{Cost: cost, Subject: subject(c.client, c.operation), Recall: true}
 		if v, err = c.decide(by, c.plan, request); err == nil {
 			c.verdict = &v
 			if !v.Allowed {
