@@ -240,13 +240,17 @@ func TestListsDoNotStarveOthers(t *testing.T) {
 			t.Errorf("%s: %d commands", query, n)
 		}
 	}
+	most := 2.0
+	if raced {
+		most = 8 // the lists' clients are of this process, and take the processors from the other client's requests
+	}
 	var ratio float64
 	for range 3 {
-		if ratio = w.starved(); ratio <= 2 {
+		if ratio = w.starved(); ratio <= most {
 			return
 		}
 	}
-	t.Errorf("another client's 99th percentile is %.1f times what it is without lists", ratio)
+	t.Errorf("another client's 99th percentile is %.1f times what it is without lists, want %v at most", ratio, most)
 }
 
 // starved is how many times as long as alone another client's requests take beside a client that lists on 8 connections, at the 99th
