@@ -63,7 +63,7 @@ func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 				if !remembered {
 					if v.Allowed {
 						spent = jobs
-					} else {
+					} else if !v.Never { // what never fits isn't remembered
 						refused[p] = jobs
 					}
 					return
