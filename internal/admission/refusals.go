@@ -41,15 +41,30 @@ type refusal struct {
 }
 
 // note takes in what a request was answered that was sent and whose answer was heard at these moments. What
-// was spent makes what is remembered of the same limits old.
+// was remembered of the same limits is old then.
 func (m *refusals) note(r Request, a answer, sent, heard time.Time) {
-	if a.spent {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.young, key(r))
-		delete(m.old, key(r))
+	k, until := key(r), sent
+	if !a.spent {
+		until = sent.Add(lasts(r, a)) // counted from before Redis decided: never for too long
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !until.After(heard) {
+		delete(m.young, k)
+		delete(m.old, k)
 		return
 	}
+	if len(m.young) >= maxRefusals {
+		m.old, m.young = m.young, nil
+	}
+	if m.young == nil {
+		m.young = make(map[asked]refusal)
+	}
+	m.young[k] = refusal{r.Cost, r.Bytes, heard, until, a}
+}
+
+// lasts is for how long a request that takes no less is refused too, as far as that is to be remembered.
+func lasts(r Request, a answer) time.Duration {
 	longest, most := time.Duration(0), refusalFor
 	for i, rule := range r.Rules {
 		takes := r.Takes(rule)
@@ -57,26 +72,14 @@ func (m *refusals) note(r Request, a answer, sent, heard time.Time) {
 		switch {
 		case rule.limit.Shadow:
 		case rule.kind == kindConcurrency && !fits, rule.never(takes):
-			return
+			return 0
 		case rule.kind == kindConcurrency:
 			most = refusalForPlaces
 		case !fits:
 			longest = max(longest, micros(rule.arithmetic.wait(a.fills[i], a.now, takes)))
 		}
 	}
-	until := sent.Add(min(longest, most)) // counted from before Redis decided: never for too long
-	if !until.After(heard) {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.young) >= maxRefusals {
-		m.old, m.young = m.young, nil
-	}
-	if m.young == nil {
-		m.young = make(map[asked]refusal)
-	}
-	m.young[key(r)] = refusal{r.Cost, r.Bytes, heard, until, a}
+	return min(longest, most)
 }
 
 // recall is the verdict on a request that takes no less than one that was refused, for as long as Redis
