@@ -94,9 +94,7 @@ func (l *Limiter) along(r Request, step func(*Part) (Ending, error)) (Verdict, E
 	if p.answer.now == 0 {
 		return Verdict{}, ending, errNotDecided
 	}
-	if r.Recall {
-		l.refusals.note(r, p.answer, sent, time.Now())
-	}
+	l.heard(r, p.answer, sent)
 	return p.Verdict(), ending, nil
 }
 

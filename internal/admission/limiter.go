@@ -84,6 +84,13 @@ type Limiter struct {
 	refusals refusals
 }
 
+// heard takes in what a request that was sent then was answered.
+func (l *Limiter) heard(r Request, a answer, sent time.Time) {
+	if l.shared && !l.split && l.region == nil && (r.Recall || a.spent) {
+		l.refusals.note(r, a, sent, time.Now())
+	}
+}
+
 // recall is the refusal that is known to be the answer, if there is one.
 func (l *Limiter) recall(r Request) (Verdict, bool) {
 	if !r.Recall || !l.shared || l.split || l.region != nil {
@@ -261,8 +268,8 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("limits: %w", err)
 	}
-	if r.Recall && m == spend && !l.split {
-		l.refusals.note(r, answers[0], sent, time.Now())
+	if m == spend {
+		l.heard(r, answers[0], sent)
 	}
 	v := verdict(r, questions, answers)
 	if apart && v.charge == nil {
