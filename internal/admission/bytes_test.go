@@ -6,7 +6,7 @@ import (
 )
 
 // A limit of bytes is charged bytes and no cost, in one step with the others: all of them or none.
-// A request that brings no bytes is told how it stands and isn't refused by it.
+// A request without bytes gets the limit's state, and the limit doesn't refuse it.
 func TestALimitOfBytesCountsBytes(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for _, a := range exact {
@@ -49,7 +49,7 @@ func TestALimitOfBytesCountsBytes(t *testing.T) {
 	})
 }
 
-// What bytes were spent, and given back, is told to other regions as bytes.
+// Regions exchange spent and refunded bytes as bytes.
 func TestBytesAreExchangedBetweenRegions(t *testing.T) {
 	t.Parallel()
 	w := startRegions(t, 0)

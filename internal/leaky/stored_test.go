@@ -46,7 +46,7 @@ func (b *bench) fits(client string, most int64) string {
 }
 
 // What a client's jobs take is bounded to the byte: those that wait and run, and those that are
-// kept, with their results. It is told when what is kept will have gone, to the microsecond.
+// kept, with their results. Retry-After is the moment at which the kept records will have expired, to the microsecond.
 func TestWhatAClientsJobsTakeIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)

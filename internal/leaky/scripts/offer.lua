@@ -20,7 +20,7 @@
 --            and the id, of 'again', of the share that the caller has, and of 'exists', of a job that is another of its key. Last
 --            the limits' reply as a list, where there are any
 -- What is on record already ('exists'), or was and is purged ('spent'), and what the limits refuse ('limited') is charged nothing,
--- nor is what the line refuses: of two refusals the limits' is told. A share is charged as a job is.
+-- nor is what the line refuses: where both refuse, the answer is the limits'. A share is charged as a job is.
 -- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
 -- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
