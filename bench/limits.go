@@ -14,7 +14,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // deciders are the goroutines that ask for decisions.
@@ -34,8 +34,8 @@ var limitCases = []limitCase{
 	{"1,000 clients, nearly all refused", 1000, true, 2.5},
 }
 
-// limits measures decisions: three limits at once by ours, one by redis_rate, from as many goroutines on the same Redis.
-func limits(ctx context.Context, e *env, r *report) error {
+// decisions measures decisions: three limits at once by ours, one by redis_rate, from as many goroutines on the same Redis.
+func decisions(ctx context.Context, e *env, r *report) error {
 	// The sides are libraries in this process: unlike the generator of HTTP requests, they have work to do.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU()))
 	rdb := e.connect(deciders)
@@ -75,28 +75,28 @@ func limits(ctx context.Context, e *env, r *report) error {
 
 // decideThree returns a decision over three limits of different algorithms.
 func decideThree(rdb redis.UniversalClient, c limitCase) (func(context.Context, int64) error, error) {
-	amount := int64(admission.MaxAmount)
+	amount := int64(limits.MaxAmount)
 	if c.refused {
 		amount = 1
 	}
-	var rules []*admission.Rule
-	for i, a := range []admission.Algorithm{admission.TokenBucket, admission.SlidingWindowCounter, admission.FixedWindow} {
-		rule, err := admission.Compile(admission.Limit{Name: fmt.Sprint("bench-", i), Algorithm: a, Per: admission.PerClient, Amount: amount, Window: time.Hour})
+	var rules []*limits.Rule
+	for i, a := range []limits.Algorithm{limits.TokenBucket, limits.SlidingWindowCounter, limits.FixedWindow} {
+		rule, err := limits.Compile(limits.Limit{Name: fmt.Sprint("bench-", i), Algorithm: a, Per: limits.PerClient, Amount: amount, Window: time.Hour})
 		if err != nil {
 			return nil, err
 		}
 		rules = append(rules, rule)
 	}
-	limiter, clients := admission.New(rdb, false), clientNames(c.clients)
+	limiter, clients := limits.New(rdb, false), clientNames(c.clients)
 	return func(ctx context.Context, i int64) error {
-		_, err := limiter.Decide(ctx, admission.Request{Rules: rules, Subject: admission.Subject{Client: pick(clients, i)}, Cost: 1})
+		_, err := limiter.Decide(ctx, limits.Request{Rules: rules, Subject: limits.Subject{Client: pick(clients, i)}, Cost: 1})
 		return err
 	}, nil
 }
 
 // decideOne returns redis_rate's decision over one limit.
 func decideOne(rdb *redis.Client, c limitCase) func(context.Context, int64) error {
-	limit := redis_rate.Limit{Rate: admission.MaxAmount, Burst: admission.MaxAmount, Period: time.Hour}
+	limit := redis_rate.Limit{Rate: limits.MaxAmount, Burst: limits.MaxAmount, Period: time.Hour}
 	if c.refused {
 		limit = redis_rate.PerHour(1)
 	}
@@ -143,15 +143,15 @@ func perSecond(ctx context.Context, d time.Duration, do func(context.Context, in
 
 // limitMemory measures what a client that was admitted once takes in Redis, by algorithm.
 func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) error {
-	limiter := admission.New(rdb, false)
-	for _, a := range []admission.Algorithm{admission.FixedWindow, admission.SlidingWindowLog, admission.SlidingWindowCounter, admission.TokenBucket,
-		admission.LeakyBucket, admission.Concurrency} {
+	limiter := limits.New(rdb, false)
+	for _, a := range []limits.Algorithm{limits.FixedWindow, limits.SlidingWindowLog, limits.SlidingWindowCounter, limits.TokenBucket,
+		limits.LeakyBucket, limits.Concurrency} {
 		e.say("limits: memory of %s", a)
-		limit := admission.Limit{Name: "per-hour", Algorithm: a, Per: admission.PerClient, Amount: 100, Window: time.Hour}
-		if a == admission.Concurrency {
+		limit := limits.Limit{Name: "per-hour", Algorithm: a, Per: limits.PerClient, Amount: 100, Window: time.Hour}
+		if a == limits.Concurrency {
 			limit.Window = 0
 		}
-		rule, err := admission.Compile(limit)
+		rule, err := limits.Compile(limit)
 		if err != nil {
 			return err
 		}
@@ -164,8 +164,8 @@ func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) erro
 		}
 		for i := range e.plan.IdleClients {
 			client := fmt.Sprint("client-", i)
-			if _, err := limiter.Decide(ctx, admission.Request{Rules: []*admission.Rule{rule}, Cost: 1, Job: "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55",
-				Subject: admission.Subject{Client: client}}); err != nil {
+			if _, err := limiter.Decide(ctx, limits.Request{Rules: []*limits.Rule{rule}, Cost: 1, Job: "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55",
+				Subject: limits.Subject{Client: client}}); err != nil {
 				return err
 			}
 		}
@@ -182,7 +182,7 @@ var twinLine = regexp.MustCompile(`(?m)^BenchmarkTwin/(\S+?)(?:-\d+)?\s+\d+\s+([
 
 // twin runs the benchmark of the limiter's Go twin.
 func twin(ctx context.Context, r *report) error {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkTwin$", "-benchmem", "./internal/admission").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkTwin$", "-benchmem", "./internal/limits").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the twin's benchmark: %w\n%s", err, out)
 	}

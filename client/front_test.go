@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -103,7 +103,7 @@ func TestAStandInOfTheRealServers(t *testing.T) {
 	t.Parallel()
 	summary := redistest.Name(t, "summary")
 	f := setup{capacity: 5, change: func(c *httpapi.Config) {
-		once, err := admission.Compile(admission.Limit{Name: "once", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 1, Window: time.Hour, Owner: c.Operations[0].Name})
+		once, err := limits.Compile(limits.Limit{Name: "once", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1, Window: time.Hour, Owner: c.Operations[0].Name})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,13 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -71,7 +71,7 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // setup is how a front differs from the usual one.
 type setup struct {
-	limits   []admission.Limit
+	limits   []limits.Limit
 	capacity int                             // of its line; 0: 1
 	change   func(*httpapi.Config)           // may be nil
 	proxy    func(http.Handler) http.Handler // stands before it; nil: nothing does
@@ -99,9 +99,9 @@ func (healthy) Warnings() []string { return nil }
 
 func (healthy) Lost() <-chan struct{} { return nil }
 
-func newFront(t *testing.T, limits ...admission.Limit) front {
+func newFront(t *testing.T, given ...limits.Limit) front {
 	t.Helper()
-	return setup{limits: limits}.start(t)
+	return setup{limits: given}.start(t)
 }
 
 func (s setup) start(t *testing.T) front {
@@ -112,7 +112,7 @@ func (s setup) start(t *testing.T) front {
 		t.Fatal(err)
 	}
 	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
-		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour}).Limited(admission.Script{})}
+		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour}).Limited(limits.Script{})}
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})
 	t.Cleanup(func() {
@@ -122,7 +122,7 @@ func (s setup) start(t *testing.T) front {
 	var rules []httpapi.Limit
 	for _, l := range s.limits {
 		l.Owner = backend
-		rule, err := admission.Compile(l)
+		rule, err := limits.Compile(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func (s setup) start(t *testing.T) front {
 	config := httpapi.Config{
 		Identity: identity.New(identity.Config{Clients: []identity.Registered{
 			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
-		Limiter: admission.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
+		Limiter: limits.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
 		Lines: map[string]httpapi.Line{backend: f.line}, Tiers: map[string]httpapi.Tier{"pro": {Weight: 1, Limits: rules}},
 		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
 			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
@@ -259,7 +259,7 @@ func TestAFullLineAsTheClientTellsIt(t *testing.T) {
 // A client that waits what a limit says is let in at its second try.
 func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, admission.Limit{Name: "slow", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Second, Burst: 1})
+	f := newFront(t, limits.Limit{Name: "slow", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Second, Burst: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for i := range 2 {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // The picture, in units of its own: two panels over one axis of time.
@@ -27,7 +27,7 @@ text{font:11px system-ui,sans-serif;fill:#1f2328}.title{font-size:14px;font-weig
 </style>
 `
 
-func draw(l admission.Limit, s sight) []byte {
+func draw(l limits.Limit, s sight) []byte {
 	var b bytes.Buffer
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	x := func(second float64) float64 { return left + second*perSecond }
@@ -88,9 +88,9 @@ func bar(b *bytes.Buffer, class string, x float64, n int) {
 	fmt.Fprintf(b, "<rect class=%q x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", class, x+0.6, ratesFoot-h, perSecond-1.2, h)
 }
 
-func text(l admission.Limit) string {
+func text(l limits.Limit) string {
 	switch {
-	case l.Algorithm == admission.Concurrency:
+	case l.Algorithm == limits.Concurrency:
 		return fmt.Sprintf("%d jobs at a time, of %d s each", l.Amount, lasts/time.Second)
 	case l.Burst != 0:
 		return fmt.Sprintf("%d per %s, burst %d", l.Amount, seconds10(), l.Burst)

@@ -2,7 +2,7 @@
 //
 //	go run ./docs/plots
 //
-// The decisions are those of the twin (package admission) under a clock of its own, so the pictures are the same each time, and
+// The decisions are those of the twin (package limits) under a clock of its own, so the pictures are the same each time, and
 // are true as long as the code is. A test holds those in docs/ against what this program draws.
 package main
 
@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 
 // run writes a picture for each algorithm into a directory.
 func run(ctx context.Context, dir string) error {
-	for _, l := range limits {
+	for _, l := range drawn {
 		seen, err := watch(ctx, l)
 		if err != nil {
 			return fmt.Errorf("%s: %w", l.Algorithm, err)
@@ -37,21 +37,21 @@ func run(ctx context.Context, dir string) error {
 	return nil
 }
 
-func fileName(l admission.Limit) string { return "limits-" + string(l.Algorithm) + ".svg" }
+func fileName(l limits.Limit) string { return "limits-" + string(l.Algorithm) + ".svg" }
 
 const (
 	amount = 20
 	window = 10 * time.Second
 )
 
-// limits allow the same: 2 a second in the long run, but for what a leaky bucket is set up for, and concurrency, which knows no rate.
-var limits = []admission.Limit{
-	{Name: "fixed", Algorithm: admission.FixedWindow, Amount: amount, Window: window},
-	{Name: "log", Algorithm: admission.SlidingWindowLog, Amount: amount, Window: window},
-	{Name: "counter", Algorithm: admission.SlidingWindowCounter, Amount: amount, Window: window},
-	{Name: "token", Algorithm: admission.TokenBucket, Amount: amount, Window: window},
-	{Name: "leaky", Algorithm: admission.LeakyBucket, Amount: amount, Window: window, Burst: 5},
-	{Name: "concurrency", Algorithm: admission.Concurrency, Amount: 8},
+// drawn are the limits; they allow the same: 2 a second in the long run, but for what a leaky bucket is set up for, and concurrency, which knows no rate.
+var drawn = []limits.Limit{
+	{Name: "fixed", Algorithm: limits.FixedWindow, Amount: amount, Window: window},
+	{Name: "log", Algorithm: limits.SlidingWindowLog, Amount: amount, Window: window},
+	{Name: "counter", Algorithm: limits.SlidingWindowCounter, Amount: amount, Window: window},
+	{Name: "token", Algorithm: limits.TokenBucket, Amount: amount, Window: window},
+	{Name: "leaky", Algorithm: limits.LeakyBucket, Amount: amount, Window: window, Burst: 5},
+	{Name: "concurrency", Algorithm: limits.Concurrency, Amount: 8},
 }
 
 // lasts is how long a job takes, where jobs are what counts: 8 of 4 seconds are 2 a second.

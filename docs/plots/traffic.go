@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // phase is a part of the traffic: so many requests a second, evenly.
@@ -44,17 +44,17 @@ type sight struct {
 }
 
 // watch decides the traffic by one limit.
-func watch(ctx context.Context, l admission.Limit) (sight, error) {
-	l.Per = admission.PerGlobal
-	rule, err := admission.Compile(l)
+func watch(ctx context.Context, l limits.Limit) (sight, error) {
+	l.Per = limits.PerGlobal
+	rule, err := limits.Compile(l)
 	if err != nil {
 		return sight{}, err
 	}
 	now := begin
-	limiter := admission.NewLocalAt(func() time.Time { return now })
+	limiter := limits.NewLocalAt(func() time.Time { return now })
 	type job struct {
 		ends    time.Time
-		verdict admission.Verdict
+		verdict limits.Verdict
 	}
 	var s sight
 	var jobs []job
@@ -65,14 +65,14 @@ func watch(ctx context.Context, l admission.Limit) (sight, error) {
 				s.offered, s.admitted = append(s.offered, 0), append(s.admitted, 0)
 			}
 			second := len(s.offered) - 1
-			for l.Algorithm == admission.Concurrency && len(jobs) > 0 && !jobs[0].ends.After(now) {
+			for l.Algorithm == limits.Concurrency && len(jobs) > 0 && !jobs[0].ends.After(now) {
 				if err := limiter.Refund(ctx, jobs[0].verdict); err != nil {
 					return sight{}, err
 				}
 				jobs = jobs[1:]
 			}
-			r := admission.Request{Rules: []*admission.Rule{rule}, Cost: 1, Job: strconv.FormatInt(now.UnixMicro(), 10)}
-			var v admission.Verdict
+			r := limits.Request{Rules: []*limits.Rule{rule}, Cost: 1, Job: strconv.FormatInt(now.UnixMicro(), 10)}
+			var v limits.Verdict
 			if p.rate > 0 && tick%(ticksPerSecond/p.rate) == 0 {
 				if v, err = limiter.Decide(ctx, r); err != nil {
 					return sight{}, err

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -117,7 +117,7 @@ func secondBackend(t *testing.T, s *setup) (second **leaky.Line) {
 	s.adjust = func(w *world, c *Config) {
 		settings := w.line.Settings()
 		settings.Backend = redistest.Name(t, "b")
-		*second = leaky.New(w.rdb, settings).Limited(admission.Script{})
+		*second = leaky.New(w.rdb, settings).Limited(limits.Script{})
 		c.Lines[settings.Backend] = *second
 		t.Cleanup(func() { redistest.CheckBooks(t, w.rdb, settings.Backend) })
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // attempt is one try at admitting a job: of the operation that was asked for, or of one that stands in for it.
@@ -61,9 +61,9 @@ func (a *attempt) admit() error {
 // Idempotency-Key made before. An error is why there is none. Limits and line decide in one step: a request without a new job has charged nothing.
 func (a *attempt) take() (answer func() error, err error) {
 	offer, place := a.offer(), leaky.Place{Outcome: leaky.Limited} // which a cluster's limits say without the line
-	request := admission.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id,
+	request := limits.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id,
 		Recall: a.key == ""} // the job of a key may be there, whatever the limits say
-	v, err := a.s.Limiter.Along(a.ctx, request, func(part *admission.Part) (admission.Ending, error) {
+	v, err := a.s.Limiter.Along(a.ctx, request, func(part *limits.Part) (limits.Ending, error) {
 		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
 		var err error
 		place, err = a.line.Offer(a.ctx, offer)
@@ -98,14 +98,14 @@ func (a *attempt) take() (answer func() error, err error) {
 }
 
 // ending is what an offer's outcome means to the limits.
-func ending(o leaky.Outcome) admission.Ending {
+func ending(o leaky.Outcome) limits.Ending {
 	switch o {
 	case leaky.Accepted, leaky.Joined, leaky.Again:
-		return admission.Taken
+		return limits.Taken
 	case leaky.Limited:
-		return admission.Limited
+		return limits.Limited
 	}
-	return admission.Left
+	return limits.Left
 }
 
 // offer is the job as the line gets it, but for what it takes of limits.

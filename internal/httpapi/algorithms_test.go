@@ -13,27 +13,27 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // everyAlgorithm is a limit of n a day, a month, or at one time, by each algorithm. Days and months are long, so that no test runs into the
 // next one but at midnight.
-func everyAlgorithm(n int64) map[string]admission.Limit {
-	all := map[string]admission.Limit{}
-	for _, l := range []admission.Limit{
-		{Algorithm: admission.TokenBucket, Window: 24 * time.Hour},
-		{Algorithm: admission.LeakyBucket, Window: 24 * time.Hour},
-		{Algorithm: admission.SlidingWindowCounter, Window: 24 * time.Hour},
-		{Algorithm: admission.SlidingWindowLog, Window: 24 * time.Hour},
-		{Algorithm: admission.FixedWindow, Window: 24 * time.Hour},
-		{Algorithm: admission.FixedWindow, Window: admission.Month},
-		{Algorithm: admission.Concurrency},
+func everyAlgorithm(n int64) map[string]limits.Limit {
+	all := map[string]limits.Limit{}
+	for _, l := range []limits.Limit{
+		{Algorithm: limits.TokenBucket, Window: 24 * time.Hour},
+		{Algorithm: limits.LeakyBucket, Window: 24 * time.Hour},
+		{Algorithm: limits.SlidingWindowCounter, Window: 24 * time.Hour},
+		{Algorithm: limits.SlidingWindowLog, Window: 24 * time.Hour},
+		{Algorithm: limits.FixedWindow, Window: 24 * time.Hour},
+		{Algorithm: limits.FixedWindow, Window: limits.Month},
+		{Algorithm: limits.Concurrency},
 	} {
 		name := string(l.Algorithm)
-		if l.Window == admission.Month {
+		if l.Window == limits.Month {
 			name = "month"
 		}
-		l.Name, l.Per, l.Amount = name, admission.PerClient, n
+		l.Name, l.Per, l.Amount = name, limits.PerClient, n
 		all[name] = l
 	}
 	return all
@@ -126,7 +126,7 @@ func TestEveryAlgorithmsRefusalSaysWhichLimitAndHowLong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *setup) {
-				s.pro = []admission.Limit{{Name: "wide", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1000, Window: time.Hour}, limit}
+				s.pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1000, Window: time.Hour}, limit}
 			})
 			w.pause()
 			for range 2 {
@@ -156,7 +156,7 @@ func TestEveryAlgorithmsRefusalSaysWhichLimitAndHowLong(t *testing.T) {
 			if off := at.Unix() + wait - reset; err != nil || off < -1 || off > 1 {
 				t.Errorf("X-RateLimit-Reset is %d s off Retry-After", off)
 			}
-			if s := w.stated(a)[limit.Name]; s.r != 0 || limit.Algorithm != admission.Concurrency && (s.t-wait > 1 || wait-s.t > 1) {
+			if s := w.stated(a)[limit.Name]; s.r != 0 || limit.Algorithm != limits.Concurrency && (s.t-wait > 1 || wait-s.t > 1) {
 				t.Errorf("stated %+v beside Retry-After %d", s, wait)
 			}
 			if got := a.Header.Get("X-RateLimit-Limit"); got != "2" {
@@ -174,10 +174,10 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 1))
-			limits := everyAlgorithm(0)
+			every := everyAlgorithm(0)
 			w := newWorld(t, func(s *setup) {
 				s.cost = Cost{From: "/n", Default: 1, Max: 6}
-				for _, l := range limits {
+				for _, l := range every {
 					l.Amount = 10 + random.Int64N(20)
 					s.pro = append(s.pro, l)
 				}
@@ -190,7 +190,7 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 			for range 25 {
 				asked := time.Now()
 				told := w.rateLimits(key(keyA))
-				if len(told) != len(limits)+1 || told["trial"].Enforced {
+				if len(told) != len(every)+1 || told["trial"].Enforced {
 					t.Fatalf("told of %v", told)
 				}
 				look := w.get("/v1/jobs/none", key(keyA)) // spends nothing
@@ -243,8 +243,8 @@ func within(told map[string]api.Limit, remaining string, reset, seconds int64) b
 func TestTheXRateLimitFieldsSpeakForTheStrictestWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("wide", 60, time.Hour), {Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 2}}
-		s.free = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 2}}
+		s.pro = []limits.Limit{perClient("wide", 60, time.Hour), {Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
+		s.free = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
 	})
 	w.pause()
 	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
@@ -280,7 +280,7 @@ func TestMonthsHaveTheirOwnLengths(t *testing.T) {
 func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("wide", 60, time.Hour)}
+		s.pro = []limits.Limit{perClient("wide", 60, time.Hour)}
 		s.limiter = func(l Limiter) Limiter { return shareLimiter{l} }
 	})
 	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
@@ -297,20 +297,20 @@ func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 // shareLimiter decides by a quarter of each limit.
 type shareLimiter struct{ Limiter }
 
-func (l shareLimiter) Decide(ctx context.Context, r admission.Request) (admission.Verdict, error) {
+func (l shareLimiter) Decide(ctx context.Context, r limits.Request) (limits.Verdict, error) {
 	return l.Limiter.Decide(ctx, quarter(r))
 }
 
-func (l shareLimiter) Along(ctx context.Context, r admission.Request, step func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error) {
+func (l shareLimiter) Along(ctx context.Context, r limits.Request, step func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error) {
 	return l.Limiter.Along(ctx, quarter(r), step)
 }
 
-func (l shareLimiter) Peek(ctx context.Context, r admission.Request) (admission.Verdict, error) {
+func (l shareLimiter) Peek(ctx context.Context, r limits.Request) (limits.Verdict, error) {
 	return l.Limiter.Peek(ctx, quarter(r))
 }
 
-func quarter(r admission.Request) admission.Request {
-	rules := make([]*admission.Rule, len(r.Rules))
+func quarter(r limits.Request) limits.Request {
+	rules := make([]*limits.Rule, len(r.Rules))
 	for i := range rules {
 		rules[i], _ = r.Rules[i].Scaled(0.25)
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // The hot paths, without the network in front: 64 callers at once, three limits in force, 256-byte payloads. Run with
@@ -21,8 +21,8 @@ func benchWorld(b *testing.B, limit int64) (*world, http.Handler) {
 	w := newWorld(b, func(s *setup) {
 		s.line.Capacity = 10_000_000
 		s.line.MaxWait = 1000 * time.Hour
-		s.pro = []admission.Limit{perClient("a", limit, time.Hour), {Name: "b", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: limit, Window: time.Hour}}
-		s.global = []admission.Limit{{Name: "c", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: limit, Window: time.Hour}}
+		s.pro = []limits.Limit{perClient("a", limit, time.Hour), {Name: "b", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: limit, Window: time.Hour}}
+		s.global = []limits.Limit{{Name: "c", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: limit, Window: time.Hour}}
 	})
 	w.server.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return w, w.server.Public()
@@ -76,7 +76,7 @@ func (always) Sick(string, float64) bool { return true }
 
 func BenchmarkDegradedFromMemory(b *testing.B) {
 	w := newWorld(b, func(s *setup) {
-		s.pro = []admission.Limit{perClient("a", 1_000_000_000, time.Hour), {Name: "b", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1_000_000_000, Window: time.Hour}}
+		s.pro = []limits.Limit{perClient("a", 1_000_000_000, time.Hour), {Name: "b", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1_000_000_000, Window: time.Hour}}
 		s.line.Capacity = 1
 		s.adjust = func(w *world, c *Config) {
 			memory := cache.NewMemory(w.cache, 0, w.store.Healthy)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // counted counts what a server reads of a body.
@@ -36,7 +36,7 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.noAnon = true
-		s.global = []admission.Limit{{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 100, Window: time.Hour}}
+		s.global = []limits.Limit{{Name: "address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
 		s.adjust = func(_ *world, c *Config) { c.MaxBody, c.MaxBuffered = 1<<20, 2<<20 }
 	})
 	var read, refused atomic.Int64
@@ -154,7 +154,7 @@ func TestABodyThatComesTooSlowlyIsCut(t *testing.T) {
 func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("five", 5, time.Hour), {Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 2}}
+		s.pro = []limits.Limit{perClient("five", 5, time.Hour), {Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
 	})
 	good := `{"operation":"` + w.plain + `","payload":1}`
 	for _, wrong := range []struct {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // A limit of bytes is charged the bytes of each body that was read, in its own unit beside the
@@ -16,8 +16,8 @@ import (
 func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("requests", 100, time.Hour),
-			{Name: "upload", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 2000,
+		s.pro = []limits.Limit{perClient("requests", 100, time.Hour),
+			{Name: "upload", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 2000,
 				Window: 366 * 24 * time.Hour, Bytes: true}}
 		s.line.Capacity = 1
 	})

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/transfer"
 )
 
@@ -37,9 +37,9 @@ type call struct {
 	check     bool            // a gateway asks; see planKey
 	plan      *plan           // the limits that the answer's fields speak of; nil: none
 
-	verdict *admission.Verdict      // what the limits said, once known
-	peeked  chan *admission.Verdict // what peek will know; nil: it wasn't asked
-	noStore bool                    // the store has failed this call: don't ask it for the fields too
+	verdict *limits.Verdict      // what the limits said, once known
+	peeked  chan *limits.Verdict // what peek will know; nil: it wasn't asked
+	noStore bool                 // the store has failed this call: don't ask it for the fields too
 
 	admission bool // the answer is a decision:
 	decision  string
@@ -192,8 +192,8 @@ func (c *call) readsPlan() *plan {
 }
 
 // subject is whom limits count when a client asks for an operation.
-func subject(client identity.Client, operation string) admission.Subject {
-	s := admission.Subject{Client: client.ID, Address: client.Address, Operation: operation, Tier: client.Tier, Country: client.Country}
+func subject(client identity.Client, operation string) limits.Subject {
+	s := limits.Subject{Client: client.ID, Address: client.Address, Operation: operation, Tier: client.Tier, Country: client.Country}
 	if s.Country == "" {
 		s.Country = unknownCountry
 	}
@@ -201,7 +201,7 @@ func subject(client identity.Client, operation string) admission.Subject {
 }
 
 // decide has a plan's limits decide on a request, and keeps the books on what each of them said.
-func (c *call) decide(by Decider, p *plan, r admission.Request) (admission.Verdict, error) {
+func (c *call) decide(by Decider, p *plan, r limits.Request) (limits.Verdict, error) {
 	r.Rules = p.rules
 	v, err := by.Decide(c.ctx, r)
 	if err == nil {
@@ -211,7 +211,7 @@ func (c *call) decide(by Decider, p *plan, r admission.Request) (admission.Verdi
 }
 
 // note keeps the books on what a plan's limits said to a request.
-func (c *call) note(p *plan, r admission.Request, v admission.Verdict) {
+func (c *call) note(p *plan, r limits.Request, v limits.Verdict) {
 	if c.s.Store.Healthy() && !p.reads { // else it may be word of this process alone
 		c.s.heard.decision(p, r, v)
 	}
@@ -241,7 +241,7 @@ func (c *call) charged(refusal error) error {
 	if len(free.rules) == 0 {
 		return refusal
 	}
-	request := admission.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes, Recall: true}
+	request := limits.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes, Recall: true}
 	v, err := c.decide(c.s.Limiter, free, request)
 	if err != nil {
 		return refusal // what is wrong with the request is wrong without the store too
@@ -260,7 +260,7 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	// A page of another site can make a browser ask without a key, and guesses none by it.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
 	if len(p.rules) > 0 && !free && client.Address != "" && c.s.Store.Healthy() {
-		request := admission.Request{Subject: subject(client, ""), Cost: 1, Recall: true}
+		request := limits.Request{Subject: subject(client, ""), Cost: 1, Recall: true}
 		v, err := c.decide(c.s.Limiter, p, request)
 		if err == nil {
 			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged
@@ -286,11 +286,11 @@ func (c *call) peek(within time.Duration) {
 	if c.plan == nil || len(c.plan.rules) == 0 {
 		return
 	}
-	request := admission.Request{Rules: c.plan.rules, Cost: 1, Subject: subject(c.client, c.operation)}
+	request := limits.Request{Rules: c.plan.rules, Cost: 1, Subject: subject(c.client, c.operation)}
 	if c.verdict = c.s.heard.recall(c.plan, request.Subject, within); c.verdict != nil {
 		return
 	}
-	c.peeked = make(chan *admission.Verdict, 1)
+	c.peeked = make(chan *limits.Verdict, 1)
 	ctx, peeked, plan, s := c.ctx, c.peeked, c.plan, c.s
 	go func() {
 		asked := time.Now()
@@ -305,7 +305,7 @@ func (c *call) peek(within time.Duration) {
 }
 
 // standings is what the caller's limits hold: after the decision, or as peeked; nil where nobody knows.
-func (c *call) standings() *admission.Verdict {
+func (c *call) standings() *limits.Verdict {
 	if c.verdict == nil && !c.noStore && c.client.ID != "" {
 		if c.peeked == nil && c.s.Store.Healthy() {
 			within := recallStatus

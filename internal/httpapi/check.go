@@ -6,7 +6,7 @@ import (
 	"net/url"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // check answers GET /v1/check, and any method at /v1/check/ and any path, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
@@ -64,8 +64,8 @@ func (s *Server) decideCheck(c *call, way string, cost int64) error {
 	}
 	err := errUnhealthy
 	if way == CheckLocal || s.Store.Healthy() {
-		var v admission.Verdict
-		request := admission.Request{Cost: cost, Subject: subject(c.client, c.operation), Recall: true}
+		var v limits.Verdict
+		request := limits.Request{Cost: cost, Subject: subject(c.client, c.operation), Recall: true}
 		if v, err = c.decide(by, c.plan, request); err == nil {
 			c.verdict = &v
 			if !v.Allowed {
@@ -165,7 +165,7 @@ func (q checkQuery) costOf(o *Operation) (int64, error) {
 	if !q.hasCost {
 		return o.Cost.standard(), nil
 	}
-	least, most := o.Cost.Fixed, int64(admission.MaxAmount)
+	least, most := o.Cost.Fixed, int64(limits.MaxAmount)
 	if o.Cost.From != "" {
 		least, most = 1, o.Cost.Max
 	}

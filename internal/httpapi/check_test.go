@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // rateLimit is the field's name as the service writes it. A recorder has it so, where a client would have
@@ -26,12 +26,12 @@ func (w *world) check(query string, fields ...[2]string) answer {
 func TestACheckSpendsWhatAJobWould(t *testing.T) {
 	t.Parallel()
 	for name, limit := range everyAlgorithm(3) {
-		if limit.Algorithm == admission.Concurrency {
+		if limit.Algorithm == limits.Concurrency {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *setup) { s.report = []admission.Limit{limit} })
+			w := newWorld(t, func(s *setup) { s.report = []limits.Limit{limit} })
 			job := w.stated(w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted))
 			a := w.want(w.check("operation="+w.report, key(keyA)), 200)
 			got := w.stated(a)[limit.Name]
@@ -54,7 +54,7 @@ func TestACheckSpendsWhatAJobWould(t *testing.T) {
 func TestACheckHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}, perClient("wide", 60, time.Hour)}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1}, perClient("wide", 60, time.Hour)}
 	})
 	w.pause()
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
@@ -68,7 +68,7 @@ func TestACheckHoldsNoPlace(t *testing.T) {
 
 func TestWhoChecksIsTheOriginalRequestsCaller(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.free = []admission.Limit{perClient("one", 1, time.Hour)} })
+	w := newWorld(t, func(s *setup) { s.free = []limits.Limit{perClient("one", 1, time.Hour)} })
 	query := "operation=" + w.plain
 	w.want(w.check(query, from("192.0.2.1")), 200)
 	w.problem(w.check(query, from("192.0.2.1")), http.StatusTooManyRequests, api.CodeRateLimit)
@@ -85,7 +85,7 @@ func TestACheckThatIsMalformedSpendsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.cost = Cost{Fixed: 2}
-		s.pro = []admission.Limit{perClient("ten", 10, time.Hour)}
+		s.pro = []limits.Limit{perClient("ten", 10, time.Hour)}
 		s.adjust = func(w *world, c *Config) { c.Operations[1].Cost = Cost{From: "/n", Default: 3, Max: 5} }
 	})
 	op := "operation=" + w.plain
@@ -114,7 +114,7 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	t.Parallel()
 	of := func(method string) *world {
 		return newWorld(t, func(s *setup) {
-			s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
+			s.free, s.pro = []limits.Limit{perClient("five", 5, time.Hour)}, []limits.Limit{perClient("five", 5, time.Hour)}
 			s.adjust = func(_ *world, c *Config) { c.CheckMethod = method }
 		})
 	}
@@ -167,10 +167,10 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 			t.Run(how+" "+way, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, func(s *setup) {
-					s.pro = []admission.Limit{perClient("two", 2, time.Hour)}
+					s.pro = []limits.Limit{perClient("two", 2, time.Hour)}
 					s.limiter = func(l Limiter) Limiter { return lostLimiter{} }
 					s.adjust = func(w *world, c *Config) {
-						c.Checks = admission.NewFallback(admission.NewLocal(), func() int { return 1 }, func() bool { return false })
+						c.Checks = limits.NewFallback(limits.NewLocal(), func() int { return 1 }, func() bool { return false })
 						for i := range c.Operations {
 							if c.Operations[i].Name == w.plain {
 								c.Operations[i].OnFailure = way
@@ -206,12 +206,12 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 // lostLimiter has lost its store.
 type lostLimiter struct{ Limiter }
 
-func (lostLimiter) Decide(context.Context, admission.Request) (admission.Verdict, error) {
-	return admission.Verdict{}, errors.New("lost")
+func (lostLimiter) Decide(context.Context, limits.Request) (limits.Verdict, error) {
+	return limits.Verdict{}, errors.New("lost")
 }
 
-func (lostLimiter) Peek(context.Context, admission.Request) (admission.Verdict, error) {
-	return admission.Verdict{}, errors.New("lost")
+func (lostLimiter) Peek(context.Context, limits.Request) (limits.Verdict, error) {
+	return limits.Verdict{}, errors.New("lost")
 }
 
 // A share of a limit can be too small for a request that the whole limit has room for: then never is only for now.
@@ -219,7 +219,7 @@ func TestACostOverAShareIsRefusedForNowAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.cost = Cost{From: "/n", Default: 1, Max: 100}
-		s.pro = []admission.Limit{perClient("sixteen", 16, time.Hour)}
+		s.pro = []limits.Limit{perClient("sixteen", 16, time.Hour)}
 		s.limiter = func(l Limiter) Limiter { return shareLimiter{l} }
 	})
 	w.want(w.check("operation="+w.plain+"&cost=2", key(keyA)), 200)
@@ -233,7 +233,7 @@ func TestACostOverAShareIsRefusedForNowAlone(t *testing.T) {
 func TestACheckMayCarryTheOriginalRequestsPathAndMethod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("ten", 10, time.Hour)}
+		s.pro = []limits.Limit{perClient("ten", 10, time.Hour)}
 	})
 	ask := func(method, target string, fields ...[2]string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, target, nil)
@@ -279,7 +279,7 @@ func TestACheckMayCarryTheOriginalRequestsPathAndMethod(t *testing.T) {
 
 func TestChecksAreCountedAmongTheDecisions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("one", 1, time.Hour)} })
+	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("one", 1, time.Hour)} })
 	w.want(w.check("operation="+w.plain, key(keyA)), 200)
 	w.want(w.check("operation="+w.plain, key(keyA)), 429)
 	got := string(w.metrics())
@@ -295,7 +295,7 @@ func TestChecksAreCountedAmongTheDecisions(t *testing.T) {
 func TestNoPageOfAnotherSiteSpendsItsReadersLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.free, s.pro = []admission.Limit{perClient("five", 5, time.Hour)}, []admission.Limit{perClient("five", 5, time.Hour)}
+		s.free, s.pro = []limits.Limit{perClient("five", 5, time.Hour)}, []limits.Limit{perClient("five", 5, time.Hour)}
 	})
 	ask := func(peer string, fields ...[2]string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("GET", "/v1/check?operation="+w.plain, nil)

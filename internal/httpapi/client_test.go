@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // newcomers says of one client that it's new.
@@ -47,7 +47,7 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 	fresh := &newcomers{until: until}
 	w := newWorld(t, func(s *setup) {
 		s.grace = Grace{Period: 48 * time.Hour, Factor: 2.5}
-		s.pro = []admission.Limit{perClient("mine", 2, time.Hour), {Name: "address", Algorithm: admission.SlidingWindowLog, Per: admission.PerIP, Amount: 100, Window: time.Hour}}
+		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), {Name: "address", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
 		s.adjust = func(w *world, c *Config) {
 			c.Newcomers = fresh
 			pro := c.Tiers["pro"]
@@ -99,9 +99,9 @@ func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 	t.Parallel()
 	var own *Override
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("mine", 2, time.Hour), perClient("other", 50, time.Hour)}
+		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), perClient("other", 50, time.Hour)}
 		s.adjust = func(w *world, c *Config) {
-			own = &Override{Weight: 5, Limits: w.limits("client", []admission.Limit{perClient("mine", 7, time.Hour), perClient("more", 9, time.Hour)})}
+			own = &Override{Weight: 5, Limits: w.limits("client", []limits.Limit{perClient("mine", 7, time.Hour), perClient("more", 9, time.Hour)})}
 			c.Overrides = func(client string) *Override {
 				if client == w.clientA() {
 					return own
@@ -158,11 +158,11 @@ func (p placed) Identify(r *http.Request) (identity.Client, error) {
 func TestCountriesHaveTheirOwnLimitsAndCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.global = []admission.Limit{{Name: "country", Algorithm: admission.SlidingWindowLog, Per: admission.PerCountry, Amount: 3, Window: time.Hour}}
+		s.global = []limits.Limit{{Name: "country", Algorithm: limits.SlidingWindowLog, Per: limits.PerCountry, Amount: 3, Window: time.Hour}}
 		s.adjust = func(w *world, c *Config) {
 			c.Identity = placed{c.Identity}
 			c.Limits = append(c.Limits, Limit{Rule: w.rule("global", perClient("german", 1, time.Hour)), When: When{Countries: []string{"DE"}}})
-			limit := admission.Limit{Name: "guesses", Algorithm: admission.SlidingWindowLog, Per: admission.PerIP, Amount: 1, Window: time.Hour}
+			limit := limits.Limit{Name: "guesses", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 1, Window: time.Hour}
 			c.Limits = append(c.Limits, Limit{Rule: w.rule("global", limit), When: When{Countries: []string{"FR"}}})
 		}
 	})

@@ -15,10 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -161,7 +161,7 @@ func TestAShareHasItsOwnKey(t *testing.T) {
 func TestAClientThatAsksAgainHasItsShareAgain(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("many", 1000, time.Hour), {Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 100}}
+		s.pro = []limits.Limit{perClient("many", 1000, time.Hour), {Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 100}}
 	})
 	_, another, _ := w.serve()
 	w.pause()
@@ -249,7 +249,7 @@ func TestAStaleAnswerIsRefreshedOnce(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.adjust = func(w *world, c *Config) {
 			o := c.operation(w.shared)
-			o.Limits = w.limits("shared", []admission.Limit{perClient("one", 1, time.Hour)})
+			o.Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			o.Overload.Refresh = true
 		}
 	})
@@ -293,10 +293,10 @@ func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.adjust = func(w *world, c *Config) {
 			w.health(c)
-			c.operation(w.shared).Limits = w.limits("shared", []admission.Limit{perClient("one", 1, time.Hour)})
+			c.operation(w.shared).Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.report).Overload.Refresh = true
 			c.operation(w.report).Overload.Sick = degrade.Sick{On: true}
-			c.operation(w.plain).Limits = w.limits("plain", []admission.Limit{perClient("one", 1, time.Hour)})
+			c.operation(w.plain).Limits = w.limits("plain", []limits.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.plain).Overload = degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Refresh: true, Share: degrade.ShareAll}
 		}
 	})
@@ -339,7 +339,7 @@ func TestAHotStaleAnswerIsAskedForAnewOnceASecond(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.wrap = func(l Line) Line { line.Line = l; return line }
 		s.adjust = func(w *world, c *Config) {
-			c.operation(w.shared).Limits = w.limits("shared", []admission.Limit{perClient("one", 1, time.Hour)})
+			c.operation(w.shared).Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.shared).Overload.Refresh = true
 		}
 	})

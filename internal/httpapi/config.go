@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and
@@ -67,7 +67,7 @@ const (
 
 // Limit is a limit and the requests that it applies to.
 type Limit struct {
-	Rule *admission.Rule
+	Rule *limits.Rule
 	When When
 }
 
@@ -162,5 +162,5 @@ type Newcomers interface {
 // Shadows keeps the books on whom shadow limits would have refused. Note never blocks. Safe for concurrent use.
 type Shadows interface {
 	Note(limit, client, operation string)
-	Top(context.Context) ([]admission.ShadowCount, error) // of the last 24 h, the largest counts first
+	Top(context.Context) ([]limits.ShadowCount, error) // of the last 24 h, the largest counts first
 }

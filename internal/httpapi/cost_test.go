@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 func TestACostIsReadFromThePayload(t *testing.T) {
@@ -64,7 +64,7 @@ func TestABadCostIsRefusedAndSpendsOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.cost = Cost{From: "/pages", Default: 2, Max: 8}
-		s.pro = []admission.Limit{perClient("twenty", 20, time.Hour)}
+		s.pro = []limits.Limit{perClient("twenty", 20, time.Hour)}
 	})
 	left := func() string { return w.get("/v1/rate-limits", key(keyA)).Header.Get("X-RateLimit-Remaining") }
 	for n, payload := range []string{`{"pages":0}`, `{"pages":-5}`, `{"pages":1e18}`, `{"pages":"NaN"}`, `{"pages":"3"}`, `{"pages":1.5}`, `{"pages":9}`,
@@ -95,7 +95,7 @@ func TestABadCostIsRefusedAndSpendsOne(t *testing.T) {
 func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, limit := range everyAlgorithm(5) {
-		if limit.Algorithm == admission.Concurrency {
+		if limit.Algorithm == limits.Concurrency {
 			continue // a job is one job, whatever it costs
 		}
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 				s.cost = Cost{From: "/pages", Default: 1, Max: 100}
 				small := limit
 				small.Name, small.Amount, small.Burst, small.Shadow = "trial", 1, 0, true
-				s.pro = []admission.Limit{limit, small}
+				s.pro = []limits.Limit{limit, small}
 			})
 			a := w.submit(w.report, `{"pages":6}`, key(keyA))
 			p := w.problem(a, http.StatusUnprocessableEntity, api.CodeCostTooHigh)

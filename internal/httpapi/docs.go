@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 var (
@@ -148,17 +148,17 @@ steps:
 }
 
 // perWords say whose requests a limit counts together.
-var perWords = map[admission.Per]string{
-	admission.PerClient:          "yours",
-	admission.PerIP:              "all from your address",
-	admission.PerOperation:       "everybody's, for each operation separately",
-	admission.PerClientOperation: "yours, for each operation separately",
-	admission.PerTier:            "all of your tier",
-	admission.PerCountry:         "all from your country",
-	admission.PerGlobal:          "everybody's",
+var perWords = map[limits.Per]string{
+	limits.PerClient:          "yours",
+	limits.PerIP:              "all from your address",
+	limits.PerOperation:       "everybody's, for each operation separately",
+	limits.PerClientOperation: "yours, for each operation separately",
+	limits.PerTier:            "all of your tier",
+	limits.PerCountry:         "all from your country",
+	limits.PerGlobal:          "everybody's",
 }
 
-func docsAllowance(l admission.Limit) string {
+func docsAllowance(l limits.Limit) string {
 	if l.Burst > 0 {
 		return fmt.Sprintf("%s, %d at once", allowance(l), l.Burst)
 	}

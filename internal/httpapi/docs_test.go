@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.free = []admission.Limit{perClient("free-only", 60, time.Minute), trial("trial", 5)}
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 20}}
-		s.report = []admission.Limit{{Name: "report-rate", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 10, Window: time.Minute, Burst: 3}}
+		s.free = []limits.Limit{perClient("free-only", 60, time.Minute), trial("trial", 5)}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 20}}
+		s.report = []limits.Limit{{Name: "report-rate", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 10, Window: time.Minute, Burst: 3}}
 		s.adjust = func(_ *world, c *Config) { c.Operations[2].Cost = Cost{From: "/pages", Default: 1, Max: 100} }
 	})
 	published := func(fields ...[2]string) (string, map[string]api.Operation) {
@@ -65,8 +65,8 @@ func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.
 func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.free = []admission.Limit{perClient("per-minute", 60, time.Minute), trial("trial", 5)}
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 20}}
+		s.free = []limits.Limit{perClient("per-minute", 60, time.Minute), trial("trial", 5)}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 20}}
 		s.grace = Grace{Period: time.Hour, Factor: 2}
 		s.adjust = func(w *world, c *Config) {
 			c.Newcomers = &newcomers{name: w.clientA(), until: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}
@@ -118,8 +118,8 @@ func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 func TestThePageShowsALimitOfAllOperationsOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.free = []admission.Limit{perClient("per-minute", 60, time.Minute)}
-		s.report = []admission.Limit{perClient("own", 5, time.Minute)}
+		s.free = []limits.Limit{perClient("per-minute", 60, time.Minute)}
+		s.report = []limits.Limit{perClient("own", 5, time.Minute)}
 	})
 	page := string(w.want(w.get("/docs", from("192.0.2.1")), 200).body)
 	for _, name := range []string{"per-minute", "own"} {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -32,7 +32,7 @@ func (l hookedLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, erro
 func fallbackWorld(t *testing.T, offer func(*world, context.Context, leaky.Offer) (leaky.Place, error)) (w *world, other string) {
 	t.Helper()
 	w = newWorld(t, func(s *setup) {
-		s.report = append(s.report, admission.Limit{Name: "one", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1})
+		s.report = append(s.report, limits.Limit{Name: "one", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1})
 		s.adjust = summarize
 	})
 	w.pause()
@@ -134,7 +134,7 @@ func TestInAFullRedisAKeysJobIsFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.rdb = redistest.Start(t).Client(t)
-		s.pro = []admission.Limit{perClient("per-hour", 10, time.Hour)}
+		s.pro = []limits.Limit{perClient("per-hour", 10, time.Hour)}
 	})
 	first := w.job(w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted))
 	set := func(bytes string) {
@@ -157,8 +157,8 @@ func TestAdmissionIsOneScriptCall(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.rdb = redistest.Start(t).Client(t)
 		s.line.Capacity = 3
-		s.pro = []admission.Limit{perClient("per-hour", 5, time.Hour), perClient("per-day", 100, 24*time.Hour),
-			{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 50}}
+		s.pro = []limits.Limit{perClient("per-hour", 5, time.Hour), perClient("per-day", 100, 24*time.Hour),
+			{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 50}}
 	})
 	w.pause()
 	w.want(w.submit(w.plain, `0`, key(keyB)), http.StatusAccepted) // Redis knows the script now

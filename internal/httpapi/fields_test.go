@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // fieldsTable is what docs/limits.md says of the fields of each answer.
@@ -59,8 +59,8 @@ func TestEveryAnswerHasTheFieldsThatTheTableSays(t *testing.T) {
 	}
 	w := newWorld(t, func(su *setup) {
 		reads(hourly(102))(su)
-		su.pro = append(su.pro, admission.Limit{Name: "rare", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 20, Window: 365 * 24 * time.Hour})
-		su.global = []admission.Limit{{Name: "per-address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 1000, Window: time.Hour}}
+		su.pro = append(su.pro, limits.Limit{Name: "rare", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 20, Window: 365 * 24 * time.Hour})
+		su.global = []limits.Limit{{Name: "per-address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 1000, Window: time.Hour}}
 	})
 	post := func(body string, fields ...[2]string) answer {
 		return w.call("POST", w.url+"/v1/jobs", body, append(fields, key(keyA))...)

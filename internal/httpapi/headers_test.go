@@ -10,25 +10,25 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Case C49: for all algorithms, on 200, 202 and 429, in both dialects. (Limits on jobs at one time have no window: see algorithms_test.go.)
 func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
 	t.Parallel()
-	limits := map[string]admission.Limit{
-		"bucket":     {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
-		"bucket-one": {Name: "l", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Minute},
+	kinds := map[string]limits.Limit{
+		"bucket":     {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
+		"bucket-one": {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Minute},
 		"counter":    perClient("l", 2, time.Minute),
-		"leaky":      {Name: "l", Algorithm: admission.LeakyBucket, Per: admission.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
-		"log":        {Name: "l", Algorithm: admission.SlidingWindowLog, Per: admission.PerClient, Amount: 2, Window: time.Minute},
-		"fixed":      {Name: "l", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 2, Window: 24 * time.Hour},
+		"leaky":      {Name: "l", Algorithm: limits.LeakyBucket, Per: limits.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
+		"log":        {Name: "l", Algorithm: limits.SlidingWindowLog, Per: limits.PerClient, Amount: 2, Window: time.Minute},
+		"fixed":      {Name: "l", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 2, Window: 24 * time.Hour},
 	}
-	for name, limit := range limits {
+	for name, limit := range kinds {
 		for _, legacy := range []LegacyHeaders{"", Epoch, Delta, Off} {
 			t.Run(name+" "+string(legacy), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(s *setup) { s.pro, s.legacy = []admission.Limit{limit}, legacy })
+				w := newWorld(t, func(s *setup) { s.pro, s.legacy = []limits.Limit{limit}, legacy })
 				seen := map[int]bool{}
 				for range 3 {
 					a := w.submit(w.plain, `1`, key(keyA))
@@ -47,7 +47,7 @@ func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
 
 var rateLimitItem = regexp.MustCompile(`^"l";r=([0-9]+);t=([0-9]+)$`)
 
-func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHeaders) {
+func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeaders) {
 	t.Helper()
 	number := func(name string) int64 {
 		t.Helper()
@@ -69,10 +69,10 @@ func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHea
 	within, _ := strconv.ParseInt(item[2], 10, 64)
 	// The draft, section 6: what is advertised is never a burst over the policy.
 	longest := window
-	if limit.Algorithm == admission.SlidingWindowCounter && r == 0 {
+	if limit.Algorithm == limits.SlidingWindowCounter && r == 0 {
 		longest = 2 * window // it takes as long until a full window counts little enough beside the next
 	}
-	bucket := limit.Algorithm == admission.TokenBucket || limit.Algorithm == admission.LeakyBucket
+	bucket := limit.Algorithm == limits.TokenBucket || limit.Algorithm == limits.LeakyBucket
 	if within > longest || r > 0 && bucket && r*window > within*limit.Amount {
 		t.Errorf("RateLimit %s over the policy of %d in %d s", a.Header.Get("RateLimit"), limit.Amount, window)
 	}
@@ -106,7 +106,7 @@ func checkFields(t *testing.T, a answer, limit admission.Limit, legacy LegacyHea
 
 func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)} })
+	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)} })
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	for _, a := range []answer{
 		w.submit(w.plain, `1`, key(keyA), idempotent("k")),
@@ -146,9 +146,9 @@ func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
 func TestRateLimitsListsWhatHoldsForTheCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
-		s.report = []admission.Limit{{Name: "report-rate", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 10, Window: 90 * time.Minute, Burst: 3}}
-		s.global = []admission.Limit{{Name: "each", Algorithm: admission.TokenBucket, Per: admission.PerClientOperation, Amount: 5, Window: time.Hour}}
+		s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
+		s.report = []limits.Limit{{Name: "report-rate", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 10, Window: 90 * time.Minute, Burst: 3}}
+		s.global = []limits.Limit{{Name: "each", Algorithm: limits.TokenBucket, Per: limits.PerClientOperation, Amount: 5, Window: time.Hour}}
 	})
 	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)
 	for range 2 { // asking spends nothing
@@ -193,7 +193,7 @@ func TestPoliciesAreStatedInWholeSeconds(t *testing.T) {
 		{1_000_000_000, 366 * 24 * time.Hour, `"l";q=1000000000;w=31622400`},
 		{7, 24 * time.Hour, `"l";q=7;w=86400`},
 	} {
-		if got := string(appendPolicy(nil, admission.Limit{Name: "l", Amount: c.amount, Window: c.window}, 1, time.Time{})); got != c.want {
+		if got := string(appendPolicy(nil, limits.Limit{Name: "l", Amount: c.amount, Window: c.window}, 1, time.Time{})); got != c.want {
 			t.Errorf("%d in %v: %s, want %s", c.amount, c.window, got, c.want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 const (
@@ -38,8 +38,8 @@ type hearsay struct {
 // word is where the limits of one plan stood.
 type word struct {
 	plan    *plan
-	subject admission.Subject
-	verdict admission.Verdict
+	subject limits.Subject
+	verdict limits.Verdict
 	when    time.Time // when it was heard, by this process's clock
 }
 
@@ -55,12 +55,12 @@ func (h *heard) of(client string) *hearsay {
 }
 
 // newWord leaves out what a verdict holds besides: how to refund it, and why it refused. v's Standings must not change after.
-func newWord(p *plan, s admission.Subject, v admission.Verdict) word {
-	return word{plan: p, subject: s, verdict: admission.Verdict{Allowed: true, Standings: v.Standings, At: v.At}, when: time.Now()}
+func newWord(p *plan, s limits.Subject, v limits.Verdict) word {
+	return word{plan: p, subject: s, verdict: limits.Verdict{Allowed: true, Standings: v.Standings, At: v.At}, when: time.Now()}
 }
 
 // decision takes in what the limits said to a request that may have spent some. All that was heard of the client before is old then.
-func (h *heard) decision(p *plan, r admission.Request, v admission.Verdict) {
+func (h *heard) decision(p *plan, r limits.Request, v limits.Verdict) {
 	if r.Subject.Client == "" || len(p.rules) == 0 {
 		return
 	}
@@ -79,7 +79,7 @@ func (h *heard) decision(p *plan, r admission.Request, v admission.Verdict) {
 }
 
 // peek takes in where the limits stood when somebody asked for that, from the given moment on.
-func (h *heard) peek(p *plan, s admission.Subject, v admission.Verdict, asked time.Time) {
+func (h *heard) peek(p *plan, s limits.Subject, v limits.Verdict, asked time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.of(s.Client)
@@ -103,7 +103,7 @@ func (h *heard) forget(client string) {
 }
 
 // recall is where a plan's limits stood for somebody, not longer ago than within; nil where nobody has said.
-func (h *heard) recall(p *plan, s admission.Subject, within time.Duration) *admission.Verdict {
+func (h *heard) recall(p *plan, s limits.Subject, within time.Duration) *limits.Verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.clients[s.Client]

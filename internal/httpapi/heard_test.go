@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // peeks counts how often the limits are read.
@@ -18,7 +18,7 @@ type peeks struct {
 	n atomic.Int64
 }
 
-func (p *peeks) Peek(ctx context.Context, r admission.Request) (admission.Verdict, error) {
+func (p *peeks) Peek(ctx context.Context, r limits.Request) (limits.Verdict, error) {
 	p.n.Add(1)
 	return p.Limiter.Peek(ctx, r)
 }
@@ -102,22 +102,22 @@ func TestWhatWasHeardIsOfOneCallerAndNotOld(t *testing.T) {
 	})
 	s := w.server
 	common, report, plain := s.planner.plan(planKey{tier: "pro"}), s.planner.plan(planKey{tier: "pro", operation: w.report}), s.planner.plan(planKey{tier: "pro", operation: w.plain})
-	caller := func(client, address, operation string) admission.Subject {
-		return admission.Subject{Client: client, Address: address, Operation: operation, Tier: "pro"}
+	caller := func(client, address, operation string) limits.Subject {
+		return limits.Subject{Client: client, Address: address, Operation: operation, Tier: "pro"}
 	}
 	at := time.Now()
-	verdict := func(p *plan, at time.Time) admission.Verdict {
-		v := admission.Verdict{Allowed: true, At: at}
+	verdict := func(p *plan, at time.Time) limits.Verdict {
+		v := limits.Verdict{Allowed: true, At: at}
 		for _, r := range p.rules {
-			v.Standings = append(v.Standings, admission.Standing{Rule: r, Remaining: 7})
+			v.Standings = append(v.Standings, limits.Standing{Rule: r, Remaining: 7})
 		}
 		return v
 	}
 	var h heard
-	h.decision(report, admission.Request{Cost: 1, Subject: caller("a", "x", w.report)}, verdict(report, at))
+	h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "x", w.report)}, verdict(report, at))
 	for _, c := range []struct {
 		plan    *plan
-		subject admission.Subject
+		subject limits.Subject
 		want    int // standings; 0: nothing is known
 	}{
 		{report, caller("a", "x", w.report), 2}, {common, caller("a", "x", ""), 1}, {plain, caller("a", "x", w.plain), 1},
@@ -136,7 +136,7 @@ func TestWhatWasHeardIsOfOneCallerAndNotOld(t *testing.T) {
 	}
 	known := func() bool { return h.recall(common, caller("a", "x", ""), time.Hour) != nil }
 	// A read that began before the decision was made says nothing.
-	h.decision(report, admission.Request{Cost: 1, Subject: caller("a", "y", w.report)}, verdict(report, at.Add(time.Second)))
+	h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "y", w.report)}, verdict(report, at.Add(time.Second)))
 	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(time.Second)), time.Now())
 	if known() {
 		t.Error("a read from before the decision is told")
@@ -153,7 +153,7 @@ func TestWhatWasHeardIsOfOneCallerAndNotOld(t *testing.T) {
 	}
 	// Two decisions of one moment: nobody knows which came last.
 	for range 2 {
-		h.decision(report, admission.Request{Cost: 1, Subject: caller("a", "x", w.report)}, verdict(report, at.Add(4*time.Second)))
+		h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "x", w.report)}, verdict(report, at.Add(4*time.Second)))
 	}
 	if known() {
 		t.Error("one of two decisions of one moment is told")

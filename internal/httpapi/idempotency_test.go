@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Case C105.
 func TestTheSameKeyIsTheSameJobBeforeAndAfterItsEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)} })
+	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)} })
 	first := w.want(w.submit(w.plain, `{"n":1}`, key(keyA), idempotent("k-1")), http.StatusAccepted)
 	if first.Header.Get("Idempotent-Replayed") != "" {
 		t.Error("the first is no replay")
@@ -65,7 +65,7 @@ func TestAKeyWithAnotherRequestIsRefused(t *testing.T) {
 func TestTwinsThatRaceAreOneJobAndOneCharge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "bucket", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 100, Window: 366 * 24 * time.Hour}}
+		s.pro = []limits.Limit{{Name: "bucket", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 100, Window: 366 * 24 * time.Hour}}
 	})
 	_, second, _ := w.serve()
 	var all sync.WaitGroup

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Case C43.
 func TestCallersWithoutAKeyAreToldApartByAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.free = []admission.Limit{perClient("two", 2, time.Hour)} })
+	w := newWorld(t, func(s *setup) { s.free = []limits.Limit{perClient("two", 2, time.Hour)} })
 	a, b := from("192.0.2.1"), from("192.0.2.2")
 	w.want(w.submit(w.plain, `1`, a), http.StatusAccepted)
 	w.want(w.submit(w.plain, `1`, a), http.StatusAccepted)
@@ -70,10 +70,10 @@ func TestAForbiddenOperationSaysThatTheKeyIsNotEnough(t *testing.T) {
 func TestFailedAuthenticationSpendsTheAddressAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("mine", 100, time.Hour)}
-		s.global = []admission.Limit{
-			{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 3, Window: time.Hour},
-			{Name: "everyone", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 100, Window: time.Hour},
+		s.pro = []limits.Limit{perClient("mine", 100, time.Hour)}
+		s.global = []limits.Limit{
+			{Name: "address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 3, Window: time.Hour},
+			{Name: "everyone", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 100, Window: time.Hour},
 		}
 	})
 	thief := from("192.0.2.66")

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.
@@ -29,7 +29,7 @@ func (s *Server) rateLimits(c *call) error {
 		if len(rules) == 0 {
 			continue
 		}
-		v, err := s.Limiter.Peek(c.ctx, admission.Request{Rules: rules, Cost: 1, Subject: subject(c.client, name)})
+		v, err := s.Limiter.Peek(c.ctx, limits.Request{Rules: rules, Cost: 1, Subject: subject(c.client, name)})
 		if err != nil {
 			return storeError{err}
 		}
@@ -45,7 +45,7 @@ func (s *Server) rateLimits(c *call) error {
 var errNoStandings = errors.New("the limits can't be read")
 
 // limitView is a limit as it stands for the caller.
-func (c *call) limitView(v *admission.Verdict, st admission.Standing, grace float64) api.Limit {
+func (c *call) limitView(v *limits.Verdict, st limits.Standing, grace float64) api.Limit {
 	view := api.Limit{Policy: c.policyView(st.Rule.Limit(), grace), Remaining: st.Remaining}
 	if view.Window != "" {
 		view.Reset = resetAt(v, st)
@@ -54,7 +54,7 @@ func (c *call) limitView(v *admission.Verdict, st admission.Standing, grace floa
 }
 
 // policyView is a limit as it applies to the caller.
-func (c *call) policyView(l admission.Limit, grace float64) api.Policy {
+func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 	view := api.Policy{Name: l.Name, Scope: string(l.Per), Algorithm: string(l.Algorithm),
 		Limit: l.Amount, Burst: l.Burst, Window: windowText(l.Window), Enforced: !l.Shadow}
 	if l.Bytes {

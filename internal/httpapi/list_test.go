@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -43,7 +43,7 @@ func (w *world) second() *leaky.Line {
 	w.Helper()
 	settings := w.line.Settings()
 	settings.Backend = redistest.Name(w, "second")
-	line := leaky.New(w.rdb, settings).Limited(admission.Script{})
+	line := leaky.New(w.rdb, settings).Limited(limits.Script{})
 	w.config.Lines[settings.Backend] = line
 	w.config.operation(w.inner).Backend = settings.Backend
 	w.server, w.url, w.admin = w.serve()

@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Metrics have no label that a client can mint: routes are templates, methods a closed list, operations and reasons come from the
@@ -154,7 +154,7 @@ func unrefused(p degrade.Policy) (reasons []string) {
 type checkCounters struct{ spent, refused prometheus.Counter }
 
 // checksOf are a limit's counters; they begin at 0.
-func (m *metrics) checksOf(l admission.Limit) checkCounters {
+func (m *metrics) checksOf(l limits.Limit) checkCounters {
 	refused := "refused"
 	if l.Shadow {
 		refused = "would_refuse"

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -26,7 +26,7 @@ func TestWithRedisGoneEveryAnswerComesAtOnce(t *testing.T) {
 	redis := redistest.Start(t)
 	w := newWorld(t, func(s *setup) {
 		s.rdb = redis.Client(t)
-		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+		s.pro = []limits.Limit{perClient("per-minute", 1000, time.Minute)}
 	})
 	id := w.job(w.submit(w.plain, `1`, key(keyA), idempotent("k"))).ID
 	redis.Kill()
@@ -69,7 +69,7 @@ func TestWithRedisHungEveryAnswerComesWithinASecond(t *testing.T) {
 	redis := redistest.Start(t)
 	w := newWorld(t, func(s *setup) {
 		s.rdb = redis.Client(t)
-		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+		s.pro = []limits.Limit{perClient("per-minute", 1000, time.Minute)}
 	})
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	redis.Stop()
@@ -114,7 +114,7 @@ func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.limiter = func(l Limiter) Limiter { return brokenLimiter{l} }
-		s.pro = []admission.Limit{perClient("per-minute", 1000, time.Minute)}
+		s.pro = []limits.Limit{perClient("per-minute", 1000, time.Minute)}
 	})
 	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("known")})
 	a := w.want(w.submit(w.shared, `1`, key(keyA)), 200)
@@ -126,11 +126,11 @@ func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
 
 type brokenLimiter struct{ Limiter }
 
-func (brokenLimiter) Decide(context.Context, admission.Request) (admission.Verdict, error) {
-	return admission.Verdict{}, fmt.Errorf("OOM command not allowed")
+func (brokenLimiter) Decide(context.Context, limits.Request) (limits.Verdict, error) {
+	return limits.Verdict{}, fmt.Errorf("OOM command not allowed")
 }
 
-func (l brokenLimiter) Along(ctx context.Context, r admission.Request, _ func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error) {
+func (l brokenLimiter) Along(ctx context.Context, r limits.Request, _ func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error) {
 	return l.Decide(ctx, r)
 }
 
@@ -155,7 +155,7 @@ func (panickyLine) Offer(context.Context, leaky.Offer) (leaky.Place, error) { pa
 // Case C127.
 func TestNoClientCanMintASeries(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("three", 3, time.Hour)} })
+	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("three", 3, time.Hour)} })
 	w.client.Transport = w.client.Transport.(contract).next // for speed
 	noise := func(n int) {
 		methods := []string{"GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "FOO", "BAR"}
@@ -195,7 +195,7 @@ func TestMetricsTellOfDecisionsAndOfTheLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.line.Capacity = 2
-		s.pro = []admission.Limit{perClient("three", 3, time.Hour)}
+		s.pro = []limits.Limit{perClient("three", 3, time.Hour)}
 	})
 	series := func(name, labels, value string) string { return "forebay_" + name + "{" + labels + "} " + value + "\n" }
 	fresh := string(w.metrics())
@@ -248,7 +248,7 @@ func TestMetricsTellOfDecisionsAndOfTheLine(t *testing.T) {
 func TestProbesAndPollsCountAgainstNoLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.global = []admission.Limit{{Name: "address", Algorithm: admission.TokenBucket, Per: admission.PerIP, Amount: 2, Window: time.Hour}}
+		s.global = []limits.Limit{{Name: "address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 2, Window: time.Hour}}
 	})
 	caller := from("192.0.2.5")
 	id := w.job(w.want(w.submit(w.plain, `1`, caller), http.StatusAccepted)).ID

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Two requests with one Idempotency-Key are one job: the one that comes second gives back its own place, and not the job's.
@@ -18,7 +18,7 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	t.Parallel()
 	line := &twinLine{}
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 5}, perClient("wide", 60, time.Hour)}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 5}, perClient("wide", 60, time.Hour)}
 		s.wrap = func(l Line) Line { line.Line = l; return line }
 	})
 	w.pause()
@@ -44,7 +44,7 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}, perClient("one", 1, time.Hour)}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1}, perClient("one", 1, time.Hour)}
 	})
 	w.pause()
 	_, another, _ := w.serve() // a second process on the same store
@@ -87,7 +87,7 @@ func (l *twinLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error
 func TestAJobsPlaceIsFreeOnceTheJobHasEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1}}
+		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1}}
 	})
 	ends := map[string]func(id string){
 		"canceled":  func(id string) { w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200) },

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // unknownCountry is the country of callers of whom it isn't known, in limits per country.
@@ -24,7 +24,7 @@ type planKey struct {
 
 // applied is a limit as it applies to a request.
 type applied struct {
-	rule  *admission.Rule
+	rule  *limits.Rule
 	grace float64 // what new clients get of it; 1: no more than others
 }
 
@@ -41,13 +41,13 @@ func (p *planner) applying(k planKey) (common, own []applied) {
 		switch {
 		case !l.When.fits(k), operations && k.operation == "":
 			return
-		case k.tier == "" && limit.Per != admission.PerIP:
+		case k.tier == "" && limit.Per != limits.PerIP:
 			return // only the address is known
-		case k.check && limit.Algorithm == admission.Concurrency:
+		case k.check && limit.Algorithm == limits.Concurrency:
 			return
 		}
 		a := applied{rule: l.Rule, grace: 1}
-		if k.grace && (limit.Per == admission.PerClient || limit.Per == admission.PerClientOperation) {
+		if k.grace && (limit.Per == limits.PerClient || limit.Per == limits.PerClientOperation) {
 			a = p.special.Load().graced(l.Rule, p.tiers[k.tier].Grace.Factor)
 		}
 		if operations {
@@ -87,7 +87,7 @@ func ofTier(t Tier, o *Override) []Limit {
 
 // graced is a rule for new clients. One that can't allow more stays as it is. Every plan has the same rule for it: others remember things by
 // rules.
-func (m *madePlans) graced(r *admission.Rule, factor float64) applied {
+func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
 	k := applied{r, factor}
 	if found, ok := m.rules.Load(k); ok {
 		return found.(applied)
@@ -101,8 +101,8 @@ func (m *madePlans) graced(r *admission.Rule, factor float64) applied {
 }
 
 // countsOperation reports whether the limit's count is an operation's.
-func countsOperation(l admission.Limit) bool {
-	return l.Per == admission.PerOperation || l.Per == admission.PerClientOperation
+func countsOperation(l limits.Limit) bool {
+	return l.Per == limits.PerOperation || l.Per == limits.PerClientOperation
 }
 
 // fits reports whether a request is one that the condition is on.
@@ -115,7 +115,7 @@ func one(of []string, name string) bool { return len(of) == 0 || slices.Contains
 // plan is what applies to some requests: the limits, what states them, and what counts their checks. It never changes.
 type plan struct {
 	weight float64 // in the line
-	rules  []*admission.Rule
+	rules  []*limits.Rule
 	own    int             // from here on rules are of the operation alone
 	grace  []float64       // of each rule; nil: the client isn't new
 	policy []string        // RateLimit-Policy, as long as the rules stand as they are; nil where it changes with the month
@@ -130,7 +130,7 @@ type planner struct {
 	tiers      map[string]Tier
 	operations map[string]*Operation
 	limits     []Limit
-	count      func(admission.Limit) checkCounters
+	count      func(limits.Limit) checkCounters
 
 	countries map[string]bool   // those that some limit of the config asks for
 	plain     map[planKey]*plan // of callers about whom nothing is special: made at the start, never changed
@@ -148,7 +148,7 @@ type madePlans struct {
 // leave theirs behind; at the bound all are dropped, and made again as they are asked for.
 const maxSpecial = 10_000
 
-func newPlanner(c Config, operations map[string]*Operation, count func(admission.Limit) checkCounters) *planner {
+func newPlanner(c Config, operations map[string]*Operation, count func(limits.Limit) checkCounters) *planner {
 	p := &planner{tiers: c.Tiers, operations: operations, limits: c.Limits, count: count,
 		countries: map[string]bool{}, plain: map[planKey]*plan{}}
 	p.special.Store(&madePlans{})
@@ -219,7 +219,7 @@ func (p *planner) make(k planKey) *plan {
 		limit := a.rule.Limit()
 		made.rules = append(made.rules, a.rule)
 		made.counts = append(made.counts, p.count(limit))
-		made.holds = made.holds || limit.Algorithm == admission.Concurrency
+		made.holds = made.holds || limit.Algorithm == limits.Concurrency
 		made.bytes = made.bytes || limit.Bytes
 		if k.grace {
 			made.grace = append(made.grace, a.grace)

@@ -9,17 +9,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // named is a limit of 10 a minute.
-func named(name string, per admission.Per) admission.Limit {
-	return admission.Limit{Name: name, Algorithm: admission.FixedWindow, Per: per, Amount: 10, Window: time.Minute}
+func named(name string, per limits.Per) limits.Limit {
+	return limits.Limit{Name: name, Algorithm: limits.FixedWindow, Per: per, Amount: 10, Window: time.Minute}
 }
 
-func compiled(t *testing.T, l admission.Limit, when When) Limit {
+func compiled(t *testing.T, l limits.Limit, when When) Limit {
 	t.Helper()
-	r, err := admission.Compile(l)
+	r, err := limits.Compile(l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,31 +29,31 @@ func compiled(t *testing.T, l admission.Limit, when When) Limit {
 // plannerOf is a planner of two tiers and two operations, with limits of every kind.
 func plannerOf(t *testing.T) *planner {
 	t.Helper()
-	limit := func(name string, per admission.Per, when When) Limit { return compiled(t, named(name, per), when) }
+	limit := func(name string, per limits.Per, when When) Limit { return compiled(t, named(name, per), when) }
 	c := Config{
 		Tiers: map[string]Tier{
 			"free": {Weight: 1, Grace: Grace{Period: time.Hour, Factor: 2.5}, Limits: []Limit{
-				limit("tier-client", admission.PerClient, When{}),
-				compiled(t, admission.Limit{Name: "tier-jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 4}, When{}),
-				limit("tier-each", admission.PerClientOperation, When{}),
-				limit("tier-de", admission.PerClient, When{Countries: []string{"DE", "AT"}}),
+				limit("tier-client", limits.PerClient, When{}),
+				compiled(t, limits.Limit{Name: "tier-jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 4}, When{}),
+				limit("tier-each", limits.PerClientOperation, When{}),
+				limit("tier-de", limits.PerClient, When{Countries: []string{"DE", "AT"}}),
 			}},
 			"pro": {Weight: 2},
 		},
 		Limits: []Limit{
-			limit("address", admission.PerIP, When{}),
-			limit("address-fr", admission.PerIP, When{Countries: []string{"FR"}}),
-			limit("address-a", admission.PerIP, When{Operations: []string{"a"}}),
-			limit("all-free", admission.PerTier, When{Tiers: []string{"free"}}),
-			limit("a-or-b", admission.PerClient, When{Operations: []string{"a", "b"}}),
-			limit("pro-a-de", admission.PerGlobal, When{Tiers: []string{"pro"}, Operations: []string{"a"}, Countries: []string{"DE"}}),
+			limit("address", limits.PerIP, When{}),
+			limit("address-fr", limits.PerIP, When{Countries: []string{"FR"}}),
+			limit("address-a", limits.PerIP, When{Operations: []string{"a"}}),
+			limit("all-free", limits.PerTier, When{Tiers: []string{"free"}}),
+			limit("a-or-b", limits.PerClient, When{Operations: []string{"a", "b"}}),
+			limit("pro-a-de", limits.PerGlobal, When{Tiers: []string{"pro"}, Operations: []string{"a"}, Countries: []string{"DE"}}),
 		},
 	}
 	operations := map[string]*Operation{
-		"a": {Name: "a", Limits: []Limit{limit("of-a", admission.PerClient, When{})}},
-		"b": {Name: "b", Limits: []Limit{limit("of-b-pro", admission.PerClient, When{Tiers: []string{"pro"}})}},
+		"a": {Name: "a", Limits: []Limit{limit("of-a", limits.PerClient, When{})}},
+		"b": {Name: "b", Limits: []Limit{limit("of-b-pro", limits.PerClient, When{Tiers: []string{"pro"}})}},
 	}
-	count := func(admission.Limit) checkCounters {
+	count := func(limits.Limit) checkCounters {
 		return checkCounters{prometheus.NewCounter(prometheus.CounterOpts{}), prometheus.NewCounter(prometheus.CounterOpts{})}
 	}
 	return newPlanner(c, operations, count)
@@ -80,8 +80,8 @@ func TestTheLimitsOfARequestAreThoseThatItsTierOperationAndCountryHave(t *testin
 	t.Parallel()
 	p := plannerOf(t)
 	replaced := &Override{Weight: 7, Limits: []Limit{
-		compiled(t, named("tier-client", admission.PerClient), When{}),
-		compiled(t, named("mine-es", admission.PerClient), When{Countries: []string{"ES"}}),
+		compiled(t, named("tier-client", limits.PerClient), When{}),
+		compiled(t, named("mine-es", limits.PerClient), When{Countries: []string{"ES"}}),
 	}}
 	for _, c := range []struct {
 		name string
@@ -160,9 +160,9 @@ func TestPlansOfPastOverridesAreForgotten(t *testing.T) {
 // A limit that a factor would take over what can be counted stays as it is.
 func TestALimitThatCannotBeRaisedStaysAsItIs(t *testing.T) {
 	t.Parallel()
-	l := named("most", admission.PerClient)
-	l.Amount = admission.MaxAmount
-	if got := new(madePlans).graced(compiled(t, l, When{}).Rule, 2); got.rule.Limit().Amount != admission.MaxAmount || got.grace != 1 {
+	l := named("most", limits.PerClient)
+	l.Amount = limits.MaxAmount
+	if got := new(madePlans).graced(compiled(t, l, When{}).Rule, 2); got.rule.Limit().Amount != limits.MaxAmount || got.grace != 1 {
 		t.Errorf("allows %d, told as %v times as much", got.rule.Limit().Amount, got.grace)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // LegacyHeaders says how X-RateLimit-Reset counts, and whether the X-RateLimit fields are there at all.
@@ -22,7 +22,7 @@ const (
 // write writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
 // they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would. Shadow limits aren't told of: who
 // obeyed the fields would obey a limit that isn't in force.
-func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders) {
+func (p *plan) write(h http.Header, v *limits.Verdict, legacy LegacyHeaders) {
 	speaker, any := spokesman(v)
 	if !any {
 		return
@@ -40,7 +40,7 @@ func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders) 
 		field = append(field, l.Name...)
 		field = append(field, `";r=`...)
 		field = strconv.AppendInt(field, s.Remaining, 10)
-		if l.Algorithm != admission.Concurrency { // that one has no window
+		if l.Algorithm != limits.Concurrency { // that one has no window
 			field = append(field, ";t="...)
 			field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s, l)), 10)
 		}
@@ -69,21 +69,21 @@ func (p *plan) write(h http.Header, v *admission.Verdict, legacy LegacyHeaders) 
 	}
 	values[1], values[2], values[3] = text[ends[0]:ends[1]], text[ends[1]:ends[2]], text[ends[2]:]
 	h[api.HeaderLegacyLimit], h[api.HeaderLegacyRemaining] = values[1:2:2], values[2:3:3]
-	if l.Algorithm == admission.Concurrency && !speaker.Violated {
+	if l.Algorithm == limits.Concurrency && !speaker.Violated {
 		return // a job's end has no time
 	}
 	h[api.HeaderLegacyReset] = values[3:4:4]
 }
 
 // resetAt is untilReset as Unix seconds, by the clock that decided: a month ends when the month ends.
-func resetAt(v *admission.Verdict, s admission.Standing) int64 {
+func resetAt(v *limits.Verdict, s limits.Standing) int64 {
 	return wholeOrNone(time.Duration(v.At.UnixNano()) + untilReset(s))
 }
 
 // spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
 // one time or of bytes speaks only where there is no other: the fields are about requests in a
 // window.
-func spokesman(v *admission.Verdict) (speaker admission.Standing, any bool) {
+func spokesman(v *limits.Verdict) (speaker limits.Standing, any bool) {
 	speaker, any = v.Strictest()
 	if !any || speaker.Violated || countsRequests(speaker) {
 		return speaker, any
@@ -101,14 +101,14 @@ func spokesman(v *admission.Verdict) (speaker admission.Standing, any bool) {
 }
 
 // countsRequests reports whether a limit counts requests, in units of their cost, in a window.
-func countsRequests(s admission.Standing) bool {
+func countsRequests(s limits.Standing) bool {
 	l := s.Rule.Limit()
-	return l.Algorithm != admission.Concurrency && !l.Bytes
+	return l.Algorithm != limits.Concurrency && !l.Bytes
 }
 
 // policyOf is RateLimit-Policy for an answer: it states the limits as the standings hold them, which where the store or a region's centre is
 // lost are shares of those in the plan.
-func (p *plan) policyOf(v *admission.Verdict) []string {
+func (p *plan) policyOf(v *limits.Verdict) []string {
 	planned := p.policy != nil
 	for i, s := range v.Standings {
 		planned = planned && s.Rule == p.rules[i]
@@ -128,7 +128,7 @@ func (p *plan) lastingPolicy() []string {
 	var field []byte
 	for i, r := range p.rules {
 		l := r.Limit()
-		if l.Window == admission.Month && !l.Shadow {
+		if l.Window == limits.Month && !l.Shadow {
 			return nil
 		}
 		field = appendPolicy(field, l, p.graceOf(i), time.Time{})
@@ -151,7 +151,7 @@ func (p *plan) graceOf(i int) float64 {
 const unitBytes = "content-bytes"
 
 // appendPolicy states a limit in whole seconds, as the field's syntax has it. A month has the seconds that the current one has.
-func appendPolicy(field []byte, l admission.Limit, grace float64, at time.Time) []byte {
+func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []byte {
 	if l.Shadow {
 		return field
 	}
@@ -163,9 +163,9 @@ func appendPolicy(field []byte, l admission.Limit, grace float64, at time.Time) 
 	field = append(field, `";q=`...)
 	quota, seconds, unit := l.Amount, int64(0), ""
 	switch {
-	case l.Algorithm == admission.Concurrency:
+	case l.Algorithm == limits.Concurrency:
 		unit = "concurrent-requests"
-	case l.Window == admission.Month:
+	case l.Window == limits.Month:
 		seconds = monthSeconds(at)
 	default:
 		seconds = wholeOrNone(l.Window)
@@ -198,12 +198,12 @@ func monthSeconds(at time.Time) int64 {
 
 // effectiveWindow is the t beside r: a client that uses r in every t keeps to the limit. A bucket's saved tokens are spread at
 // its own rate (as the draft's section 6 asks: r/t is never over q/w), and with none left t is when the next one comes.
-func effectiveWindow(s admission.Standing, l admission.Limit) time.Duration {
-	bucket := l.Algorithm == admission.TokenBucket || l.Algorithm == admission.LeakyBucket
+func effectiveWindow(s limits.Standing, l limits.Limit) time.Duration {
+	bucket := l.Algorithm == limits.TokenBucket || l.Algorithm == limits.LeakyBucket
 	switch perToken := float64(l.Window) / float64(l.Amount); {
 	case s.Violated && !s.Never:
 		return s.RetryAfter
-	case l.Algorithm == admission.SlidingWindowLog && s.Reset == 0:
+	case l.Algorithm == limits.SlidingWindowLog && s.Reset == 0:
 		return l.Window // nothing is used: what is taken now stays taken so long
 	case !bucket:
 		return s.Reset
@@ -215,7 +215,7 @@ func effectiveWindow(s admission.Standing, l admission.Limit) time.Duration {
 }
 
 // untilReset is what X-RateLimit-Reset tells: on a refusal the same as Retry-After, else when more is there by itself (Standing.Reset).
-func untilReset(s admission.Standing) time.Duration {
+func untilReset(s limits.Standing) time.Duration {
 	if s.Violated && !s.Never {
 		return s.RetryAfter
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // A list has Redis look at many jobs, and for as long everybody else waits. So that lists can't starve the service, each request looks
@@ -87,7 +87,7 @@ func (c *call) refusedRead(p *api.Problem) {
 // charge is what a list was charged before it looked.
 type charge struct {
 	work    int // jobs that it may look at
-	verdict admission.Verdict
+	verdict limits.Verdict
 }
 
 // chargeReads charges the caller's limits on reads with the jobs that a list may look at: at most so many, and no more than the limits ever
@@ -100,7 +100,7 @@ func (c *call) chargeReads(work int) (charge, error) {
 	for _, r := range p.rules {
 		work = atMostOnce(work, r)
 	}
-	request := admission.Request{Cost: int64(work), Subject: subject(c.client, "")}
+	request := limits.Request{Cost: int64(work), Subject: subject(c.client, "")}
 	v, err := c.decide(c.s.Limiter, p, request)
 	if err == nil && v.Never { // a region's part of a limit may be less
 		for _, s := range v.Standings {
@@ -122,7 +122,7 @@ func (c *call) chargeReads(work int) (charge, error) {
 }
 
 // atMostOnce is work, or what a limit that is in force allows at once.
-func atMostOnce(work int, r *admission.Rule) int {
+func atMostOnce(work int, r *limits.Rule) int {
 	if l := r.Limit(); !l.Shadow {
 		return int(min(int64(work), l.Capacity()))
 	}
@@ -139,6 +139,6 @@ func (ch charge) settle(c *call, left int) {
 		c.s.storeLog.do(func() { c.s.Log.Warn("refund of a list failed", "request_id", c.requestID, "error", err) })
 		return
 	}
-	v := ch.verdict.Returned(admission.Request{Cost: int64(left)})
+	v := ch.verdict.Returned(limits.Request{Cost: int64(left)})
 	c.verdict = &v
 }

@@ -13,26 +13,26 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
 // reads gives tier pro one limit on reads.
-func reads(l admission.Limit) func(*setup) {
+func reads(l limits.Limit) func(*setup) {
 	return func(su *setup) {
-		su.pro = []admission.Limit{{Name: "per-hour", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: 1000, Window: time.Hour}}
+		su.pro = []limits.Limit{{Name: "per-hour", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1000, Window: time.Hour}}
 		su.adjust = func(w *world, c *Config) {
 			pro := c.Tiers["pro"]
-			pro.Reads = w.limits("reads", []admission.Limit{l})
+			pro.Reads = w.limits("reads", []limits.Limit{l})
 			c.Tiers["pro"] = pro
 		}
 	}
 }
 
-func hourly(amount int64) admission.Limit {
-	return admission.Limit{Name: "reads", Algorithm: admission.FixedWindow, Per: admission.PerClient, Amount: amount, Window: 365 * 24 * time.Hour}
+func hourly(amount int64) limits.Limit {
+	return limits.Limit{Name: "reads", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: amount, Window: 365 * 24 * time.Hour}
 }
 
 // A list is charged for the jobs that it looked at, to limits of its own; what isn't a list is charged nothing.
@@ -89,7 +89,7 @@ func TestListsAreChargedForTheJobsTheyLookAt(t *testing.T) {
 // A limit that allows fewer jobs than one list may look at makes shorter pages, and no list impossible.
 func TestASmallLimitOnReadsMakesShortPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, reads(admission.Limit{Name: "reads", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1000, Window: time.Second, Burst: 3}))
+	w := newWorld(t, reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1000, Window: time.Second, Burst: 3}))
 	for range 7 {
 		w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	}
@@ -149,8 +149,8 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 		su.wrap = func(l Line) Line { line.Line = l; return line }
 		su.adjust = func(w *world, c *Config) {
 			tier := c.Tiers["pro"]
-			tier.Reads = w.limits("reads", []admission.Limit{{Name: "jobs-read", Algorithm: admission.TokenBucket,
-				Per: admission.PerClient, Amount: 10_000, Window: time.Minute}})
+			tier.Reads = w.limits("reads", []limits.Limit{{Name: "jobs-read", Algorithm: limits.TokenBucket,
+				Per: limits.PerClient, Amount: 10_000, Window: time.Minute}})
 			c.Tiers["pro"] = tier
 		}
 	})
@@ -206,7 +206,7 @@ func TestListsDoNotStarveOthers(t *testing.T) {
 	const own = 10_000
 	w := newWorld(t, func(su *setup) {
 		su.rdb = redistest.Start(t, "--save", "", "--appendonly", "no").Client(t)
-		reads(admission.Limit{Name: "reads", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 60_000, Window: time.Minute, Burst: own})(su)
+		reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 60_000, Window: time.Minute, Burst: own})(su)
 		su.pro, su.line.Capacity, su.line.MaxWait = nil, 1_000_000, 1e6*time.Hour
 	})
 	w.pause()

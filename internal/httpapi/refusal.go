@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // overLimit is the answer to a request that one of the plan's limits refused.
-func (p *plan) overLimit(v admission.Verdict, r admission.Request) *api.Problem {
+func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
 	s, _ := v.Strictest()
 	l := s.Rule.Limit()
 	if v.Never && p.fitsWhole(v, r) {
@@ -45,7 +45,7 @@ func (p *plan) overLimit(v admission.Verdict, r admission.Request) *api.Problem 
 
 // fitsWhole reports whether the limits that a request can't ever fit are parts of those in the plan, and would have room for it whole: then
 // never is only for now.
-func (p *plan) fitsWhole(v admission.Verdict, r admission.Request) bool {
+func (p *plan) fitsWhole(v limits.Verdict, r limits.Request) bool {
 	for i, s := range v.Standings {
 		if s.Never && !s.Rule.Limit().Shadow && r.Takes(s.Rule) > p.rules[i].Limit().Capacity() {
 			return false
@@ -55,7 +55,7 @@ func (p *plan) fitsWhole(v admission.Verdict, r admission.Request) bool {
 }
 
 // violated are the names of the limits in force that refused.
-func violated(v admission.Verdict) []string {
+func violated(v limits.Verdict) []string {
 	var names []string
 	for _, s := range v.Standings {
 		if l := s.Rule.Limit(); s.Violated && !l.Shadow {
@@ -66,9 +66,9 @@ func violated(v admission.Verdict) []string {
 }
 
 // allowance is a limit in words: "60 requests per minute".
-func allowance(l admission.Limit) string {
+func allowance(l limits.Limit) string {
 	switch {
-	case l.Algorithm == admission.Concurrency:
+	case l.Algorithm == limits.Concurrency:
 		return number(l.Amount, "job") + " at one time"
 	case l.Bytes:
 		return number(l.Amount, "byte") + " per " + windowWord(l.Window)
@@ -102,7 +102,7 @@ func windowText(d time.Duration) string {
 	switch d {
 	case 0:
 		return ""
-	case admission.Month:
+	case limits.Month:
 		return "month"
 	}
 	text := d.String()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -16,7 +16,7 @@ func TestAFloodOfRefusedRequestsCostsRedisNothing(t *testing.T) {
 	server := redistest.Start(t)
 	w := newWorld(t, func(s *setup) {
 		s.rdb = server.Client(t)
-		s.pro = []admission.Limit{{Name: "hourly", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 1, Window: time.Hour}}
+		s.pro = []limits.Limit{{Name: "hourly", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Hour}}
 	})
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	first := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests)

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // Identifier says who asks. On an error the Client still has its Address, if that is known.
@@ -25,16 +25,16 @@ type Identifier interface {
 
 // Decider says whether a request may enter: Decide spends all or nothing.
 type Decider interface {
-	Decide(context.Context, admission.Request) (admission.Verdict, error)
+	Decide(context.Context, limits.Request) (limits.Verdict, error)
 }
 
 // Limiter is a Decider whose Peek spends nothing, and whose Settle gives back what an allowed verdict spent beyond a cost. Along decides together
 // with what else becomes of the request, such as its job's place in the line.
 type Limiter interface {
 	Decider
-	Peek(context.Context, admission.Request) (admission.Verdict, error)
-	Settle(ctx context.Context, v admission.Verdict, cost int64) error
-	Along(ctx context.Context, r admission.Request, step func(*admission.Part) (admission.Ending, error)) (admission.Verdict, error)
+	Peek(context.Context, limits.Request) (limits.Verdict, error)
+	Settle(ctx context.Context, v limits.Verdict, cost int64) error
+	Along(ctx context.Context, r limits.Request, step func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error)
 }
 
 // Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
-func trial(name string, n int64) admission.Limit {
+func trial(name string, n int64) limits.Limit {
 	l := perClient(name, n, time.Hour)
 	l.Shadow = true
 	return l
@@ -24,7 +24,7 @@ func trial(name string, n int64) admission.Limit {
 type notes struct {
 	mu    sync.Mutex
 	noted []string // guarded by mu
-	top   []admission.ShadowCount
+	top   []limits.ShadowCount
 	err   error
 }
 
@@ -34,14 +34,14 @@ func (n *notes) Note(limit, client, operation string) {
 	n.noted = append(n.noted, limit+" "+client+" "+operation)
 }
 
-func (n *notes) Top(context.Context) ([]admission.ShadowCount, error) { return n.top, n.err }
+func (n *notes) Top(context.Context) ([]limits.ShadowCount, error) { return n.top, n.err }
 
 func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	t.Parallel()
 	var noted notes
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
-		s.free = []admission.Limit{trial("trial", 1)}
+		s.pro = []limits.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
+		s.free = []limits.Limit{trial("trial", 1)}
 		s.adjust = func(_ *world, c *Config) { c.Shadows = &noted }
 	})
 	for range 3 {
@@ -79,7 +79,7 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro, s.report = []admission.Limit{perClient("force", 1, time.Hour)}, []admission.Limit{trial("trial", 1)}
+		s.pro, s.report = []limits.Limit{perClient("force", 1, time.Hour)}, []limits.Limit{trial("trial", 1)}
 		s.adjust = func(w *world, c *Config) {
 			c.Limits = []Limit{{Rule: w.rule("global", perClient("abroad", 1, time.Hour)), When: When{Countries: []string{"DE"}}}}
 		}
@@ -98,7 +98,7 @@ func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
-	shadows := &notes{top: []admission.ShadowCount{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
+	shadows := &notes{top: []limits.ShadowCount{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
 	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.Shadows = shadows } })
 	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ", "?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
 		var got api.ShadowLimits

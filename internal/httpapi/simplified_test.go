@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -28,7 +28,7 @@ func TestAnotherOperationStandsIn(t *testing.T) {
 		s.report = append(s.report, perClient("one", 1, time.Hour))
 		s.adjust = func(w *world, c *Config) {
 			summarize(w, c)
-			c.operation(w.plain).Limits = w.limits("plain", []admission.Limit{perClient("two", 2, time.Hour)})
+			c.operation(w.plain).Limits = w.limits("plain", []limits.Limit{perClient("two", 2, time.Hour)})
 			c.operation(w.plain).Cost = Cost{From: "/pages", Default: 1, Max: 9}
 		}
 	})
@@ -77,7 +77,7 @@ func TestAStandInIsOfTheCallersTier(t *testing.T) {
 	other := redistest.Name(t, "other")
 	settings := w.line.Settings()
 	settings.Backend, settings.Capacity = other, 10
-	w.config.Lines[other] = leaky.New(w.rdb, settings).Limited(admission.Script{})
+	w.config.Lines[other] = leaky.New(w.rdb, settings).Limited(limits.Script{})
 	w.config.operation(w.inner).Backend = other
 	_, w.url, _ = w.serve()
 
@@ -123,7 +123,7 @@ func TestAStandInsKeyNamesItsJob(t *testing.T) {
 func TestTwinsShareAStandIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.report = append(s.report, admission.Limit{Name: "jobs", Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 1})
+		s.report = append(s.report, limits.Limit{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1})
 		s.adjust = summarize
 	})
 	w.pause()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // What a client's jobs take on a backend is bounded by its tier: those that wait, and those that
@@ -17,7 +17,7 @@ import (
 func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("hundred", 100, time.Hour)}
+		s.pro = []limits.Limit{perClient("hundred", 100, time.Hour)}
 		s.adjust = func(_ *world, c *Config) {
 			pro := c.Tiers["pro"]
 			pro.MaxStored = 10_000

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 func TestAnAcceptedJobIsAnsweredWith202(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)} })
+	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)} })
 	a := w.want(w.submit(w.report, `{"month":"2026-11"}`, key(keyA)), http.StatusAccepted)
 	job := w.job(a)
 	if !strings.HasPrefix(job.ID, w.backend+"-") || a.Header.Get("Location") != "/v1/jobs/"+job.ID || a.Header.Get("Content-Location") != job.StatusURL {
@@ -40,8 +40,8 @@ func TestAnAcceptedJobIsAnsweredWith202(t *testing.T) {
 func TestALimitRefusesWithItsNameAndSpendsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
-		s.global = []admission.Limit{{Name: "two", Algorithm: admission.TokenBucket, Per: admission.PerClient, Amount: 2, Window: time.Minute}}
+		s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
+		s.global = []limits.Limit{{Name: "two", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 2, Window: time.Minute}}
 	})
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	w.want(w.submit(w.plain, `2`, key(keyA)), http.StatusAccepted)
@@ -69,7 +69,7 @@ func TestALimitRefusesWithItsNameAndSpendsNothing(t *testing.T) {
 func TestAnOperationHasOneBucketHoweverItsPathIsSpelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.report = []admission.Limit{{Name: "three", Algorithm: admission.TokenBucket, Per: admission.PerOperation, Amount: 3, Window: time.Hour}}
+		s.report = []limits.Limit{{Name: "three", Algorithm: limits.TokenBucket, Per: limits.PerOperation, Amount: 3, Window: time.Hour}}
 	})
 	body := `{"operation":"` + w.report + `","payload":1}`
 	for _, path := range []string{"/v1/jobs?id=1", "/v1/%6Aobs?id=2", "/v1/jobs?"} {
@@ -103,7 +103,7 @@ func TestARequestThatCanNeverFitIsNotToldToWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.cost.Fixed = 6
-		s.pro = []admission.Limit{perClient("five", 5, time.Minute)}
+		s.pro = []limits.Limit{perClient("five", 5, time.Minute)}
 	})
 	a := w.submit(w.report, `1`, key(keyA))
 	w.problem(a, http.StatusUnprocessableEntity, api.CodeCostTooHigh)
@@ -117,7 +117,7 @@ func TestTheLineTakesExactlyItsCapacity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.line.Capacity = 10
-		s.pro = []admission.Limit{perClient("per-minute", 100, time.Minute)}
+		s.pro = []limits.Limit{perClient("per-minute", 100, time.Minute)}
 	})
 	w.pause()
 	_, second, _ := w.serve()
@@ -157,7 +157,7 @@ func TestTheRefundOfARefusedJobShowsInItsAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.line.Capacity = 1
-		s.pro = []admission.Limit{perClient("per-minute", 60, time.Minute)}
+		s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
 	})
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	a := w.submit(w.plain, `2`, key(keyA))

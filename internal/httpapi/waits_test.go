@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 	"github.com/forebay/forebay/internal/store"
 )
@@ -236,7 +236,7 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []admission.Limit{{Name: "wide", Algorithm: admission.TokenBucket, Per: admission.PerClient,
+		s.pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket, Per: limits.PerClient,
 			Amount: 1000, Window: time.Hour}}
 	})
 	w.pause()

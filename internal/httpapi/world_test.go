@@ -21,12 +21,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -60,11 +60,11 @@ const (
 type setup struct {
 	rdb     redis.UniversalClient
 	line    leaky.Settings
-	pro     []admission.Limit
-	free    []admission.Limit
-	global  []admission.Limit
-	report  []admission.Limit // of operation report
-	cost    Cost              // of every operation; zero: 1
+	pro     []limits.Limit
+	free    []limits.Limit
+	global  []limits.Limit
+	report  []limits.Limit // of operation report
+	cost    Cost           // of every operation; zero: 1
 	grace   Grace
 	legacy  LegacyHeaders
 	token   string
@@ -90,14 +90,14 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if w.rdb = su.rdb; w.rdb == nil {
 		w.rdb = redistest.Client(t)
 	}
-	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line).Limited(admission.Script{}), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
+	w.line, w.cache, w.finals = leaky.New(w.rdb, su.line).Limited(limits.Script{}), cache.New(w.rdb), leaky.Listen(w.rdb, []string{w.backend})
 	t.Cleanup(func() {
 		w.finals.Close()
 		redistest.CheckBooks(t, w.rdb, w.backend)
 	})
 
-	operation := func(name, share string, limits []admission.Limit, tiers ...string) Operation {
-		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", limits), Keep: time.Hour, MaxAge: 24 * time.Hour}
+	operation := func(name, share string, own []limits.Limit, tiers ...string) Operation {
+		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", own), Keep: time.Hour, MaxAge: 24 * time.Hour}
 		if share != "" {
 			o.Overload = degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 		}
@@ -114,7 +114,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 				{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyA))}},
 				{Name: redistest.Name(t, "b"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyB))}},
 			}}),
-		Limiter:  admission.New(w.rdb, false),
+		Limiter:  limits.New(w.rdb, false),
 		Degrader: degrade.New(w.cache),
 		Stored:   w.cache,
 		Store:    w.store,
@@ -163,20 +163,20 @@ func (w *world) serve() (s *Server, public, admin string) {
 	return s, front.URL, back.URL
 }
 
-// limits are a test's own: the owner is part of their keys in Redis.
-func (w *world) limits(owner string, limits []admission.Limit) []Limit {
+// limits are those given, made the test's own: the owner is part of their keys in Redis.
+func (w *world) limits(owner string, given []limits.Limit) []Limit {
 	w.Helper()
 	var out []Limit
-	for _, l := range limits {
+	for _, l := range given {
 		out = append(out, Limit{Rule: w.rule(owner, l)})
 	}
 	return out
 }
 
-func (w *world) rule(owner string, l admission.Limit) *admission.Rule {
+func (w *world) rule(owner string, l limits.Limit) *limits.Rule {
 	w.Helper()
 	l.Owner = w.backend + ":" + owner
-	r, err := admission.Compile(l)
+	r, err := limits.Compile(l)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -416,6 +416,6 @@ func (b *lockedBuffer) String() string {
 }
 
 // perClient is a limit of n per window.
-func perClient(name string, n int64, window time.Duration) admission.Limit {
-	return admission.Limit{Name: name, Algorithm: admission.SlidingWindowCounter, Per: admission.PerClient, Amount: n, Window: window}
+func perClient(name string, n int64, window time.Duration) limits.Limit {
+	return limits.Limit{Name: name, Algorithm: limits.SlidingWindowCounter, Per: limits.PerClient, Amount: n, Window: window}
 }

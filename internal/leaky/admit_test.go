@@ -5,19 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
 // limitedBatch is offers of as many clients, each under so many limits of one request an hour, with their charges' parts.
-func limitedBatch(t *testing.T, b *bench, clients, limits int) (offers []leaky.Offer, parts []*admission.Part) {
+func limitedBatch(t *testing.T, b *bench, clients, each int) (offers []leaky.Offer, parts []*limits.Part) {
 	t.Helper()
-	limiter := admission.New(redistest.Client(t), false)
-	var rules []*admission.Rule
-	for i := range limits {
-		rule, err := admission.Compile(admission.Limit{Name: "l" + strconv.Itoa(i), Owner: b.Settings().Backend, Algorithm: admission.FixedWindow,
-			Per: admission.PerClient, Amount: 1, Window: 24 * time.Hour})
+	limiter := limits.New(redistest.Client(t), false)
+	var rules []*limits.Rule
+	for i := range each {
+		rule, err := limits.Compile(limits.Limit{Name: "l" + strconv.Itoa(i), Owner: b.Settings().Backend, Algorithm: limits.FixedWindow,
+			Per: limits.PerClient, Amount: 1, Window: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +25,7 @@ func limitedBatch(t *testing.T, b *bench, clients, limits int) (offers []leaky.O
 	}
 	for i := range clients {
 		o := b.job("client-" + strconv.Itoa(i))
-		part, err := limiter.Part(admission.Request{Rules: rules, Subject: admission.Subject{Client: o.Job.Client}, Cost: 1, Job: o.Job.ID})
+		part, err := limiter.Part(limits.Request{Rules: rules, Subject: limits.Subject{Client: o.Job.Client}, Cost: 1, Job: o.Job.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func limitedBatch(t *testing.T, b *bench, clients, limits int) (offers []leaky.O
 func TestABatchWithManyLimitsIsDividedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	b.Limited(admission.Script{})
+	b.Limited(limits.Script{})
 	offers, parts := limitedBatch(t, b, 60, 10)
 	offers = append(offers, b.job("free"))
 	offers[3], offers[60] = offers[60], offers[3]
@@ -72,7 +72,7 @@ func TestALineWithoutLimitsTakesNoCharge(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job("acme")
-	o.Charge = new(admission.Part)
+	o.Charge = new(limits.Part)
 	if p, err := b.Offer(t.Context(), o); err == nil {
 		t.Errorf("%+v", p)
 	}

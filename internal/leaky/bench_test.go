@@ -9,9 +9,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -88,16 +88,16 @@ func BenchmarkOfferBatch(b *testing.B) {
 // BenchmarkAdmitBatch is one call of the offer script with 64 jobs of 16 clients, each under three limits.
 func BenchmarkAdmitBatch(b *testing.B) {
 	line, rdb := newBenchLine(b)
-	line.Limited(admission.Script{})
-	limiter := admission.New(rdb, false)
-	var rules []*admission.Rule
-	for _, l := range []admission.Limit{
-		{Name: "per-minute", Algorithm: admission.SlidingWindowCounter, Per: admission.PerClient, Amount: admission.MaxAmount, Window: time.Minute},
-		{Name: "bucket", Algorithm: admission.TokenBucket, Per: admission.PerClientOperation, Amount: 1_000_000, Window: time.Minute},
-		{Name: "all", Algorithm: admission.TokenBucket, Per: admission.PerGlobal, Amount: 1_000_000, Window: time.Second},
+	line.Limited(limits.Script{})
+	limiter := limits.New(rdb, false)
+	var rules []*limits.Rule
+	for _, l := range []limits.Limit{
+		{Name: "per-minute", Algorithm: limits.SlidingWindowCounter, Per: limits.PerClient, Amount: limits.MaxAmount, Window: time.Minute},
+		{Name: "bucket", Algorithm: limits.TokenBucket, Per: limits.PerClientOperation, Amount: 1_000_000, Window: time.Minute},
+		{Name: "all", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 1_000_000, Window: time.Second},
 	} {
 		l.Owner = line.Settings().Backend
-		rule, err := admission.Compile(l)
+		rule, err := limits.Compile(l)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -108,8 +108,8 @@ func BenchmarkAdmitBatch(b *testing.B) {
 		for b.Loop() {
 			for i := range offers {
 				o := benchOffer(line.Settings().Backend, i)
-				part, err := limiter.Part(admission.Request{Rules: rules, Cost: 1, Job: o.Job.ID,
-					Subject: admission.Subject{Client: o.Job.Client, Operation: o.Job.Operation}})
+				part, err := limiter.Part(limits.Request{Rules: rules, Cost: 1, Job: o.Job.ID,
+					Subject: limits.Subject{Client: o.Job.Client, Operation: o.Job.Operation}})
 				if err != nil {
 					b.Fatal(err)
 				}

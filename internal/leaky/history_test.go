@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -62,7 +62,7 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "shares of one")
 	h.model.bytes = func(o leaky.Offer) int64 { return h.bytes(o) }
 	h.model.limited = newLimited(t, rt, h.model)
-	h.line = leaky.New(rdb, s).Limited(admission.Script{}).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
+	h.line = leaky.New(rdb, s).Limited(limits.Script{}).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
 		"release": func(*rapid.T) { h.release() },

@@ -7,49 +7,49 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
 // limited are the model's limits: rates, which the limits' own twin counts, and one of jobs at one time, whose permits come back with the
 // ends of the model's jobs.
 type limited struct {
-	limiter *admission.Limiter // makes the charges that the line is given
-	twin    *admission.Limiter
-	rates   []*admission.Rule
-	places  *admission.Rule
+	limiter *limits.Limiter // makes the charges that the line is given
+	twin    *limits.Limiter
+	rates   []*limits.Rule
+	places  *limits.Rule
 	held    map[string]map[string]bool // by client: jobs with a permit
 	asked   map[any]asked              // by charge
-	said    map[any]admission.Verdict  // of charges that the limits decided about
+	said    map[any]limits.Verdict     // of charges that the limits decided about
 }
 
 // asked is one charge.
 type asked struct {
-	part    *admission.Part
-	request admission.Request
+	part    *limits.Part
+	request limits.Request
 }
 
 // newLimited draws what limits a history has; nil: none.
 func newLimited(t *testing.T, rt *rapid.T, m *model) *limited {
-	rule := func(l admission.Limit) *admission.Rule {
-		l.Name, l.Owner, l.Per = redistest.Name(t, "l"), m.s.Backend, admission.PerClient
-		r, err := admission.Compile(l)
+	rule := func(l limits.Limit) *limits.Rule {
+		l.Name, l.Owner, l.Per = redistest.Name(t, "l"), m.s.Backend, limits.PerClient
+		r, err := limits.Compile(l)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		return r
 	}
 	amount := func(what string) int64 { return rapid.Int64Range(1, 12).Draw(rt, what) }
-	l := &limited{limiter: admission.New(redistest.Client(t), false), held: map[string]map[string]bool{}, asked: map[any]asked{},
-		said: map[any]admission.Verdict{}}
-	l.twin = admission.NewLocalAt(func() time.Time { return time.UnixMicro(int64(m.now)) })
-	for _, algorithm := range rapid.SliceOfDistinct(rapid.SampledFrom([]admission.Algorithm{admission.TokenBucket,
-		admission.SlidingWindowCounter, admission.SlidingWindowLog}), rapid.ID[admission.Algorithm]).Draw(rt, "limits") {
-		l.rates = append(l.rates, rule(admission.Limit{Algorithm: algorithm, Amount: amount(string(algorithm)), Window: time.Hour,
+	l := &limited{limiter: limits.New(redistest.Client(t), false), held: map[string]map[string]bool{}, asked: map[any]asked{},
+		said: map[any]limits.Verdict{}}
+	l.twin = limits.NewLocalAt(func() time.Time { return time.UnixMicro(int64(m.now)) })
+	for _, algorithm := range rapid.SliceOfDistinct(rapid.SampledFrom([]limits.Algorithm{limits.TokenBucket,
+		limits.SlidingWindowCounter, limits.SlidingWindowLog}), rapid.ID[limits.Algorithm]).Draw(rt, "limits") {
+		l.rates = append(l.rates, rule(limits.Limit{Algorithm: algorithm, Amount: amount(string(algorithm)), Window: time.Hour,
 			Shadow: rapid.IntRange(0, 3).Draw(rt, "shadow") == 0}))
 	}
-	l.places = rule(admission.Limit{Algorithm: admission.Concurrency, Amount: amount("places")})
+	l.places = rule(limits.Limit{Algorithm: limits.Concurrency, Amount: amount("places")})
 	return l
 }
 
@@ -58,8 +58,8 @@ func (l *limited) bring(rt *rapid.T, o leaky.Offer) leaky.Offer {
 	if o.Refresh || rapid.IntRange(0, 3).Draw(rt, "unlimited") == 0 {
 		return o
 	}
-	r := admission.Request{Rules: append(append([]*admission.Rule{}, l.rates...), l.places), Cost: rapid.Int64Range(1, 3).Draw(rt, "cost"),
-		Subject: admission.Subject{Client: o.Job.Client}, Job: o.Job.ID}
+	r := limits.Request{Rules: append(append([]*limits.Rule{}, l.rates...), l.places), Cost: rapid.Int64Range(1, 3).Draw(rt, "cost"),
+		Subject: limits.Subject{Client: o.Job.Client}, Job: o.Job.ID}
 	part, err := l.limiter.Part(r)
 	if err != nil {
 		rt.Fatal(err)
@@ -75,7 +75,7 @@ func (l *limited) room(o leaky.Offer) bool {
 	if o.Charge == nil {
 		return true
 	}
-	v := l.verdict(o, (*admission.Limiter).Peek)
+	v := l.verdict(o, (*limits.Limiter).Peek)
 	s := &v.Standings[len(l.rates)]
 	if s.Remaining == 0 {
 		v.Allowed, s.Violated, s.RetryAfter = false, true, time.Second
@@ -95,17 +95,17 @@ func (l *limited) spend(o leaky.Offer, placed bool) {
 		}
 		l.held[client][o.Job.ID] = true
 	}
-	l.said[o.Charge] = l.verdict(o, (*admission.Limiter).Decide)
+	l.said[o.Charge] = l.verdict(o, (*limits.Limiter).Decide)
 }
 
-func (l *limited) verdict(o leaky.Offer, how func(*admission.Limiter, context.Context, admission.Request) (admission.Verdict, error)) admission.Verdict {
+func (l *limited) verdict(o leaky.Offer, how func(*limits.Limiter, context.Context, limits.Request) (limits.Verdict, error)) limits.Verdict {
 	r := l.asked[o.Charge].request
 	r.Rules = l.rates
 	v, err := how(l.twin, context.Background(), r)
 	if err != nil {
 		panic(err) // the test's own mistake
 	}
-	v.Standings = append(v.Standings, admission.Standing{Rule: l.places,
+	v.Standings = append(v.Standings, limits.Standing{Rule: l.places,
 		Remaining: max(0, l.places.Limit().Amount-int64(len(l.held[o.Job.Client])))})
 	return v
 }

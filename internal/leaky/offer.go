@@ -30,7 +30,7 @@ func (l *Line) Offer(ctx context.Context, o Offer) (Place, error) {
 	return p.Place, err
 }
 
-// Limits are decided about in the offer script, before the line is asked and at the same time: package admission's. Safe for concurrent use.
+// Limits are decided about in the offer script, before the line is asked and at the same time: package limits's. Safe for concurrent use.
 type Limits interface {
 	// Lua defines open_limits, as the script calls it.
 	Lua() string

@@ -12,13 +12,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/store"
 	"github.com/forebay/forebay/internal/webhook"
 )
@@ -35,14 +35,14 @@ type Front struct {
 
 // NewFront puts the api's server together. audit takes what operators change, log everything else. Its background work begins with Run.
 func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
-	limiter := admission.New(s.Client(), s.Cluster())
+	limiter := limits.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
 	if err != nil {
 		return nil, err
 	}
-	peers := admission.NewPeers(s.Client(), processName(), c.Checks.Processes)
-	shadows := admission.NewShadows(s.Client(), log)
+	peers := limits.NewPeers(s.Client(), processName(), c.Checks.Processes)
+	shadows := limits.NewShadows(s.Client(), log)
 	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
 
 	memory := cache.NewMemory(cache.New(s.Client()), cache.DefaultMemory, s.Healthy)
@@ -53,7 +53,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Identity:    clients.Identity(),
 		Overrides:   clients.Override,
 		Limiter:     limiter,
-		Checks:      admission.NewFallback(limiter, peers.Count, s.Healthy),
+		Checks:      limits.NewFallback(limiter, peers.Count, s.Healthy),
 		CheckMethod: c.Checks.MethodHeader,
 		OnFailure:   c.Redis.OnFailure,
 		Shadows:     shadows,
@@ -78,14 +78,14 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	for name, line := range lines {
 		front.Lines[name] = line
 		if !s.Cluster() {
-			line.Limited(admission.Script{})
+			line.Limited(limits.Script{})
 		}
 	}
 	if front.Limits, err = rules(c, "limits", c.Limits); err != nil {
 		return nil, err
 	}
 	for name, t := range c.Tiers {
-		limits, err := rules(c, "tier:"+name, t.Limits)
+		own, err := rules(c, "tier:"+name, t.Limits)
 		if err != nil {
 			return nil, err
 		}
@@ -93,20 +93,20 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: limits, Reads: reads,
+		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
 			Grace: httpapi.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
-			front.Newcomers = admission.NewNewcomers(s.Client())
+			front.Newcomers = limits.NewNewcomers(s.Client())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operations)) {
 		o := c.Operations[name]
-		limits, err := rules(c, "operation:"+name, o.Limits)
+		own, err := rules(c, "operation:"+name, o.Limits)
 		if err != nil {
 			return nil, err
 		}
 		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
-			Limits: limits, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
+			Limits: own, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
 			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
 	if watched := mayBeSick(front.Operations, lines); len(watched) > 0 {

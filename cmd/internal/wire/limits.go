@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // rules compiles the limits of one owner: the name by which limits of the same name in different places are told apart. They are
 // what this process decides over: its region's part of each limit.
-func rules(c *config.Config, owner string, limits []config.Limit) ([]httpapi.Limit, error) {
+func rules(c *config.Config, owner string, given []config.Limit) ([]httpapi.Limit, error) {
 	var out []httpapi.Limit
-	for _, l := range limits {
-		rule, err := admission.Compile(limit(owner, l))
+	for _, l := range given {
+		rule, err := limits.Compile(limit(owner, l))
 		if part := share(c); err == nil && part < 1 {
 			rule, err = rule.Scaled(part)
 		}
@@ -35,19 +35,19 @@ func share(c *config.Config) float64 {
 	return c.Region.Share
 }
 
-// limit is a limit as admission knows it.
-func limit(owner string, l config.Limit) admission.Limit {
-	out := admission.Limit{Name: l.Name, Owner: owner, Algorithm: admission.Algorithm(l.Algorithm), Per: admission.Per(l.Per),
+// limit is a limit as package limits knows it.
+func limit(owner string, l config.Limit) limits.Limit {
+	out := limits.Limit{Name: l.Name, Owner: owner, Algorithm: limits.Algorithm(l.Algorithm), Per: limits.Per(l.Per),
 		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce,
 		Bytes: l.Cost.Bytes}
 	switch l.Window {
 	case config.Day:
 		out.Window = 24 * time.Hour
 	case config.Month:
-		out.Window = admission.Month
+		out.Window = limits.Month
 	}
 	return out
 }
 
-// possible is the rule of admission for a limit of the config.
+// possible is the rule of package limits for a limit of the config.
 func possible(l config.Limit) error { return limit("", l).Validate() }

@@ -6,19 +6,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
 // permits is a limit of 10 jobs at one time, and the line of a backend whose jobs are under it.
 type permits struct {
-	*admission.Limiter
+	*limits.Limiter
 	t    *testing.T
 	rdb  redis.UniversalClient
 	line *leaky.Line
-	rule *admission.Rule
+	rule *limits.Rule
 }
 
 func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits {
@@ -28,21 +28,21 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := admission.Compile(admission.Limit{Name: "jobs", Owner: backend, Algorithm: admission.Concurrency, Per: admission.PerClient, Amount: 10})
+	rule, err := limits.Compile(limits.Limit{Name: "jobs", Owner: backend, Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &permits{Limiter: admission.New(rdb, cluster), t: t, rdb: rdb, rule: rule, line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate,
+	p := &permits{Limiter: limits.New(rdb, cluster), t: t, rdb: rdb, rule: rule, line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate,
 		Burst: 1, Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
 	if !cluster {
-		p.line.Limited(admission.Script{})
+		p.line.Limited(limits.Script{})
 	}
 	t.Cleanup(func() { redistest.CheckBooks(t, rdb, backend) })
 	return p
 }
 
 // charge takes a permit for a new job, held as one with an Idempotency-Key holds it, and returns the job with what it holds.
-func (p *permits) charge() (jobs.Job, admission.Verdict) {
+func (p *permits) charge() (jobs.Job, limits.Verdict) {
 	p.t.Helper()
 	id := jobs.NewID(p.line.Settings().Backend)
 	v, err := p.Decide(p.t.Context(), p.request(id+"~x1"))
@@ -52,8 +52,8 @@ func (p *permits) charge() (jobs.Job, admission.Verdict) {
 	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: v.Holds()}, v
 }
 
-func (p *permits) request(holder string) admission.Request {
-	return admission.Request{Rules: []*admission.Rule{p.rule}, Subject: admission.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
+func (p *permits) request(holder string) limits.Request {
+	return limits.Request{Rules: []*limits.Rule{p.rule}, Subject: limits.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
 }
 
 func (p *permits) offer(j jobs.Job) {
@@ -156,13 +156,13 @@ func withoutAJob(t *testing.T, p *permits) {
 func (p *permits) submit(id string) (leaky.Outcome, int64) {
 	p.t.Helper()
 	var place leaky.Place
-	v, err := p.Along(p.t.Context(), p.request(id), func(part *admission.Part) (_ admission.Ending, err error) {
+	v, err := p.Along(p.t.Context(), p.request(id), func(part *limits.Part) (_ limits.Ending, err error) {
 		job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: part.Holds(), Fingerprint: "f"}
 		place, err = p.line.Offer(p.t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Charge: part.Charge()})
 		if place.Outcome == leaky.Accepted {
-			return admission.Taken, err
+			return limits.Taken, err
 		}
-		return admission.Left, err
+		return limits.Left, err
 	})
 	if err != nil || v.Unreturned != nil {
 		p.t.Fatal(v, err)
@@ -200,7 +200,7 @@ func along(t *testing.T, p *permits) {
 
 // What is given back or refused in good order leaves no note behind: a flood of refusals must not become work for the reconciler.
 func refused(t *testing.T, p *permits) {
-	var charged []admission.Verdict
+	var charged []limits.Verdict
 	for range 10 {
 		_, v := p.charge()
 		charged = append(charged, v)

@@ -8,29 +8,29 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/store"
 )
 
 // fates tells the limiter what became of the jobs that hold places, from the lines that they stand in.
-func fates(lines map[string]*leaky.Line) admission.Fates {
-	return func(ctx context.Context, id string) (admission.Fate, error) {
+func fates(lines map[string]*leaky.Line) limits.Fates {
+	return func(ctx context.Context, id string) (limits.Fate, error) {
 		backend, _ := jobs.ParseID(id)
 		line := lines[backend]
 		if line == nil {
-			return admission.Fate{}, nil // of a backend that the config no longer has: nobody will run or end it
+			return limits.Fate{}, nil // of a backend that the config no longer has: nobody will run or end it
 		}
 		look, err := line.Look(ctx, id)
 		switch {
 		case errors.Is(err, leaky.ErrUnknownJob):
-			return admission.Fate{}, nil
+			return limits.Fate{}, nil
 		case err != nil:
-			return admission.Fate{}, err
+			return limits.Fate{}, err
 		}
-		f := admission.Fate{Known: true, Ended: look.Standing.State.Final(), Wait: look.Wait + look.CallTime}
+		f := limits.Fate{Known: true, Ended: look.Standing.State.Final(), Wait: look.Wait + look.CallTime}
 		if look.Standing.State == jobs.Running {
 			f.Wait = max(0, look.CallTime-look.Now.Sub(look.Standing.StartedAt))
 		}
@@ -40,7 +40,7 @@ func fates(lines map[string]*leaky.Line) admission.Fates {
 
 // together has the limiter keep its limits together with those of other regions, where the config has it so. run is the
 // exchange with them; it ends with its context.
-func together(c *config.Config, limiter *admission.Limiter, own *store.Store, metrics prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
+func together(c *config.Config, limiter *limits.Limiter, own *store.Store, metrics prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	sync := c.Region.Sync
 	if sync.Redis == "" {
 		return func(context.Context) {}, nil
@@ -50,7 +50,7 @@ func together(c *config.Config, limiter *admission.Limiter, own *store.Store, me
 	if err != nil {
 		return nil, fmt.Errorf("region.sync.redis: %w", err)
 	}
-	region := limiter.Together(admission.RegionConfig{Name: c.Region.Name, Process: processName(), Own: own.Client(), Centre: centre.Client(),
+	region := limiter.Together(limits.RegionConfig{Name: c.Region.Name, Process: processName(), Own: own.Client(), Centre: centre.Client(),
 		Every: sync.Every, Share: c.Region.Share, Log: log})
 	metrics.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_regions", Help: "Regions that share the limits, when the centre was last reached."},

@@ -6,7 +6,7 @@
 -- ARGV[11]   horizon of a release, µs
 -- ARGV[12]   how long a client's list outlives the newest job in it, ms
 -- ARGV[13]   the most shares in a job   ARGV[14] the most in one of a client that may have several
--- ARGV[15]   how many values of the limits follow: 0, or their args as JSON and the texts of members (admission/limits.lua, which
+-- ARGV[15]   how many values of the limits follow: 0, or their args as JSON and the texts of members (limits/limits.lua, which
 --            Go puts before this script where it is to decide about limits)
 -- then       ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
 --            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),

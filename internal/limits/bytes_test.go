@@ -1,0 +1,70 @@
+package limits
+
+import (
+	"testing"
+	"time"
+)
+
+// A limit of bytes is charged bytes and no cost, in one step with the others: all of them or none.
+// A request without bytes gets the limit's state, and the limit doesn't refuse it.
+func TestALimitOfBytesCountsBytes(t *testing.T) {
+	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
+		for _, a := range exact {
+			t.Run(string(a), func(t *testing.T) {
+				requests := bucketOf(t, 10, MaxWindow, 0)
+				upload := compile(t, Limit{Algorithm: a, Amount: 1000, Window: time.Hour, Bytes: true})
+				ask := func(cost, bytes, requestsLeft, bytesLeft int64) Verdict {
+					t.Helper()
+					r := request(cost, requests, upload)
+					r.Bytes = bytes
+					v := decide(t, l, r)
+					if n := v.Standings[0].Remaining; n != requestsLeft {
+						t.Errorf("%d requests remain, not %d", n, requestsLeft)
+					}
+					if n := v.Standings[1].Remaining; n != bytesLeft {
+						t.Errorf("%d bytes remain, not %d", n, bytesLeft)
+					}
+					return v
+				}
+				first := ask(2, 600, 8, 400)
+				if v := ask(1, 600, 8, 400); v.Allowed || v.Never || v.RetryAfter == 0 || v.Reason != upload.limit.Name {
+					t.Errorf("600 bytes of 400: %+v", v)
+				}
+				if v := ask(1, 1001, 8, 400); v.Allowed || !v.Never || v.Reason != upload.limit.Name {
+					t.Errorf("1001 bytes of 1000: %+v", v)
+				}
+				ask(1, 400, 7, 0)
+				if v := ask(1, 0, 6, 0); !v.Allowed {
+					t.Errorf("no bytes: %+v", v)
+				}
+				if v := ask(1, 1, 6, 0); v.Allowed {
+					t.Error("a byte more than the limit is let through")
+				}
+				if err := l.Refund(t.Context(), first); err != nil {
+					t.Fatal(err)
+				}
+				ask(1, 0, 7, 600)
+			})
+		}
+	})
+}
+
+// Regions exchange spent and refunded bytes as bytes.
+func TestBytesAreExchangedBetweenRegions(t *testing.T) {
+	t.Parallel()
+	w := startRegions(t, 0)
+	upload := compile(t, Limit{Algorithm: FixedWindow, Amount: 1000, Window: 24 * time.Hour, Bytes: true})
+	r := request(1, upload)
+	r.Bytes = 700
+	v := decide(t, w.all[0].limiter, r)
+	for _, want := range []int64{300, 1000} {
+		w.turn(t.Context())
+		w.turn(t.Context())
+		if n := peekAt(t, w.all[1].limiter, r).Standings[0].Remaining; n != want {
+			t.Errorf("%d bytes remain elsewhere, not %d", n, want)
+		}
+		if err := w.all[0].limiter.Refund(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

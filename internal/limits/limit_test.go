@@ -1,0 +1,122 @@
+package limits
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// C16, C19: slow and fast limits are limits; what would divide by zero, overflow or never admit is an error that
+// names the limit and the mend.
+func TestWhatALimitMayBe(t *testing.T) {
+	t.Parallel()
+	good := func(change func(*Limit)) Limit {
+		l := Limit{Name: "per-minute", Owner: "tier:free", Algorithm: TokenBucket, Per: PerClient, Amount: 60, Window: time.Minute}
+		change(&l)
+		return l
+	}
+	of := func(a Algorithm) func(func(*Limit)) Limit {
+		return func(change func(*Limit)) Limit {
+			return good(func(l *Limit) { l.Algorithm = a; change(l) })
+		}
+	}
+	counter, log, fixed, leaky := of(SlidingWindowCounter), of(SlidingWindowLog), of(FixedWindow), of(LeakyBucket)
+	places := func(change func(*Limit)) Limit {
+		return of(Concurrency)(func(l *Limit) { l.Window = 0; change(l) })
+	}
+	for _, l := range []Limit{
+		good(func(l *Limit) {}),
+		good(func(l *Limit) { l.Amount, l.Window = 1, 10*time.Second }),
+		good(func(l *Limit) { l.Amount = 6 }),
+		good(func(l *Limit) { l.Amount, l.Window = 1, 31*24*time.Hour }),
+		good(func(l *Limit) { l.Amount, l.Window = 20_000, time.Second }),
+		good(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
+		good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1 }),
+		good(func(l *Limit) { l.Per = PerGlobal; l.Owner = "" }),
+		counter(func(l *Limit) {}),
+		counter(func(l *Limit) { l.Amount, l.Window = 1, 10*time.Second }),
+		counter(func(l *Limit) { l.Amount, l.Window = 1, 31*24*time.Hour }),
+		counter(func(l *Limit) { l.Amount, l.Window = MaxAmount, MaxWindow }),
+		counter(func(l *Limit) { l.Amount, l.Window = MaxAmount, MinWindow }),
+		log(func(l *Limit) { l.Amount, l.Window = 1, 31*24*time.Hour }),
+		log(func(l *Limit) { l.Amount, l.Window = MaxLog, MaxWindow }),
+		fixed(func(l *Limit) { l.Amount, l.Window = 1, Month }),
+		fixed(func(l *Limit) { l.Amount, l.Window = MaxAmount, Month }),
+		fixed(func(l *Limit) { l.Amount, l.Window = MaxAmount, MinWindow }),
+		fixed(func(l *Limit) { l.Window = MaxWindow }),
+		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 20_000, time.Second, 1 }),
+		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
+		places(func(l *Limit) { l.Amount = 1 }),
+		places(func(l *Limit) { l.Amount = MaxAmount }),
+		good(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
+		counter(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
+		good(func(l *Limit) { l.Per = PerTier }),
+		good(func(l *Limit) { l.Per = PerCountry; l.Shadow = true }),
+	} {
+		if err := l.Validate(); err != nil {
+			t.Errorf("%+v: %v", l, err)
+		}
+	}
+	for _, c := range []struct {
+		limit Limit
+		mend  string
+	}{
+		{good(func(l *Limit) { l.Name = "" }), "a lower-case letter, then letters"},
+		{good(func(l *Limit) { l.Name = "Per-Minute" }), "a lower-case letter, then letters"},
+		{good(func(l *Limit) { l.Name = "a}b" }), "a lower-case letter, then letters"},
+		{good(func(l *Limit) { l.Name = "a\n" }), "a lower-case letter, then letters"},
+		{good(func(l *Limit) { l.Name = strings.Repeat("a", 65) }), "at most 64"},
+		{good(func(l *Limit) { l.Owner = strings.Repeat("a", 257) }), "at most 256"},
+		{good(func(l *Limit) { l.Per = "planet" }), "use client, ip, operation, client+operation, tier, country or global"},
+		{good(func(l *Limit) { l.Algorithm = "guess" }), "use fixed-window, sliding-window-log, sliding-window-counter, token-bucket, leaky-bucket or concurrency"},
+		{good(func(l *Limit) { l.Burst = -1 }), "use 1 to 1000000000, or 0 for the amount"},
+		{good(func(l *Limit) { l.Burst = MaxAmount + 1 }), "use 1 to 1000000000"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }), "up to 2501999; use a smaller burst, or a rounder amount and window"},
+		{good(func(l *Limit) { l.Window = Month }), "window month: a token-bucket has none; use a duration, or a fixed-window"},
+		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "can be counted exactly up to 100; use a smaller burst"},
+		{leaky(func(l *Limit) { l.Window = Month }), "window month: a leaky-bucket has none; use a duration, or a fixed-window"},
+		{counter(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-counter has none; leave it out or use a token-bucket"},
+		{counter(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-counter has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-log has none; leave it out or use a token-bucket"},
+		{log(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-log has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Amount = MaxLog + 1 }), "amount 10001: a sliding-window-log remembers each request, at most 10000; use a sliding-window-counter"},
+		{fixed(func(l *Limit) { l.Burst = 5 }), "burst: a fixed-window has none; leave it out or use a token-bucket"},
+		{places(func(l *Limit) { l.Burst = 5 }), "burst: a concurrency has none; leave it out or use a token-bucket"},
+		{places(func(l *Limit) { l.Window = time.Minute }), "window 1m0s: a concurrency has none; leave it out"},
+		{places(func(l *Limit) { l.Window = Month }), "a concurrency has none; leave it out"},
+		{places(func(l *Limit) { l.Bytes = true }), "bytes: a concurrency counts jobs; use another algorithm"},
+		{places(func(l *Limit) { l.Amount = 0 }), "amount 0: use 1 to 1000000000"},
+		{places(func(l *Limit) { l.Amount = -5 }), "amount -5: use 1 to 1000000000"},
+	} {
+		err := c.limit.Validate()
+		if err == nil || !strings.Contains(err.Error(), c.mend) || !strings.HasPrefix(err.Error(), "limit ") {
+			t.Errorf("%+v: %v; want %q", c.limit, err, c.mend)
+		}
+		if _, compiled := Compile(c.limit); compiled == nil || compiled.Error() != err.Error() {
+			t.Errorf("%+v: Compile says %v, Validate %v", c.limit, compiled, err)
+		}
+	}
+	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} { // every algorithm with a window
+		for _, c := range []struct {
+			amount int64
+			window time.Duration
+			mend   string
+		}{
+			{0, time.Minute, "amount 0: use 1 to 1000000000"},
+			{-5, time.Minute, "amount -5: use 1 to 1000000000"},
+			{MaxAmount + 1, time.Minute, "use 1 to 1000000000"},
+			{10, 0, "window 0s: use 1ms to 8784h0m0s"},
+			{10, -time.Second, "window -1s: use 1ms to 8784h0m0s"},
+			{10, -2, "window -2ns: use 1ms to 8784h0m0s"}, // next to Month
+			{10, MinWindow - time.Microsecond, "use 1ms to"},
+			{10, MaxWindow + time.Microsecond, "use 1ms to"},
+			{10, time.Second + time.Nanosecond, "use whole microseconds"},
+		} {
+			l := of(func(l *Limit) { l.Amount, l.Window = c.amount, c.window })
+			if err := l.Validate(); err == nil || !strings.Contains(err.Error(), c.mend) || !strings.Contains(err.Error(), "limit per-minute") {
+				t.Errorf("%+v: %v; want %q", l, err, c.mend)
+			}
+		}
+	}
+}
