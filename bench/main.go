@@ -80,7 +80,7 @@ var scenarios = []struct {
 	name string
 	run  func(ctx context.Context, e *env, r *report) error
 }{
-	{"decisions", limits},
+	{"limits", decisions},
 	{"front", front},
 	{"drain", pacing},
 	{"full-speed", fullSpeed},
