@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
-	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 )
@@ -73,7 +73,7 @@ func TestOwnJobsAreListedAndPurged(t *testing.T) {
 // A fresh answer comes without a job, and only where it is wished for.
 func TestAFreshAnswerOfTheRealServers(t *testing.T) {
 	t.Parallel()
-	f := setup{change: func(c *httpapi.Config) { c.Operations[0].Overload.FreshFor = 10 * time.Minute }}.start(t)
+	f := setup{change: func(c *admission.Config) { c.Operations[0].Overload.FreshFor = 10 * time.Minute }}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	known := Request{Operation: f.operation, Payload: []byte(`1`)}
@@ -102,14 +102,14 @@ func TestAFreshAnswerOfTheRealServers(t *testing.T) {
 func TestAStandInOfTheRealServers(t *testing.T) {
 	t.Parallel()
 	summary := redistest.Name(t, "summary")
-	f := setup{capacity: 5, change: func(c *httpapi.Config) {
+	f := setup{capacity: 5, change: func(c *admission.Config) {
 		once, err := limits.Compile(limits.Limit{Name: "once", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1, Window: time.Hour, Owner: c.Operations[0].Name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := c.Operations[0]
 		other.Name = summary
-		c.Operations[0].Limits = []httpapi.Limit{{Rule: once}}
+		c.Operations[0].Limits = []admission.Limit{{Rule: once}}
 		c.Operations[0].Overload.Steps = []degrade.Step{{Kind: degrade.Operation, Operation: summary}, {Kind: degrade.Body, Body: []byte(`{"later":true}`)}}
 		c.Operations = append(c.Operations, other)
 	}}.start(t)
@@ -132,7 +132,7 @@ func TestAStandInOfTheRealServers(t *testing.T) {
 // Those who ask for the same share a job, and each waits for its own share of it.
 func TestSharesInAJobAreWaitedForEachByItself(t *testing.T) {
 	t.Parallel()
-	f := setup{capacity: 5, change: func(c *httpapi.Config) { c.Operations[0].Coalesce = true }}.start(t)
+	f := setup{capacity: 5, change: func(c *admission.Config) { c.Operations[0].Coalesce = true }}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var ids []string

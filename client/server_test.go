@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
@@ -73,7 +74,7 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 type setup struct {
 	limits   []limits.Limit
 	capacity int                             // of its line; 0: 1
-	change   func(*httpapi.Config)           // may be nil
+	change   func(*admission.Config)         // may be nil
 	proxy    func(http.Handler) http.Handler // stands before it; nil: nothing does
 }
 
@@ -119,28 +120,32 @@ func (s setup) start(t *testing.T) front {
 		finals.Close()
 		redistest.CheckBooks(t, rdb, backend)
 	})
-	var rules []httpapi.Limit
+	var rules []admission.Limit
 	for _, l := range s.limits {
 		l.Owner = backend
 		rule, err := limits.Compile(l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rules = append(rules, httpapi.Limit{Rule: rule})
+		rules = append(rules, admission.Limit{Rule: rule})
 	}
-	config := httpapi.Config{
-		Identity: identity.New(identity.Config{Clients: []identity.Registered{
-			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
-		Limiter: limits.New(rdb, false), Degrader: degrade.New(f.cache), Store: healthy{}, Finals: finals,
-		Lines: map[string]httpapi.Line{backend: f.line}, Tiers: map[string]httpapi.Tier{"pro": {Weight: 1, Limits: rules}},
-		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
+	answers, metrics, log := degrade.New(f.cache), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
+	enter := admission.Config{
+		Limiter: limits.New(rdb, false), Answers: answers, Store: healthy{},
+		Lines: map[string]admission.Line{backend: f.line}, Tiers: map[string]admission.Tier{"pro": {Weight: 1, Limits: rules}},
+		Operations: []admission.Operation{{Name: f.operation, Backend: backend, Cost: admission.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
 			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
-		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Policy: httpapi.LastingPolicy, Metrics: metrics, Log: log,
 	}
 	if s.change != nil {
-		s.change(&config)
+		s.change(&enter)
 	}
-	handler := http.StripPrefix("/forebay", httpapi.New(config).Public())
+	handler := http.StripPrefix("/forebay", httpapi.New(httpapi.Config{
+		Identity: identity.New(identity.Config{Clients: []identity.Registered{
+			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
+		Admission: admission.New(enter), Lines: map[string]httpapi.Line{backend: f.line}, Finals: finals, Answers: answers,
+		Store: healthy{}, MaxBody: 1 << 20, Metrics: metrics, Log: log,
+	}).Public())
 	if s.proxy != nil {
 		handler = s.proxy(handler)
 	}

@@ -33,6 +33,30 @@ type Step struct {
 	Body      []byte // of Body: JSON
 }
 
+// Situation is what decides which steps can come to something.
+type Situation struct {
+	Wish        Wish
+	Unavailable bool // the store is: no operation can take a job
+}
+
+// Next returns the first step from the given place on that can come to something, and its place.
+// Where there is none it is a Reject.
+func (p Policy) Next(from int, now Situation) (Step, int) {
+	for at := from; at < len(p.Steps); at++ {
+		switch step := p.Steps[at]; {
+		case step.Kind == Stale && p.Allows(now.Wish):
+			return step, at
+		case step.Kind == Stale:
+		case now.Wish.OnlyIfCached:
+			return Step{Kind: Reject}, at
+		case step.Kind == Operation && now.Unavailable:
+		case step.Kind == Operation, step.Kind == Body, step.Kind == Reject:
+			return step, at
+		}
+	}
+	return Step{Kind: Reject}, len(p.Steps)
+}
+
 // Who shares an operation's stored answers.
 const (
 	ShareClient = "client" // nobody: each client sees its own

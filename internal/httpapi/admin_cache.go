@@ -38,7 +38,7 @@ func (s *Server) showCache(c *call) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), countTime)
 	defer cancel()
 	answer := api.Cache{Operations: []api.CachedOperation{}}
-	for _, name := range slices.Sorted(maps.Keys(s.operations)) {
+	for _, name := range slices.Sorted(maps.Keys(s.cached)) {
 		h, err := s.Stored.Holding(ctx, name)
 		if err != nil {
 			return storeError{err}
@@ -83,7 +83,7 @@ func (s *Server) parseCached(raw string) (key string, err error) {
 		return key, nil
 	}
 	name := asked["operation"]
-	o := s.operations[name]
+	o := s.Admission.Operation(name)
 	payload := asked["payload"]
 	switch {
 	case name == "" || payload == "":

@@ -18,7 +18,7 @@ import (
 func (w *world) keep(operation, client, payload string) string {
 	w.Helper()
 	var p degrade.Policy
-	for _, o := range w.config.Operations {
+	for _, o := range w.config.enter.Operations {
 		if o.Name == operation {
 			p = o.Overload
 		}
@@ -72,8 +72,8 @@ func TestOperatorsSeeWhatIsKnownAlready(t *testing.T) {
 func TestOperatorsLookUpAStoredAnswerButDontReadIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
-			c.Operations[2].Overload = degrade.Policy{FreshFor: time.Hour, Share: degrade.ShareTier, Key: []string{"/id"}} // plain's
+		s.adjust = func(w *world, c *worldConfig) {
+			c.enter.Operations[2].Overload = degrade.Policy{FreshFor: time.Hour, Share: degrade.ShareTier, Key: []string{"/id"}} // plain's
 		}
 	})
 	own, shared, tiers := w.keep(w.report, "acme", `{"a":1,"b":2}`), w.keep(w.shared, "acme", `{"a":1,"b":2}`), w.keep(w.plain, "acme", `{"id":7}`)
@@ -170,7 +170,7 @@ func (unruly) Purge(context.Context, cache.Filter) (int, error) { return 3, errU
 
 func TestAStoreThatFailsOperatorsIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.Stored = unruly{} } })
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.Stored = unruly{} } })
 	w.problem(w.call("GET", w.admin+"/admin/v1/cache", ""), http.StatusServiceUnavailable, api.CodeStore)
 	w.problem(w.cachedAnswer(url.Values{"key": {cache.Key("", "", nil)}}), http.StatusServiceUnavailable, api.CodeStore)
 	w.problem(w.purgeAnswers(`{"client":"acme"}`), http.StatusServiceUnavailable, api.CodeStore)

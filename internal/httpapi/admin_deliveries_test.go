@@ -75,7 +75,7 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 		Ports: []int{receiver.Listener.Addr().(*net.TCPAddr).Port}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}}
 	w := newWorld(t, func(s *setup) {
 		fast(s)
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.Callbacks, c.Deliveries = webhook.Rules{Policy: policy, Clients: clients}, webhook.NewOutbox(w.rdb)
 		}
 	})
@@ -201,7 +201,7 @@ func TestAPurgedJobsEndCanBeToldAgain(t *testing.T) {
 func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.Deliveries = webhook.NewOutbox(w.rdb) }
+		s.adjust = func(w *world, c *worldConfig) { c.Deliveries = webhook.NewOutbox(w.rdb) }
 	})
 	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
 	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNoCallback)
@@ -232,7 +232,7 @@ func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 func TestDeliveriesAreListedInPagesOverBackends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.Deliveries = webhook.NewOutbox(w.rdb)
 			c.Lines[w.backend+"-z"] = w.line // whose jobs have a prefix of their own
 		}

@@ -114,7 +114,7 @@ func TestAnOperatorListsEveryClientsJobs(t *testing.T) {
 // secondBackend adds a backend to a world, over the same Redis.
 func secondBackend(t *testing.T, s *setup) (second **leaky.Line) {
 	second = new(*leaky.Line)
-	s.adjust = func(w *world, c *Config) {
+	s.adjust = func(w *world, c *worldConfig) {
 		settings := w.line.Settings()
 		settings.Backend = redistest.Name(t, "b")
 		*second = leaky.New(w.rdb, settings).Limited(limits.Script{})
@@ -221,7 +221,7 @@ func TestAListThatMakesNoSenseIsRefused(t *testing.T) {
 func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
 	t.Parallel()
 	line := &sparseLine{}
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { line.Line = l; return line } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line } })
 	page := w.listed("status=waiting&client=c")
 	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != maxListCalls {
 		t.Errorf("%+v after %d calls", page, line.asked)
@@ -234,7 +234,7 @@ func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
 
 // sparseLine has many jobs, and none that is meant.
 type sparseLine struct {
-	Line
+	wholeLine
 	asked int
 	last  leaky.ListFilter
 }

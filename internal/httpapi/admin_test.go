@@ -156,7 +156,7 @@ func TestAnUnlimitedBackendInTroubleIsCalledByFewerAtOnce(t *testing.T) {
 // A reply that is lost leaves open whether the change was made, and an audit that keeps silent about it is none.
 func TestAChangeOfUnknownOutcomeIsOnRecord(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return deafLine{l} } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return deafLine{l} } })
 	w.problem(w.tune(`{"burst":2}`, field("Forebay-Operator", "maria")), http.StatusServiceUnavailable, api.CodeStore)
 	w.audited(`msg="backend tuned"`, "by=maria", "outcome=unknown", `burst="1 → 2"`)
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
@@ -167,26 +167,26 @@ func TestAChangeOfUnknownOutcomeIsOnRecord(t *testing.T) {
 }
 
 // deafLine does what it is told to, and never hears that it was done.
-type deafLine struct{ Line }
+type deafLine struct{ wholeLine }
 
 var errDeaf = errors.New("the reply was lost")
 
 func (l deafLine) Tune(ctx context.Context, o leaky.Override, by string) error {
-	return errors.Join(l.Line.Tune(ctx, o, by), errDeaf)
+	return errors.Join(l.wholeLine.Tune(ctx, o, by), errDeaf)
 }
 
 func (l deafLine) Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error) {
-	_, err := l.Line.Cancel(ctx, id)
+	_, err := l.wholeLine.Cancel(ctx, id)
 	return "", errors.Join(err, errDeaf)
 }
 
 func (l deafLine) Redrive(ctx context.Context, id string) (leaky.Outcome, error) {
-	_, err := l.Line.Redrive(ctx, id)
+	_, err := l.wholeLine.Redrive(ctx, id)
 	return "", errors.Join(err, errDeaf)
 }
 
 func (l deafLine) RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error) {
-	done, err := l.Line.RedriveAll(ctx, f, max)
+	done, err := l.wholeLine.RedriveAll(ctx, f, max)
 	return done, errors.Join(err, errDeaf)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -176,7 +177,7 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			every := everyAlgorithm(0)
 			w := newWorld(t, func(s *setup) {
-				s.cost = Cost{From: "/n", Default: 1, Max: 6}
+				s.cost = admission.Cost{From: "/n", Default: 1, Max: 6}
 				for _, l := range every {
 					l.Amount = 10 + random.Int64N(20)
 					s.pro = append(s.pro, l)
@@ -281,7 +282,7 @@ func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = []limits.Limit{perClient("wide", 60, time.Hour)}
-		s.limiter = func(l Limiter) Limiter { return shareLimiter{l} }
+		s.limiter = func(l admission.Limiter) admission.Limiter { return shareLimiter{l} }
 	})
 	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	if got := w.stated(a)["wide"]; got.policy != "q=15;w=3600" || got.r != 14 || a.Header.Get("X-RateLimit-Limit") != "15" {
@@ -295,7 +296,7 @@ func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 }
 
 // shareLimiter decides by a quarter of each limit.
-type shareLimiter struct{ Limiter }
+type shareLimiter struct{ admission.Limiter }
 
 func (l shareLimiter) Decide(ctx context.Context, r limits.Request) (limits.Verdict, error) {
 	return l.Limiter.Decide(ctx, quarter(r))

@@ -81,7 +81,7 @@ func TestAnIdempotencyKeyWithoutAnAPIKeyMakesAnIDThatCantBeGuessed(t *testing.T)
 	t.Parallel()
 	w := newWorld(t, nil)
 	replica := *w
-	replica.config.Secret = jobs.NewSecret(w.rdb) // of another process
+	replica.config.enter.Secret = jobs.NewSecret(w.rdb) // of another process
 	_, replica.url, _ = replica.serve()
 	home := from("192.0.2.1")
 	first := w.job(w.want(w.submit(w.plain, `1`, home, idempotent("order-1")), http.StatusAccepted)).ID
@@ -105,9 +105,9 @@ func TestAnIdempotencyKeyWithoutAnAPIKeyMakesAnIDThatCantBeGuessed(t *testing.T)
 func TestStrangersBehindOneAddressShareNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(_ *world, c *Config) {
-			for i := range c.Operations[:2] {
-				c.Operations[i].Coalesce, c.Operations[i].Overload.FreshFor = true, time.Hour
+		s.adjust = func(_ *world, c *worldConfig) {
+			for i := range c.enter.Operations[:2] {
+				c.enter.Operations[i].Coalesce, c.enter.Operations[i].Overload.FreshFor = true, time.Hour
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func TestStrangersBehindOneAddressShareNothing(t *testing.T) {
 		w.succeed(j.ID, 200, "text/plain", []byte("private"))
 	}
 	policies := map[string]degrade.Policy{}
-	for _, o := range w.config.Operations {
+	for _, o := range w.config.enter.Operations {
 		policies[o.Name] = o.Overload
 	}
 	keeper := degrade.NewKeeper(w.cache, policies)

@@ -78,10 +78,10 @@ func BenchmarkDegradedFromMemory(b *testing.B) {
 	w := newWorld(b, func(s *setup) {
 		s.pro = []limits.Limit{perClient("a", 1_000_000_000, time.Hour), {Name: "b", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1_000_000_000, Window: time.Hour}}
 		s.line.Capacity = 1
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			memory := cache.NewMemory(w.cache, 0, w.store.Healthy)
 			b.Cleanup(memory.Close)
-			c.Degrader, c.Health = degrade.New(memory), always{}
+			c.Answers, c.enter.Health = degrade.New(memory), always{}
 			c.operation(w.shared).Overload.Sick = degrade.Sick{On: true, Below: 1}
 		}
 	})

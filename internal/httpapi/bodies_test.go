@@ -37,7 +37,7 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.noAnon = true
 		s.global = []limits.Limit{{Name: "address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
-		s.adjust = func(_ *world, c *Config) { c.MaxBody, c.MaxBuffered = 1<<20, 2<<20 }
+		s.adjust = func(_ *world, c *worldConfig) { c.MaxBody, c.MaxBuffered = 1<<20, 2<<20 }
 	})
 	var read, refused atomic.Int64
 	public, body := w.server.Public(), strings.Repeat("x", 1<<20)
@@ -71,7 +71,7 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 // Bodies of known callers are held within one bound, by what has come of them; what finds no room may come again.
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.MaxBuffered = 128 << 10 } })
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.MaxBuffered = 128 << 10 } })
 	text := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 60<<10) + `"}`
 	var ends []*io.PipeWriter
 	var all sync.WaitGroup
@@ -175,7 +175,7 @@ func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
 // for them, and no body waits for a client that has left.
 func TestLargeBodiesWaitForTheirTurnAndSmallOnesDoNot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.MaxBody = 1 << 20 } })
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.MaxBody = 1 << 20 } })
 	for range cap(w.server.parsing) {
 		w.server.parsing <- struct{}{}
 	}

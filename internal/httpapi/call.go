@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/transfer"
@@ -30,12 +31,11 @@ type call struct {
 	route     string
 	requestID string
 
-	client    identity.Client // ID "": not identified
-	bodyBytes int64           // of the request's body; 0: it has none, or wasn't read to its end
-	newUntil  time.Time       // the client's grace ends then; zero: it has none
-	override  *Override       // the client's; nil: none
-	check     bool            // a gateway asks; see planKey
-	plan      *plan           // the limits that the answer's fields speak of; nil: none
+	caller    admission.Caller // ID "": not identified
+	bodyBytes int64            // of the request's body; 0: it has none, or wasn't read to its end
+	payload   []byte           // of the request for a job, until drop; nil: none
+	drop      func()           // lets go of the body, which is no longer needed
+	plan      *admission.Plan  // the limits that the answer's fields speak of; nil: none
 
 	verdict *limits.Verdict      // what the limits said, once known
 	peeked  chan *limits.Verdict // what peek will know; nil: it wasn't asked
@@ -97,10 +97,10 @@ func (c *call) logDecision() {
 	if !c.s.Log.Enabled(c.ctx, level) || level == slog.LevelInfo && !c.s.decisionLog.allow(c.began) {
 		return
 	}
-	client := c.client.Name
+	client := c.caller.Name
 	if client == "" {
 		client = "anonymous"
-		if c.client.ID == "" {
+		if c.caller.ID == "" {
 			client = "unknown"
 		}
 	}
@@ -143,130 +143,50 @@ func (s *Server) identified(h handler) handler {
 	})
 }
 
-// identify notes who asks. The answer speaks of the limits of all of the caller's requests, until an operation is known.
+// identify notes who asks. The answer speaks of the limits on all of the caller's requests until an
+// operation is known.
 func (c *call) identify(client identity.Client) {
-	c.client = client
-	if !client.Anonymous {
-		if c.s.Overrides != nil {
-			c.override = c.s.Overrides(client.ID)
-		}
-		c.newUntil = c.grace()
-	}
-	c.plan = c.planOf("")
-}
-
-// ended is the context of what may only be looked up in memory.
-var ended = func() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}()
-
-// grace is until when the client counts as new; zero: it doesn't.
-func (c *call) grace() time.Time {
-	g := c.s.Tiers[c.client.Tier].Grace
-	if g.Factor == 0 || c.s.Newcomers == nil {
-		return time.Time{}
-	}
-	ctx := c.ctx
-	if !c.s.Store.Healthy() {
-		ctx = ended
-	}
-	until, err := c.s.Newcomers.Until(ctx, c.client.ID, g.Period)
-	if err != nil {
+	var err error
+	if c.caller, err = c.s.Admission.Caller(c.ctx, client); err != nil {
 		c.s.storeLog.do(func() { c.s.Log.Warn("not known whether a client is new", "request_id", c.requestID, "error", err) })
-		return time.Time{}
 	}
-	return until
+	c.plan = c.s.Admission.Plan(c.caller, "")
 }
 
-// planOf is what applies to the caller's requests for an operation; "": to calls that name none.
-func (c *call) planOf(operation string) *plan {
-	return c.s.planner.plan(planKey{tier: c.client.Tier, operation: operation, country: c.client.Country,
-		override: c.override, grace: !c.newUntil.IsZero(), check: c.check})
-}
-
-// readsPlan is what applies to the caller's lists. It is the same for new clients.
-func (c *call) readsPlan() *plan {
-	return c.s.planner.plan(planKey{tier: c.client.Tier, country: c.client.Country, reads: true})
-}
-
-// subject is whom limits count when a client asks for an operation.
-func subject(client identity.Client, operation string) limits.Subject {
-	s := limits.Subject{Client: client.ID, Address: client.Address, Operation: operation, Tier: client.Tier, Country: client.Country}
-	if s.Country == "" {
-		s.Country = unknownCountry
-	}
-	return s
-}
-
-// decide has a plan's limits decide on a request, and keeps the books on what each of them said.
-func (c *call) decide(by Decider, p *plan, r limits.Request) (limits.Verdict, error) {
-	r.Rules = p.rules
-	v, err := by.Decide(c.ctx, r)
-	if err == nil {
-		c.note(p, r, v)
-	}
-	return v, err
-}
-
-// note keeps the books on what a plan's limits said to a request.
-func (c *call) note(p *plan, r limits.Request, v limits.Verdict) {
-	if c.s.Store.Healthy() && !p.reads { // else it may be word of this process alone
-		c.s.heard.decision(p, r, v)
-	}
-	for i, s := range v.Standings {
-		if s.Rule.Limit().Shadow {
-			// A request that was refused anyway tells nothing of what a trial would change.
-			if v.Allowed && p.counts[i].shadow(s.Violated) && c.s.Shadows != nil {
-				c.s.Shadows.Note(s.Rule.Limit().Name, r.Subject.Client, r.Subject.Operation)
-			}
-			continue
-		}
-		p.counts[i].enforced(v.Allowed, s.Violated)
-	}
-}
-
-// charged is the answer to an identified caller whose request says nothing that could be decided on. It
-// spends 1 and its body's bytes of the limits of all of the caller's requests, or bodies without end could be sent for nothing.
-// What the process itself has no room for is free.
+// charged is the answer to an identified caller whose request says nothing that could be decided on.
+// It costs what Admission.Charge says. What the process itself has no room for is free.
 func (c *call) charged(refusal error) error {
 	var p *api.Problem
-	if !errors.As(refusal, &p) || p.Status >= http.StatusInternalServerError || !c.s.Store.Healthy() {
+	if !errors.As(refusal, &p) || p.Status >= http.StatusInternalServerError {
 		return refusal
 	}
-	// As of a gateway's check: nothing holds a place of a limit on jobs at one time.
-	free := c.s.planner.plan(planKey{tier: c.client.Tier, country: c.client.Country, override: c.override,
-		grace: !c.newUntil.IsZero(), check: true})
-	if len(free.rules) == 0 {
-		return refusal
-	}
-	request := limits.Request{Subject: subject(c.client, ""), Cost: 1, Bytes: c.bodyBytes, Recall: true}
-	v, err := c.decide(c.s.Limiter, free, request)
-	if err != nil {
-		return refusal // what is wrong with the request is wrong without the store too
-	}
-	c.plan, c.verdict = free, &v
-	if !v.Allowed {
-		return free.overLimit(v, request)
+	if over := c.overCharge(c.s.Admission.Charge(c.ctx, c.caller, c.bodyBytes)); over != nil {
+		return over
 	}
 	return refusal
 }
 
-// unidentified is the answer to a caller who isn't who it should be. Such calls spend the address's limits, so that keys can't be
-// guessed at leisure, and nobody else's.
+// overCharge is the refusal of a caller that has no room for what it was to be charged. The answer's
+// fields speak of the limits that were asked.
+func (c *call) overCharge(o admission.Outcome) error {
+	if o == nil {
+		return nil
+	}
+	c.plan, c.verdict = o.About().Plan, o.About().Verdict
+	if refused, ok := o.(*admission.Refused); ok {
+		return c.refused(refused)
+	}
+	return nil
+}
+
+// unidentified is the answer to a caller that isn't who it should be. Such calls spend the limits on
+// its address, so that keys can't be guessed at leisure.
 func (c *call) unidentified(client identity.Client, reason error) error {
-	p := c.s.planner.plan(planKey{country: client.Country})
 	// A page of another site can make a browser ask without a key, and guesses none by it.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
-	if len(p.rules) > 0 && !free && client.Address != "" && c.s.Store.Healthy() {
-		request := limits.Request{Subject: subject(client, ""), Cost: 1, Recall: true}
-		v, err := c.decide(c.s.Limiter, p, request)
-		if err == nil {
-			c.plan, c.verdict = p, &v // the answer tells of the limits that were charged
-			if !v.Allowed {
-				return p.overLimit(v, request)
-			}
+	if !free && client.Address != "" {
+		if over := c.overCharge(c.s.Admission.ChargeUnknown(c.ctx, client)); over != nil {
+			return over
 		}
 	}
 	switch {
@@ -281,32 +201,37 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	return problem(http.StatusUnauthorized, api.CodeInvalidCredentials, sentence(reason))
 }
 
-// peek begins to read what the caller's limits hold, unless that was heard not longer ago than within.
+// peek begins to read where the caller's limits stand, unless that is known from within the given
+// time.
 func (c *call) peek(within time.Duration) {
-	if c.plan == nil || len(c.plan.rules) == 0 {
+	if c.plan == nil || len(c.plan.Rules) == 0 {
 		return
 	}
-	request := limits.Request{Rules: c.plan.rules, Cost: 1, Subject: subject(c.client, c.operation)}
-	if c.verdict = c.s.heard.recall(c.plan, request.Subject, within); c.verdict != nil {
+	subject := admission.Subject(c.caller.Client, c.operation)
+	if c.verdict = c.s.Admission.Recent(c.plan, subject, within); c.verdict != nil {
 		return
 	}
 	c.peeked = make(chan *limits.Verdict, 1)
 	ctx, peeked, plan, s := c.ctx, c.peeked, c.plan, c.s
 	go func() {
-		asked := time.Now()
-		v, err := s.Limiter.Peek(ctx, request)
+		v, err := s.Admission.Peek(ctx, plan, subject)
 		if err != nil {
 			peeked <- nil // an answer without the fields is better than none
 			return
 		}
-		s.heard.peek(plan, request.Subject, v, asked)
 		peeked <- &v
 	}()
 }
 
+// How old the recent limits may be that an answer tells of.
+const (
+	recallDecision = time.Second            // a decision that no limit made: a fresh answer, a duplicate
+	recallStatus   = 200 * time.Millisecond // what clients poll
+)
+
 // standings is what the caller's limits hold: after the decision, or as peeked; nil where nobody knows.
 func (c *call) standings() *limits.Verdict {
-	if c.verdict == nil && !c.noStore && c.client.ID != "" {
+	if c.verdict == nil && !c.noStore && c.caller.ID != "" {
 		if c.peeked == nil && c.s.Store.Healthy() {
 			within := recallStatus
 			if c.admission {
@@ -331,7 +256,7 @@ var (
 func (c *call) head(status int) {
 	h := c.w.Header()
 	if v := c.standings(); v != nil {
-		c.plan.write(h, v, c.s.Legacy)
+		writeRateLimits(h, c.plan, v, c.s.Legacy)
 	}
 	if c.decision != "" {
 		h[api.HeaderDecision] = []string{decisionField(c.decision, c.reason)}
@@ -371,8 +296,8 @@ func (c *call) reserve(body []byte, n int) (err error) {
 		c.free()
 		c.free = nil
 	}
-	if n > smallAnswer && c.client.ID != "" {
-		c.free, err = c.s.unread.reserve(c.client, body, n)
+	if n > smallAnswer && c.caller.ID != "" {
+		c.free, err = c.s.unread.reserve(c.caller.Client, body, n)
 	}
 	return err
 }

@@ -25,7 +25,7 @@ func (c callbacks) For(client, asked string) (string, error) {
 func TestAJobSaysWhereItsEndIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.Callbacks = callbacks{client: w.clientA(), own: "https://example.com/own"}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -18,18 +19,18 @@ func (s *Server) check(c *call) error {
 	if c.crossSite() {
 		return problem(http.StatusForbidden, api.CodeCrossSite, "A check is for gateways: pages of other sites can't ask for one.")
 	}
-	if malformed == nil && s.operations[query.operation] != nil && s.isPreflight(c.r) {
+	if malformed == nil && s.Admission.Operation(query.operation) != nil && s.isPreflight(c.r) {
 		c.admission = false
 		c.w.Header()["Cache-Control"] = noStore
 		c.bytes(http.StatusOK, "", nil)
 		return nil
 	}
-	c.check = true
 	client, unknown := s.Identity.Identify(c.r)
 	if unknown != nil {
 		return c.unidentified(client, unknown)
 	}
 	c.identify(client)
+	c.plan = s.Admission.CheckPlan(c.caller, "")
 	if malformed != nil {
 		return malformed
 	}
@@ -37,52 +38,16 @@ func (s *Server) check(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.plan = s.Admission.CheckPlan(c.caller, o.Name)
 	cost, err := query.costOf(o)
 	if err != nil {
 		return err
 	}
-	if len(c.plan.rules) > 0 {
-		if err := s.decideCheck(c, o.OnFailure, cost); err != nil {
-			return err
-		}
+	outcome, err := s.Admission.Check(c.ctx, c.caller, o, cost)
+	if err != nil {
+		return err
 	}
-	c.decision = api.Accepted
-	if c.reason == "" {
-		c.reason = reasonChecked
-	}
-	c.w.Header()["Cache-Control"] = noStore
-	c.bytes(http.StatusOK, "", nil)
-	return nil
-}
-
-// decideCheck has the limits decide, by the way that the operation wants where the store is unavailable.
-// An answer that was then given without the store says so by its reason.
-func (s *Server) decideCheck(c *call, way string, cost int64) error {
-	by := Decider(s.Limiter)
-	if way == CheckLocal {
-		by = s.Checks
-	}
-	err := errUnhealthy
-	if way == CheckLocal || s.Store.Healthy() {
-		var v limits.Verdict
-		request := limits.Request{Cost: cost, Subject: subject(c.client, c.operation), Recall: true}
-		if v, err = c.decide(by, c.plan, request); err == nil {
-			c.verdict = &v
-			if !v.Allowed {
-				return c.plan.overLimit(v, request)
-			}
-			if v.Alone {
-				c.reason = api.CodeStore
-			}
-			return nil
-		}
-	}
-	refusal := c.storeFailed(err)
-	if way == CheckAllow {
-		c.reason = api.CodeStore
-		return nil
-	}
-	return refusal
+	return c.render(outcome)
 }
 
 // crossSite reports whether a page of another site made a browser send the request, which spends what its user's
@@ -161,15 +126,15 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 }
 
 // costOf is what the check spends. The gateway may say more than the operation's config does, and never less.
-func (q checkQuery) costOf(o *Operation) (int64, error) {
+func (q checkQuery) costOf(o *admission.Operation) (int64, error) {
 	if !q.hasCost {
-		return o.Cost.standard(), nil
+		return o.Cost.Standard(), nil
 	}
 	least, most := o.Cost.Fixed, int64(limits.MaxAmount)
 	if o.Cost.From != "" {
 		least, most = 1, o.Cost.Max
 	}
-	n, ok := wholeNumber(q.cost)
+	n, ok := admission.WholeNumber(q.cost)
 	if !ok || n < least || n > most {
 		return 0, invalidRequest(fmt.Sprintf("The cost must be a whole number from %d to %d, in digits alone.", least, most))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -84,9 +85,11 @@ func TestWhoChecksIsTheOriginalRequestsCaller(t *testing.T) {
 func TestACheckThatIsMalformedSpendsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.cost = Cost{Fixed: 2}
+		s.cost = admission.Cost{Fixed: 2}
 		s.pro = []limits.Limit{perClient("ten", 10, time.Hour)}
-		s.adjust = func(w *world, c *Config) { c.Operations[1].Cost = Cost{From: "/n", Default: 3, Max: 5} }
+		s.adjust = func(w *world, c *worldConfig) {
+			c.enter.Operations[1].Cost = admission.Cost{From: "/n", Default: 3, Max: 5}
+		}
 	})
 	op := "operation=" + w.plain
 	for _, query := range []string{"", "operation=", "cost=1", op + "&cost=", op + "&cost=0", op + "&cost=1", op + "&cost=-5", op + "&cost=1e18", op + "&cost=NaN",
@@ -115,7 +118,7 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	of := func(method string) *world {
 		return newWorld(t, func(s *setup) {
 			s.free, s.pro = []limits.Limit{perClient("five", 5, time.Hour)}, []limits.Limit{perClient("five", 5, time.Hour)}
-			s.adjust = func(_ *world, c *Config) { c.CheckMethod = method }
+			s.adjust = func(_ *world, c *worldConfig) { c.CheckMethod = method }
 		})
 	}
 	w := of("X-Original-Method")
@@ -163,17 +166,17 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"unhealthy", "failing"} {
-		for way, want := range map[string][]int{CheckLocal: {200, 200, 429}, CheckAllow: {200, 200, 200}, CheckRefuse: {503, 503, 503}, "": {503, 503, 503}} {
+		for way, want := range map[string][]int{admission.CheckLocal: {200, 200, 429}, admission.CheckAllow: {200, 200, 200}, admission.CheckRefuse: {503, 503, 503}, "": {503, 503, 503}} {
 			t.Run(how+" "+way, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, func(s *setup) {
 					s.pro = []limits.Limit{perClient("two", 2, time.Hour)}
-					s.limiter = func(l Limiter) Limiter { return lostLimiter{} }
-					s.adjust = func(w *world, c *Config) {
-						c.Checks = limits.NewFallback(limits.NewLocal(), func() int { return 1 }, func() bool { return false })
-						for i := range c.Operations {
-							if c.Operations[i].Name == w.plain {
-								c.Operations[i].OnFailure = way
+					s.limiter = func(l admission.Limiter) admission.Limiter { return lostLimiter{} }
+					s.adjust = func(w *world, c *worldConfig) {
+						c.enter.LocalChecks = limits.NewFallback(limits.NewLocal(), func() int { return 1 }, func() bool { return false })
+						for i := range c.enter.Operations {
+							if c.enter.Operations[i].Name == w.plain {
+								c.enter.Operations[i].OnFailure = way
 							}
 						}
 					}
@@ -188,7 +191,7 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 						w.problem(a, 503, api.CodeStore)
 					case status == 429:
 						decision = `rejected;reason="two"`
-					case way == CheckLocal && w.stated(a)["two"].r != int64(1-i):
+					case way == admission.CheckLocal && w.stated(a)["two"].r != int64(1-i):
 						t.Errorf("check %d: %v", i, a.Header)
 					default:
 						decision = `accepted;reason="store_unavailable"`
@@ -204,7 +207,7 @@ func TestWithTheStoreLostChecksGoTheWayOfTheConfig(t *testing.T) {
 }
 
 // lostLimiter has lost its store.
-type lostLimiter struct{ Limiter }
+type lostLimiter struct{ admission.Limiter }
 
 func (lostLimiter) Decide(context.Context, limits.Request) (limits.Verdict, error) {
 	return limits.Verdict{}, errors.New("lost")
@@ -218,9 +221,9 @@ func (lostLimiter) Peek(context.Context, limits.Request) (limits.Verdict, error)
 func TestACostOverAShareIsRefusedForNowAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.cost = Cost{From: "/n", Default: 1, Max: 100}
+		s.cost = admission.Cost{From: "/n", Default: 1, Max: 100}
 		s.pro = []limits.Limit{perClient("sixteen", 16, time.Hour)}
-		s.limiter = func(l Limiter) Limiter { return shareLimiter{l} }
+		s.limiter = func(l admission.Limiter) admission.Limiter { return shareLimiter{l} }
 	})
 	w.want(w.check("operation="+w.plain+"&cost=2", key(keyA)), 200)
 	w.problem(w.check("operation="+w.plain+"&cost=16", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
@@ -46,13 +47,13 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 	until := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
 	fresh := &newcomers{until: until}
 	w := newWorld(t, func(s *setup) {
-		s.grace = Grace{Period: 48 * time.Hour, Factor: 2.5}
+		s.grace = admission.Grace{Period: 48 * time.Hour, Factor: 2.5}
 		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), {Name: "address", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
-		s.adjust = func(w *world, c *Config) {
-			c.Newcomers = fresh
-			pro := c.Tiers["pro"]
+		s.adjust = func(w *world, c *worldConfig) {
+			c.enter.Newcomers = fresh
+			pro := c.enter.Tiers["pro"]
 			pro.Grace.Factor = 2.5
-			c.Tiers["free"] = Tier{Weight: 1, Limits: pro.Limits, Grace: pro.Grace}
+			c.enter.Tiers["free"] = admission.Tier{Weight: 1, Limits: pro.Limits, Grace: pro.Grace}
 		}
 	})
 	fresh.name = w.clientA()
@@ -97,19 +98,19 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 
 func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 	t.Parallel()
-	var own *Override
+	var own *admission.Override
 	w := newWorld(t, func(s *setup) {
 		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), perClient("other", 50, time.Hour)}
-		s.adjust = func(w *world, c *Config) {
-			own = &Override{Weight: 5, Limits: w.limits("client", []limits.Limit{perClient("mine", 7, time.Hour), perClient("more", 9, time.Hour)})}
-			c.Overrides = func(client string) *Override {
+		s.adjust = func(w *world, c *worldConfig) {
+			own = &admission.Override{Weight: 5, Limits: w.limits("client", []limits.Limit{perClient("mine", 7, time.Hour), perClient("more", 9, time.Hour)})}
+			c.enter.Overrides = func(client string) *admission.Override {
 				if client == w.clientA() {
 					return own
 				}
 				return nil
 			}
 		}
-		s.wrap = func(l Line) Line { return &weighedLine{Line: l} }
+		s.wrap = func(l wholeLine) wholeLine { return &weighedLine{wholeLine: l} }
 	})
 	got := w.stated(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted))
 	if len(got) != 3 || got["mine"].r != 6 || got["more"].r != 8 || got["other"].r != 49 {
@@ -133,7 +134,7 @@ func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 }
 
 type weighedLine struct {
-	Line
+	wholeLine
 	mu      sync.Mutex
 	weights []float64 // guarded by mu
 }
@@ -142,7 +143,7 @@ func (l *weighedLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, er
 	l.mu.Lock()
 	l.weights = append(l.weights, o.Weight)
 	l.mu.Unlock()
-	return l.Line.Offer(ctx, o)
+	return l.wholeLine.Offer(ctx, o)
 }
 
 // placed believes what callers say of where they are.
@@ -159,11 +160,11 @@ func TestCountriesHaveTheirOwnLimitsAndCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.global = []limits.Limit{{Name: "country", Algorithm: limits.SlidingWindowLog, Per: limits.PerCountry, Amount: 3, Window: time.Hour}}
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.Identity = placed{c.Identity}
-			c.Limits = append(c.Limits, Limit{Rule: w.rule("global", perClient("german", 1, time.Hour)), When: When{Countries: []string{"DE"}}})
+			c.enter.Limits = append(c.enter.Limits, admission.Limit{Rule: w.rule("global", perClient("german", 1, time.Hour)), When: admission.When{Countries: []string{"DE"}}})
 			limit := limits.Limit{Name: "guesses", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 1, Window: time.Hour}
-			c.Limits = append(c.Limits, Limit{Rule: w.rule("global", limit), When: When{Countries: []string{"FR"}}})
+			c.enter.Limits = append(c.enter.Limits, admission.Limit{Rule: w.rule("global", limit), When: admission.When{Countries: []string{"FR"}}})
 		}
 	})
 	in := func(country string) [2]string { return field("X-Test-Country", country) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +26,7 @@ func coalescing(t *testing.T, adjust func(*setup)) *world {
 	t.Helper()
 	return newWorld(t, func(s *setup) {
 		s.pro = append(s.pro, perClient("ten", 10, time.Hour))
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.operation(w.shared).Coalesce, c.operation(w.report).Coalesce = true, true
 		}
 		if adjust != nil {
@@ -247,7 +246,7 @@ func TestAShareIsWaitedFor(t *testing.T) {
 func TestAStaleAnswerIsRefreshedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			o := c.operation(w.shared)
 			o.Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			o.Overload.Refresh = true
@@ -261,7 +260,7 @@ func TestAStaleAnswerIsRefreshedOnce(t *testing.T) {
 		w.want(w.call("POST", url+"/v1/jobs", `{"operation":"`+w.shared+`","payload":1}`, key(keyA)), 200)
 	}
 	w.eventually("the refresh waits", func() bool { return len(w.waiting()) == 2 })
-	w.eventually("all refreshes are offered", func() bool { return len(w.server.refreshing) == 0 })
+	w.server.Admission.Wait()
 	var refresh leaky.Look
 	for _, look := range w.waiting() {
 		if look.Job.Priority == "low" {
@@ -291,7 +290,7 @@ func TestAStaleAnswerIsRefreshedOnce(t *testing.T) {
 func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			w.health(c)
 			c.operation(w.shared).Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.report).Overload.Refresh = true
@@ -306,14 +305,14 @@ func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 	w.want(w.submit(w.shared, `0`, key(keyA)), http.StatusAccepted)
 	w.want(w.submit(w.plain, `0`, key(keyA)), http.StatusAccepted)
 	w.sicken()
-	w.eventually("the closed gate is noticed", func() bool { return w.config.Health.Sick(w.backend, 0) })
+	w.eventually("the closed gate is noticed", func() bool { return w.config.enter.Health.Sick(w.backend, 0) })
 	before := w.count()
 	w.says(w.want(w.submit(w.plain, `1`, key(keyA)), 200), map[string]string{"Forebay-Decision": `degraded;reason="one"`}) // refused by its limit, and its backend is sick
 	w.want(w.submit(w.shared, `1`, key(keyA)), 200)
 	w.says(w.want(w.submit(w.report, `1`, key(keyA)), 200), map[string]string{"Forebay-Decision": `degraded;reason="backend_sick"`})
 	w.store.down.Store(true)
 	w.want(w.submit(w.report, `1`, key(keyA)), 200)
-	w.eventually("nothing is being offered", func() bool { return len(w.server.refreshing) == 0 })
+	w.server.Admission.Wait()
 	if n := w.count() - before; n != 0 {
 		t.Errorf("%d refreshes", n)
 	}
@@ -321,7 +320,7 @@ func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 
 // offersLine counts the refreshes that are offered.
 type offersLine struct {
-	Line
+	wholeLine
 	refreshes atomic.Int64
 }
 
@@ -329,7 +328,7 @@ func (l *offersLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, err
 	if o.Refresh {
 		l.refreshes.Add(1)
 	}
-	return l.Line.Offer(ctx, o)
+	return l.wholeLine.Offer(ctx, o)
 }
 
 // A hot stale answer costs Redis one question a second, however often it is served.
@@ -337,8 +336,8 @@ func TestAHotStaleAnswerIsAskedForAnewOnceASecond(t *testing.T) {
 	t.Parallel()
 	line := &offersLine{}
 	w := newWorld(t, func(s *setup) {
-		s.wrap = func(l Line) Line { line.Line = l; return line }
-		s.adjust = func(w *world, c *Config) {
+		s.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line }
+		s.adjust = func(w *world, c *worldConfig) {
 			c.operation(w.shared).Limits = w.limits("shared", []limits.Limit{perClient("one", 1, time.Hour)})
 			c.operation(w.shared).Overload.Refresh = true
 		}
@@ -348,32 +347,10 @@ func TestAHotStaleAnswerIsAskedForAnewOnceASecond(t *testing.T) {
 	began := time.Now()
 	for range 20 {
 		w.want(w.submit(w.shared, `1`, key(keyA)), 200)
-		w.eventually("nothing is being offered", func() bool { return len(w.server.refreshing) == 0 })
+		w.server.Admission.Wait()
 	}
-	if n, most := line.refreshes.Load(), 1+int64(time.Since(began)/refreshRest); n < 1 || n > most {
+	if n, most := line.refreshes.Load(), 1+int64(time.Since(began)/time.Second); n < 1 || n > most {
 		t.Errorf("%d refreshes were offered, want 1 to %d", n, most)
-	}
-}
-
-func TestARefreshIsDueOnceASecond(t *testing.T) {
-	t.Parallel()
-	var r refreshed
-	now := time.Now()
-	for _, step := range []struct {
-		join  string
-		after time.Duration
-		want  bool
-	}{{"a", 0, true}, {"a", 0, false}, {"b", 0, true}, {"a", 999 * time.Millisecond, false}, {"a", time.Millisecond, true}, {"a", 0, false}} {
-		now = now.Add(step.after)
-		if got := r.due(step.join, now); got != step.want {
-			t.Errorf("%+v: %v", step, got)
-		}
-	}
-	for i := range maxRefreshed + 10 {
-		r.due(strconv.Itoa(i), now)
-	}
-	if n := len(r.at); n > maxRefreshed {
-		t.Errorf("%d are remembered", n)
 	}
 }
 

@@ -67,7 +67,7 @@ func (w *world) hears(r *bufio.Reader, begin string) {
 func TestAClientThatDisappearsLeavesNothingBehind(t *testing.T) {
 	var seen *watches
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(_ *world, c *Config) { seen = &watches{Finals: c.Finals}; c.Finals = seen }
+		s.adjust = func(_ *world, c *worldConfig) { seen = &watches{Finals: c.Finals}; c.Finals = seen }
 	})
 	w.pause()
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -22,12 +23,12 @@ func (w *world) remember(operation, scope, payload string, a cache.Answer) {
 
 // warmCounter counts the answers that were taken into memory.
 type warmCounter struct {
-	Degrader
+	wholeAnswers
 	done *atomic.Int64
 }
 
 func (c warmCounter) Warm(ctx context.Context, key string) {
-	c.Degrader.Warm(ctx, key)
+	c.wholeAnswers.Warm(ctx, key)
 	c.done.Add(1)
 }
 
@@ -36,10 +37,10 @@ func TestAResultThatWasServedOutlivesTheStore(t *testing.T) {
 	t.Parallel()
 	var warmed atomic.Int64
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			memory := cache.NewMemory(w.cache, 0, w.store.Healthy)
 			w.Cleanup(memory.Close)
-			c.Degrader = warmCounter{degrade.New(memory), &warmed}
+			c.Answers = warmCounter{degrade.New(memory), &warmed}
 		}
 	})
 	for _, operation := range []string{w.shared, w.plain} {
@@ -137,10 +138,10 @@ func (w *world) clientA() string {
 
 func TestWithTheStoreLostAJobGoesTheWayOfTheConfig(t *testing.T) {
 	t.Parallel()
-	for way, want := range map[string]int{OnFailureDegrade: 200, "": 200, OnFailureReject: 503} {
-		t.Run(way, func(t *testing.T) {
+	for reject, want := range map[bool]int{false: 200, true: 503} {
+		t.Run(fmt.Sprint(reject), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.OnFailure = way } })
+			w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.enter.RejectOnFailure = reject } })
 			w.remember(w.shared, "", `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("known")})
 			w.store.down.Store(true)
 			a := w.want(w.submit(w.shared, `1`, key(keyA)), want)

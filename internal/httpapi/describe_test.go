@@ -21,7 +21,7 @@ func (w *world) succeedWith(id, contentType string, fields jobs.Fields, body str
 func TestAResultKeepsItsFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.operation(w.shared).Overload.FreshFor = time.Hour }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Hour }
 	})
 	const fields = "Content-Encoding: br\nContent-Disposition: attachment; filename=\"a.bin\"\nContent-Language: de\nEtag: \"7\"\n" +
 		"Location: /status/7\nLink: </a>; rel=next\nLink: </b>; rel=prev\n"

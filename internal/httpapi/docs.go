@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/limits"
@@ -86,22 +87,22 @@ func (s *Server) docs(c *call) error {
 
 // docsView adds what holds for the caller.
 func (c *call) docsView(view docsView) docsView {
-	view.Known, view.Client, view.Tier = true, c.client.Name, c.client.Tier
-	if !c.newUntil.IsZero() {
-		view.GraceUntil = c.newUntil.UTC().Format("2 January 2006, 15:04 UTC")
+	view.Known, view.Client, view.Tier = true, c.caller.Name, c.caller.Tier
+	if !c.caller.NewUntil.IsZero() {
+		view.GraceUntil = c.caller.NewUntil.UTC().Format("2 January 2006, 15:04 UTC")
 	}
-	for _, name := range c.s.allowed(c.client.Tier) {
-		o := c.s.operations[name]
+	for _, name := range c.s.Admission.Open(c.caller.Tier) {
+		o := c.s.Admission.Operation(name)
 		operation := docsOperation{Name: name, Cost: costWords(o.Cost)}
 		if o.Overload.FreshFor > 0 {
 			operation.Fresh = windowText(o.Overload.FreshFor)
 		}
 		operation.OnOverload, operation.Always = c.overloadWords(o)
-		p := c.planOf(name)
-		for i, r := range p.rules {
+		p := c.s.Admission.Plan(c.caller, name)
+		for i, r := range p.Rules {
 			l := r.Limit()
 			operation.Limits = append(operation.Limits, docsLimit{Name: l.Name, Allows: docsAllowance(l), Per: perWords[l.Per],
-				Algorithm: string(l.Algorithm), Trial: l.Shadow, Grace: p.graceOf(i) != 1})
+				Algorithm: string(l.Algorithm), Trial: l.Shadow, Grace: p.Grace(i) != 1})
 		}
 		view.Operations = append(view.Operations, operation)
 	}
@@ -125,7 +126,7 @@ func (v *docsView) share() {
 }
 
 // overloadWords say what is tried for a request that can't be taken on, and whether that always comes to something.
-func (c *call) overloadWords(o *Operation) (words string, always bool) {
+func (c *call) overloadWords(o *admission.Operation) (words string, always bool) {
 	var tried []string
 steps:
 	for _, step := range c.s.stepsFor(c, o) {
@@ -165,7 +166,7 @@ func docsAllowance(l limits.Limit) string {
 	return allowance(l)
 }
 
-func costWords(c Cost) string {
+func costWords(c admission.Cost) string {
 	if c.From == "" {
 		return "A request counts as " + number(c.Fixed, "request")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/limits"
@@ -22,7 +23,9 @@ func TestTheOperationsAreThoseThatTheCallerMayRequestWithTheirLimits(t *testing.
 		s.free = []limits.Limit{perClient("free-only", 60, time.Minute), trial("trial", 5)}
 		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 20}}
 		s.report = []limits.Limit{{Name: "report-rate", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 10, Window: time.Minute, Burst: 3}}
-		s.adjust = func(_ *world, c *Config) { c.Operations[2].Cost = Cost{From: "/pages", Default: 1, Max: 100} }
+		s.adjust = func(_ *world, c *worldConfig) {
+			c.enter.Operations[2].Cost = admission.Cost{From: "/pages", Default: 1, Max: 100}
+		}
 	})
 	published := func(fields ...[2]string) (string, map[string]api.Operation) {
 		var got api.Operations
@@ -67,9 +70,9 @@ func TestThePageForPeopleNeedsNothingButItself(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.free = []limits.Limit{perClient("per-minute", 60, time.Minute), trial("trial", 5)}
 		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 20}}
-		s.grace = Grace{Period: time.Hour, Factor: 2}
-		s.adjust = func(w *world, c *Config) {
-			c.Newcomers = &newcomers{name: w.clientA(), until: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}
+		s.grace = admission.Grace{Period: time.Hour, Factor: 2}
+		s.adjust = func(w *world, c *worldConfig) {
+			c.enter.Newcomers = &newcomers{name: w.clientA(), until: time.Date(2027, 1, 2, 3, 4, 0, 0, time.UTC)}
 		}
 	})
 	a := w.want(w.get("/docs", from("192.0.2.1")), 200)
@@ -136,7 +139,7 @@ func TestThePageShowsALimitOfAllOperationsOnce(t *testing.T) {
 func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			o := c.operation(w.report)
 			o.Overload.FreshFor, o.Coalesce = time.Minute, true
 			o.Overload.Steps = []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: w.inner}, {Kind: degrade.Body, Body: []byte(`1`)}}
@@ -170,7 +173,7 @@ func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
 func TestWhatTheConfigNamesIsTextOnThePage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(_ *world, c *Config) {
+		s.adjust = func(_ *world, c *worldConfig) {
 			c.Identity = identity.New(identity.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 				Clients: []identity.Registered{{Name: `<script>alert(1)</script>`, Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyA))}}}})
 		}

@@ -19,7 +19,7 @@ import (
 
 // hookedLine offers as a test wants it.
 type hookedLine struct {
-	Line
+	wholeLine
 	offer func(context.Context, leaky.Offer) (leaky.Place, error)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
@@ -16,9 +17,9 @@ import (
 )
 
 // operation is one of the config's, to be changed.
-func (c *Config) operation(name string) *Operation {
-	i := slices.IndexFunc(c.Operations, func(o Operation) bool { return o.Name == name })
-	return &c.Operations[i]
+func (c *worldConfig) operation(name string) *admission.Operation {
+	i := slices.IndexFunc(c.enter.Operations, func(o admission.Operation) bool { return o.Name == name })
+	return &c.enter.Operations[i]
 }
 
 // metric reads one series off the metrics page; "": it isn't there.
@@ -46,7 +47,7 @@ func TestAFreshAnswerNeedsNoNewWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = append(s.pro, perClient("ten", 10, time.Hour))
-		s.adjust = func(w *world, c *Config) { c.operation(w.shared).Overload.FreshFor = time.Minute }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Minute }
 	})
 	w.remember(w.shared, "", `{"a":1,"b":2}`, cache.Answer{Status: 201, ContentType: "image/png", Body: []byte("\x89PNG\xff"), Age: 10 * time.Second})
 	for range 3 {
@@ -89,7 +90,7 @@ func TestAFreshAnswerNeedsNoNewWork(t *testing.T) {
 func TestAKeysJobGoesBeforeAFreshAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.operation(w.shared).Overload.FreshFor = time.Hour }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Hour }
 	})
 	id := w.job(w.want(w.submit(w.shared, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
 	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("fresh")})
@@ -105,7 +106,7 @@ func TestAKeysJobGoesBeforeAFreshAnswer(t *testing.T) {
 func TestAFreshAnswerIsNobodyElses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.operation(w.report).Overload.FreshFor = time.Hour }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.report).Overload.FreshFor = time.Hour }
 	})
 	w.remember(w.report, degrade.Policy{}.Scope(w.clientA(), "pro"), `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("A's")})
 	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusOK)
@@ -117,7 +118,7 @@ func TestOnlyIfCachedMakesNoWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = append(s.pro, perClient("ten", 10, time.Hour))
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.operation(w.shared).Overload.FreshFor = time.Minute
 			c.operation(w.report).Overload.Steps = []degrade.Step{{Kind: degrade.Reject}} // it has stored answers, and serves none stale
 		}
@@ -153,13 +154,13 @@ func (w *world) sicken() {
 }
 
 // health has the config know of its backend's health.
-func (w *world) health(c *Config) {
+func (w *world) health(c *worldConfig) {
 	healths := leaky.NewHealths(map[string]*leaky.Line{w.backend: w.line})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); healths.Run(ctx) }()
 	w.Cleanup(func() { stop(); <-ended })
-	c.Health = healths
+	c.enter.Health = healths
 }
 
 // While the backend is sick, the line is for what has no stale answer.
@@ -167,7 +168,7 @@ func TestASickBackendIsSpared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = append(s.pro, perClient("ten", 10, time.Hour))
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			w.health(c)
 			o := c.operation(w.shared)
 			o.Overload.Sick, o.Overload.FreshFor, o.Overload.Refresh = degrade.Sick{On: true, Below: 0.5}, time.Minute, true
@@ -178,7 +179,7 @@ func TestASickBackendIsSpared(t *testing.T) {
 	w.want(w.submit(w.shared, `"stale"`, key(keyA)), http.StatusAccepted) // it is well
 	w.sicken()
 	before := w.count()
-	w.eventually("the closed gate is noticed", func() bool { return w.config.Health.Sick(w.backend, 0.5) })
+	w.eventually("the closed gate is noticed", func() bool { return w.config.enter.Health.Sick(w.backend, 0.5) })
 
 	a := w.want(w.submit(w.shared, `"stale"`, key(keyA)), 200)
 	w.says(a, map[string]string{"Forebay-Decision": `degraded;reason="backend_sick"`, "Age": "600", "Cache-Status": "forebay; hit; ttl=-540; detail=degraded",
@@ -197,48 +198,6 @@ func TestASickBackendIsSpared(t *testing.T) {
 	}
 	if got := w.metric(`forebay_admission_decisions_total{decision="degraded",operation="` + w.shared + `",reason="backend_sick"}`); got != "1" {
 		t.Errorf("masked: %q", got)
-	}
-}
-
-// Where all that is asked of a sick backend has a stale answer, one request is let through now and then all the same.
-func TestARequestTriesASickBackend(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
-			w.health(c)
-			c.operation(w.shared).Overload.Sick = degrade.Sick{On: true, Below: 0.5}
-		}
-	})
-	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("stale"), Age: time.Minute})
-	w.sicken()
-	w.eventually("the closed gate is noticed", func() bool { return w.config.Health.Sick(w.backend, 0.5) })
-	for range 3 {
-		w.want(w.submit(w.shared, `1`, key(keyA)), 200)
-	}
-	w.server.trials.mu.Lock()
-	w.server.trials.last[w.shared] = time.Now().Add(-trialRest) // as if that time had passed
-	w.server.trials.mu.Unlock()
-	w.says(w.want(w.submit(w.shared, `1`, key(keyA)), http.StatusAccepted), map[string]string{"Forebay-Decision": "accepted"})
-	w.want(w.submit(w.shared, `1`, key(keyA)), 200)
-}
-
-// Something must try whether a sick backend is well again, even where all that is asked of it has a stale answer.
-func TestASickBackendIsTriedNowAndThen(t *testing.T) {
-	t.Parallel()
-	var tried trials
-	now := time.Now()
-	for _, step := range []struct {
-		after time.Duration
-		sick  bool
-		want  bool
-	}{
-		{0, false, false}, {time.Hour, true, false}, {time.Second, true, false}, {4 * time.Second, true, true}, {0, true, false},
-		{trialRest, true, true}, {trialRest, false, false}, {trialRest, true, false}, {trialRest, true, true},
-	} {
-		now = now.Add(step.after)
-		if got := tried.due("o", step.sick, now); got != step.want {
-			t.Errorf("%+v: %v", step, got)
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 )
 
@@ -31,9 +32,9 @@ func (s *Server) notReady(withStore bool) error {
 }
 
 func (s *Server) answersWithoutStore() bool {
-	return slices.ContainsFunc(s.Operations, func(o Operation) bool {
+	return slices.ContainsFunc(s.Admission.Operations, func(o admission.Operation) bool {
 		stored := o.Overload.Keeps() || slices.ContainsFunc(o.Overload.Steps, func(s degrade.Step) bool { return s.Kind == degrade.Body })
-		return o.OnFailure == CheckLocal || o.OnFailure == CheckAllow || stored && s.OnFailure != OnFailureReject
+		return o.OnFailure == admission.CheckLocal || o.OnFailure == admission.CheckAllow || stored && !s.Admission.RejectOnFailure
 	})
 }
 

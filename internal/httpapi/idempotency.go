@@ -1,9 +1,6 @@
 package httpapi
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"net/http"
 	"strings"
 
@@ -64,17 +61,4 @@ func bareKeyByte(b byte) bool {
 		return true
 	}
 	return strings.IndexByte("_.:~-", b) >= 0
-}
-
-// fingerprint tells apart the requests that come with one Idempotency-Key: the operation and the body as it was sent.
-// The same JSON with other white space is another request. Half of a SHA-256 is plenty, as it is only ever
-// compared within one client's one key, and every job keeps it in Redis.
-func fingerprint(operation string, body []byte) string {
-	sum := sha256.New()
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(operation)))
-	sum.Write(length[:])
-	sum.Write([]byte(operation))
-	sum.Write(body)
-	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:sha256.Size/2])
 }

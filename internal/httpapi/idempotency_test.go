@@ -168,7 +168,7 @@ func TestIdempotencyKeysParse(t *testing.T) {
 func TestAPurgedJobsKeyIsSpent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.operation(w.shared).Coalesce = true }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Coalesce = true }
 	})
 	for _, operation := range []string{w.plain, w.shared} {
 		id := w.job(w.want(w.submit(operation, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID

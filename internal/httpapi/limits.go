@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/limits"
 )
@@ -18,23 +19,23 @@ func (s *Server) rateLimits(c *call) error {
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {
-			answer.Limits = append(answer.Limits, c.limitView(v, st, c.plan.graceOf(i)))
+			answer.Limits = append(answer.Limits, c.limitView(v, st, c.plan.Grace(i)))
 		}
-	} else if len(c.plan.rules) > 0 {
+	} else if len(c.plan.Rules) > 0 {
 		return storeError{errNoStandings}
 	}
-	for _, name := range s.allowed(c.client.Tier) {
-		p := c.planOf(name)
-		rules := p.rules[p.own:]
+	for _, name := range s.Admission.Open(c.caller.Tier) {
+		p := c.s.Admission.Plan(c.caller, name)
+		rules := p.Rules[p.Own:]
 		if len(rules) == 0 {
 			continue
 		}
-		v, err := s.Limiter.Peek(c.ctx, limits.Request{Rules: rules, Cost: 1, Subject: subject(c.client, name)})
+		v, err := s.Admission.Limiter.Peek(c.ctx, limits.Request{Rules: rules, Cost: 1, Subject: admission.Subject(c.caller.Client, name)})
 		if err != nil {
 			return storeError{err}
 		}
 		for i, st := range v.Standings {
-			view := c.limitView(&v, st, p.graceOf(p.own+i))
+			view := c.limitView(&v, st, p.Grace(p.Own+i))
 			view.Operation = name
 			answer.Limits = append(answer.Limits, view)
 		}
@@ -61,7 +62,7 @@ func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 		view.Unit = unitBytes
 	}
 	if grace != 1 {
-		view.GraceUntil = when(c.newUntil)
+		view.GraceUntil = when(c.caller.NewUntil)
 	}
 	return view
 }
@@ -73,9 +74,9 @@ func (s *Server) operationsList(c *call) error {
 
 // published is the documentation of the limits for a caller.
 func (s *Server) published(c *call) api.Operations {
-	answer := api.Operations{Tier: c.client.Tier, Operations: []api.Operation{}}
-	for _, name := range s.allowed(c.client.Tier) {
-		o := s.operations[name]
+	answer := api.Operations{Tier: c.caller.Tier, Operations: []api.Operation{}}
+	for _, name := range s.Admission.Open(c.caller.Tier) {
+		o := s.Admission.Operation(name)
 		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{},
 			FreshFor: windowText(o.Overload.FreshFor), Coalesce: o.Coalesce}
 		if o.Overload.Allows(degrade.Wish{}) {
@@ -88,9 +89,9 @@ func (s *Server) published(c *call) api.Operations {
 			}
 			view.OnOverload = append(view.OnOverload, word)
 		}
-		p := c.planOf(name)
-		for i, r := range p.rules {
-			view.Limits = append(view.Limits, c.policyView(r.Limit(), p.graceOf(i)))
+		p := c.s.Admission.Plan(c.caller, name)
+		for i, r := range p.Rules {
+			view.Limits = append(view.Limits, c.policyView(r.Limit(), p.Grace(i)))
 		}
 		answer.Operations = append(answer.Operations, view)
 	}
@@ -98,16 +99,16 @@ func (s *Server) published(c *call) api.Operations {
 }
 
 // stepsFor are the steps of an operation's on_overload that may come to something for the caller.
-func (s *Server) stepsFor(c *call, o *Operation) (steps []degrade.Step) {
+func (s *Server) stepsFor(c *call, o *admission.Operation) (steps []degrade.Step) {
 	for _, step := range o.Overload.Steps {
-		if other := s.operations[step.Operation]; step.Kind != degrade.Operation || other != nil && other.may(c.client.Tier) {
+		if other := s.Admission.Operation(step.Operation); step.Kind != degrade.Operation || other != nil && other.Open(c.caller.Tier) {
 			steps = append(steps, step)
 		}
 	}
 	return steps
 }
 
-func costView(c Cost) api.Cost {
+func costView(c admission.Cost) api.Cost {
 	if c.From == "" {
 		return api.Cost{Fixed: c.Fixed}
 	}

@@ -23,7 +23,7 @@ const maxOwnRounds = 4
 // listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first. It looks at a bounded number of jobs, on all backends
 // together, so that a page may be short, or empty.
 func (s *Server) listOwn(c *call) error {
-	if c.client.Anonymous {
+	if c.caller.Anonymous {
 		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
 		return problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
 			"A list needs an API key: callers without one may share an address, so they have no list. Ask for each job by its id.")
@@ -35,10 +35,10 @@ func (s *Server) listOwn(c *call) error {
 	if !s.Store.Healthy() {
 		return storeError{errUnhealthy}
 	}
-	if p := c.readsPlan(); len(p.rules) > 0 {
+	if p := c.s.Admission.ReadsPlan(c.caller); len(p.Rules) > 0 {
 		c.plan = p // the answer's fields speak of the limits on reads, a refusal's too
 	}
-	leave, err := c.readTurn(c.client.ID)
+	leave, err := c.readTurn(c.caller.ID)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *Server) listOwn(c *call) error {
 	if err != nil {
 		return err
 	}
-	l.filter.Client, l.work = c.client.ID, charged.work
+	l.filter.Client, l.work = c.caller.ID, charged.work
 	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 && len(l.found) < l.limit; round++ {
 		if err := l.round(c); err != nil {
 			charged.settle(c, l.work)

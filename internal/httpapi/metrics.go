@@ -10,9 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
-	"github.com/forebay/forebay/internal/limits"
 )
 
 // Metrics have no label that a client can mint: routes are templates, methods a closed list, operations and reasons come from the
@@ -22,14 +22,12 @@ import (
 const unknownOperation = "unknown"
 
 type metrics struct {
-	decisions   *prometheus.CounterVec   // operation, decision, reason
-	checks      *prometheus.CounterVec   // limit, outcome
-	admission   *prometheus.HistogramVec // decision
-	requests    *prometheus.CounterVec   // route, method, code
-	lostRefunds prometheus.Counter
-	cut         *prometheus.CounterVec   // reason
-	duration    *prometheus.HistogramVec // route
-	answers     sync.Map                 // series → *answerMetrics
+	decisions *prometheus.CounterVec   // operation, decision, reason
+	admission *prometheus.HistogramVec // decision
+	requests  *prometheus.CounterVec   // route, method, code
+	cut       *prometheus.CounterVec   // reason
+	duration  *prometheus.HistogramVec // route
+	answers   sync.Map                 // series → *answerMetrics
 }
 
 // newMetrics makes the server's metrics and registers them.
@@ -37,8 +35,6 @@ func newMetrics(s *Server) *metrics {
 	m := &metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_decisions_total",
 			Help: "Decisions on requests for jobs, and on what gateways ask about. The reason of accepted is new, fresh, joined, replayed or checked."}, []string{"operation", "decision", "reason"}),
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_limit_checks_total",
-			Help: "What each limit said: spent, though it may have been given back; refused; would_refuse, of limits that aren't enforced."}, []string{"limit", "outcome"}),
 		admission: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_admission_duration_seconds",
 			Help: "From a request for a job to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"decision"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_http_requests_total",
@@ -46,8 +42,6 @@ func newMetrics(s *Server) *metrics {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_http_request_duration_seconds",
 			Help: "From a request to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"route"}),
 	}
-	m.lostRefunds = prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_refunds_lost_total",
-		Help: "Refunds of refused jobs that the store may not have got: their limits stay charged until their windows end."})
 	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_results_cut_total",
 		Help: "Results over 64 KiB that ended early: read too slowly (slow), removed meanwhile (gone), or the store failed."},
 		[]string{"reason"})
@@ -70,7 +64,7 @@ func newMetrics(s *Server) *metrics {
 		return float64(s.bodies.held.Load())
 	})
 	s.Metrics.MustRegister(m.cut)
-	s.Metrics.MustRegister(buffered, m.lostRefunds, m.decisions, m.checks, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
+	s.Metrics.MustRegister(buffered, m.decisions, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
 	return m
 }
 
@@ -84,30 +78,30 @@ func (m *metrics) preset(s *Server) {
 		m.decisions.WithLabelValues(unknownOperation, api.Rejected, reason)
 	}
 	m.decisions.WithLabelValues(unknownOperation, api.Rejected, api.CodeUnknownOperation)
-	for _, o := range s.Operations {
-		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonNew)
-		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonReplayed)
-		m.decisions.WithLabelValues(o.Name, api.Accepted, reasonChecked)
+	for _, o := range s.Admission.Operations {
+		m.decisions.WithLabelValues(o.Name, api.Accepted, admission.ReasonNew)
+		m.decisions.WithLabelValues(o.Name, api.Accepted, admission.ReasonReplayed)
+		m.decisions.WithLabelValues(o.Name, api.Accepted, admission.ReasonChecked)
 		m.decisions.WithLabelValues(o.Name, api.Rejected, api.CodeNotCached)
 		if o.Overload.FreshFor > 0 {
-			m.decisions.WithLabelValues(o.Name, api.Accepted, reasonFresh)
+			m.decisions.WithLabelValues(o.Name, api.Accepted, admission.ReasonFresh)
 		}
 		if o.Overload.FreshFor > 0 || o.Overload.StaleFor > 0 {
 			m.decisions.WithLabelValues(o.Name, api.Rejected, api.CodeTooManyAnswers)
 		}
 		if o.Coalesce {
-			m.decisions.WithLabelValues(o.Name, api.Accepted, reasonJoined)
+			m.decisions.WithLabelValues(o.Name, api.Accepted, admission.ReasonJoined)
 		}
 		for _, reason := range unrefused(o.Overload) {
 			m.decisions.WithLabelValues(o.Name, api.Degraded, reason)
 		}
 		reasons := []string{string(leaky.LineFull), string(leaky.ClientShare), string(leaky.WaitTooLong), api.CodeStore}
-		for tier := range s.Tiers {
-			if o.may(tier) && s.Tiers[tier].MaxStored > 0 {
+		for tier := range s.Admission.Tiers {
+			if o.Open(tier) && s.Admission.Tiers[tier].MaxStored > 0 {
 				reasons = append(reasons, string(leaky.StoredFull))
 			}
-			if o.may(tier) {
-				reasons = append(reasons, s.planner.reasons(tier, &o)...)
+			if o.Open(tier) {
+				reasons = append(reasons, s.Admission.Reasons(tier, &o)...)
 			}
 		}
 		for _, reason := range reasons {
@@ -139,47 +133,15 @@ func degrades(p degrade.Policy) bool {
 // unrefused are the reasons of degraded answers to requests that nothing has refused.
 func unrefused(p degrade.Policy) (reasons []string) {
 	if p.Allows(degrade.Wish{}) {
-		reasons = append(reasons, reasonOnlyCached)
+		reasons = append(reasons, admission.ReasonOnlyCached)
 		if p.Sick.On {
-			reasons = append(reasons, reasonSick)
+			reasons = append(reasons, admission.ReasonSick)
 		}
 	}
 	if slices.ContainsFunc(p.Steps, func(s degrade.Step) bool { return s.Kind == degrade.Operation }) {
-		reasons = append(reasons, reasonReplayed)
+		reasons = append(reasons, admission.ReasonReplayed)
 	}
 	return reasons
-}
-
-// checkCounters count what one limit said.
-type checkCounters struct{ spent, refused prometheus.Counter }
-
-// checksOf are a limit's counters; they begin at 0.
-func (m *metrics) checksOf(l limits.Limit) checkCounters {
-	refused := "refused"
-	if l.Shadow {
-		refused = "would_refuse"
-	}
-	return checkCounters{m.checks.WithLabelValues(l.Name, "spent"), m.checks.WithLabelValues(l.Name, refused)}
-}
-
-// enforced counts what a limit in force said to a request.
-func (c checkCounters) enforced(allowed, violated bool) {
-	switch {
-	case violated:
-		c.refused.Inc()
-	case allowed:
-		c.spent.Inc()
-	}
-}
-
-// shadow counts what a shadow limit said to a request that was allowed, and reports whether it would have refused it.
-func (c checkCounters) shadow(violated bool) bool {
-	if violated {
-		c.refused.Inc()
-	} else {
-		c.spent.Inc()
-	}
-	return violated
 }
 
 // answered counts one call.

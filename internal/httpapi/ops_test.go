@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
@@ -113,7 +114,7 @@ func TestWithRedisHungEveryAnswerComesWithinASecond(t *testing.T) {
 func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.limiter = func(l Limiter) Limiter { return brokenLimiter{l} }
+		s.limiter = func(l admission.Limiter) admission.Limiter { return brokenLimiter{l} }
 		s.pro = []limits.Limit{perClient("per-minute", 1000, time.Minute)}
 	})
 	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("known")})
@@ -124,7 +125,7 @@ func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
 	w.problem(w.submit(w.shared, `2`, key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 }
 
-type brokenLimiter struct{ Limiter }
+type brokenLimiter struct{ admission.Limiter }
 
 func (brokenLimiter) Decide(context.Context, limits.Request) (limits.Verdict, error) {
 	return limits.Verdict{}, fmt.Errorf("OOM command not allowed")
@@ -136,7 +137,7 @@ func (l brokenLimiter) Along(ctx context.Context, r limits.Request, _ func(*limi
 
 func TestAPanicIsAnAnswerWithoutDetail(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return panickyLine{l} } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return panickyLine{l} } })
 	a := w.submit(w.plain, `1`, key(keyA))
 	w.problem(a, http.StatusInternalServerError, api.CodeInternal)
 	if strings.Contains(string(a.body), "boom") || !strings.Contains(w.log.String(), "boom") {
@@ -148,7 +149,7 @@ func TestAPanicIsAnAnswerWithoutDetail(t *testing.T) {
 	w.want(w.get("/livez"), 200)
 }
 
-type panickyLine struct{ Line }
+type panickyLine struct{ wholeLine }
 
 func (panickyLine) Offer(context.Context, leaky.Offer) (leaky.Place, error) { panic("boom") }
 
@@ -317,27 +318,31 @@ func TestReadinessSaysWhatToMend(t *testing.T) {
 // N21: the store is lost to all processes at once, so those that can go on stay in service.
 func TestReadyWithoutTheStoreWhereItCanAnswer(t *testing.T) {
 	t.Parallel()
-	stale := []Operation{{Overload: degrade.Policy{StaleFor: time.Hour, Steps: []degrade.Step{{Kind: degrade.Stale}}}}}
-	body := []Operation{{Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Body, Body: []byte("1")}}}}}
+	stale := []admission.Operation{{Overload: degrade.Policy{StaleFor: time.Hour, Steps: []degrade.Step{{Kind: degrade.Stale}}}}}
+	body := []admission.Operation{{Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Body, Body: []byte("1")}}}}}
 	for name, c := range map[string]struct {
-		check, failure string
-		operations     []Operation
-		want           int
+		check      string
+		reject     bool // on failure
+		operations []admission.Operation
+		want       int
 	}{
-		"checks by each process":  {CheckLocal, OnFailureReject, []Operation{{}}, 200},
-		"checks allowed":          {CheckAllow, OnFailureReject, []Operation{{}}, 200},
-		"stored answers":          {CheckRefuse, OnFailureDegrade, stale, 200},
-		"a fixed answer":          {CheckRefuse, OnFailureDegrade, body, 200},
-		"stored answers, refused": {CheckRefuse, OnFailureReject, stale, 503},
-		"nothing to answer":       {CheckRefuse, OnFailureDegrade, []Operation{{}}, 503},
+		"checks by each process":  {admission.CheckLocal, true, []admission.Operation{{}}, 200},
+		"checks allowed":          {admission.CheckAllow, true, []admission.Operation{{}}, 200},
+		"stored answers":          {admission.CheckRefuse, false, stale, 200},
+		"a fixed answer":          {admission.CheckRefuse, false, body, 200},
+		"stored answers, refused": {admission.CheckRefuse, true, stale, 503},
+		"nothing to answer":       {admission.CheckRefuse, false, []admission.Operation{{}}, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
-			w.server.OnFailure, w.server.Operations = c.failure, slices.Clone(c.operations)
-			for i := range w.server.Operations {
-				w.server.Operations[i].OnFailure = c.check
-			}
+			w := newWorld(t, func(s *setup) {
+				s.adjust = func(_ *world, config *worldConfig) {
+					config.enter.RejectOnFailure, config.enter.Operations = c.reject, slices.Clone(c.operations)
+					for i := range config.enter.Operations {
+						config.enter.Operations[i].OnFailure = c.check
+					}
+				}
+			})
 			for _, base := range []string{w.url, w.admin} {
 				w.want(w.call("GET", base+"/readyz?store=1", ""), 200)
 			}

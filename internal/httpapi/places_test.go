@@ -19,7 +19,7 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	line := &twinLine{}
 	w := newWorld(t, func(s *setup) {
 		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 5}, perClient("wide", 60, time.Hour)}
-		s.wrap = func(l Line) Line { line.Line = l; return line }
+		s.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line }
 	})
 	w.pause()
 	line.first = func() {
@@ -71,7 +71,7 @@ func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 
 // twinLine has another request come first, once.
 type twinLine struct {
-	Line
+	wholeLine
 	begun atomic.Bool
 	first func()
 }
@@ -80,7 +80,7 @@ func (l *twinLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error
 	if l.begun.CompareAndSwap(false, true) {
 		l.first()
 	}
-	return l.Line.Offer(ctx, o)
+	return l.wholeLine.Offer(ctx, o)
 }
 
 // The line is told which places a job holds, so that whatever ends the job gives them back.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -19,10 +20,10 @@ const (
 	Off   LegacyHeaders = "off"
 )
 
-// write writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
+// writeRateLimits writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
 // they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would. Shadow limits aren't told of: who
 // obeyed the fields would obey a limit that isn't in force.
-func (p *plan) write(h http.Header, v *limits.Verdict, legacy LegacyHeaders) {
+func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy LegacyHeaders) {
 	speaker, any := spokesman(v)
 	if !any {
 		return
@@ -45,7 +46,7 @@ func (p *plan) write(h http.Header, v *limits.Verdict, legacy LegacyHeaders) {
 			field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s, l)), 10)
 		}
 	}
-	h[api.HeaderRateLimitPolicy] = p.policyOf(v)
+	h[api.HeaderRateLimitPolicy] = policyOf(p, v)
 	// All values are parts of one text and of one list: two allocations instead of eight, in every answer.
 	ends := [4]int{len(field)}
 	l := speaker.Rule.Limit()
@@ -108,43 +109,36 @@ func countsRequests(s limits.Standing) bool {
 
 // policyOf is RateLimit-Policy for an answer: it states the limits as the standings hold them, which where the store or a region's centre is
 // lost are shares of those in the plan.
-func (p *plan) policyOf(v *limits.Verdict) []string {
-	planned := p.policy != nil
+func policyOf(p *admission.Plan, v *limits.Verdict) []string {
+	planned := p.Policy != nil
 	for i, s := range v.Standings {
-		planned = planned && s.Rule == p.rules[i]
+		planned = planned && s.Rule == p.Rules[i]
 	}
 	if planned {
-		return p.policy
+		return p.Policy
 	}
 	var field []byte
 	for i, s := range v.Standings {
-		field = appendPolicy(field, s.Rule.Limit(), p.graceOf(i), v.At)
+		field = appendPolicy(field, s.Rule.Limit(), p.Grace(i), v.At)
 	}
 	return []string{string(field)}
 }
 
-// lastingPolicy is RateLimit-Policy for all time; nil where it changes with the month, or where nothing is to be told.
-func (p *plan) lastingPolicy() []string {
+// LastingPolicy is RateLimit-Policy as long as a plan's rules stand as they are; nil if it changes
+// with the month, or if there is nothing to tell. It is what admission.Config.Policy should be.
+func LastingPolicy(p *admission.Plan) []string {
 	var field []byte
-	for i, r := range p.rules {
+	for i, r := range p.Rules {
 		l := r.Limit()
 		if l.Window == limits.Month && !l.Shadow {
 			return nil
 		}
-		field = appendPolicy(field, l, p.graceOf(i), time.Time{})
+		field = appendPolicy(field, l, p.Grace(i), time.Time{})
 	}
 	if field == nil {
 		return nil
 	}
 	return []string{string(field)}
-}
-
-// graceOf is by how much a rule was raised for a new client; 1: not at all.
-func (p *plan) graceOf(i int) float64 {
-	if p.grace == nil {
-		return 1
-	}
-	return p.grace[i]
 }
 
 // unitBytes is what a limit of bytes counts, by the names of the RateLimit draft.

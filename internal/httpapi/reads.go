@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -80,7 +81,7 @@ func (c *call) readTurn(who string) (leave func(), err error) {
 func (c *call) refusedRead(p *api.Problem) {
 	if c.s.decisionLog.allow(c.began) {
 		c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, "list refused", slog.String("code", p.Code), slog.String("reason", p.Reason),
-			slog.String("client", c.client.Name), slog.String("request_id", c.requestID))
+			slog.String("client", c.caller.Name), slog.String("request_id", c.requestID))
 	}
 }
 
@@ -93,28 +94,29 @@ type charge struct {
 // chargeReads charges the caller's limits on reads with the jobs that a list may look at: at most so many, and no more than the limits ever
 // allow at once.
 func (c *call) chargeReads(work int) (charge, error) {
-	p := c.readsPlan()
-	if len(p.rules) == 0 {
+	p := c.s.Admission.ReadsPlan(c.caller)
+	if len(p.Rules) == 0 {
 		return charge{work: work}, nil
 	}
-	for _, r := range p.rules {
+	for _, r := range p.Rules {
 		work = atMostOnce(work, r)
 	}
-	request := limits.Request{Cost: int64(work), Subject: subject(c.client, "")}
-	v, err := c.decide(c.s.Limiter, p, request)
+	request := limits.Request{Cost: int64(work), Subject: admission.Subject(c.caller.Client, "")}
+	v, err := c.s.Admission.Decide(c.ctx, p, request)
 	if err == nil && v.Never { // a region's part of a limit may be less
 		for _, s := range v.Standings {
 			work = atMostOnce(work, s.Rule)
 		}
 		request.Cost = int64(work)
-		v, err = c.decide(c.s.Limiter, p, request)
+		v, err = c.s.Admission.Decide(c.ctx, p, request)
 	}
 	if err != nil {
 		return charge{}, storeError{err}
 	}
 	c.verdict = &v
 	if !v.Allowed {
-		refusal := p.overLimit(v, request)
+		refusal := overLimit(&admission.Refused{Terms: admission.Terms{Plan: p, Verdict: &v},
+			By: admission.RefusedBy(p, v, request)}, 0)
 		c.refusedRead(refusal)
 		return charge{}, refusal
 	}
@@ -135,7 +137,7 @@ func (ch charge) settle(c *call, left int) {
 		return
 	}
 	left = min(left, ch.work-1)
-	if err := c.s.Limiter.Settle(c.ctx, ch.verdict, int64(ch.work-left)); err != nil {
+	if err := c.s.Admission.Limiter.Settle(c.ctx, ch.verdict, int64(ch.work-left)); err != nil {
 		c.s.storeLog.do(func() { c.s.Log.Warn("refund of a list failed", "request_id", c.requestID, "error", err) })
 		return
 	}

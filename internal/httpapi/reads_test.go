@@ -23,10 +23,10 @@ import (
 func reads(l limits.Limit) func(*setup) {
 	return func(su *setup) {
 		su.pro = []limits.Limit{{Name: "per-hour", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1000, Window: time.Hour}}
-		su.adjust = func(w *world, c *Config) {
-			pro := c.Tiers["pro"]
+		su.adjust = func(w *world, c *worldConfig) {
+			pro := c.enter.Tiers["pro"]
 			pro.Reads = w.limits("reads", []limits.Limit{l})
-			c.Tiers["pro"] = pro
+			c.enter.Tiers["pro"] = pro
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestASmallLimitOnReadsMakesShortPages(t *testing.T) {
 
 // heldLine has lists wait until they are let go.
 type heldLine struct {
-	Line
+	wholeLine
 	reading atomic.Int64
 	most    atomic.Int64
 	release chan struct{}
@@ -133,12 +133,12 @@ func (l *heldLine) hold() (leave func()) {
 
 func (l *heldLine) Mine(ctx context.Context, f leaky.MineFilter) (leaky.MinePage, error) {
 	defer l.hold()()
-	return l.Line.Mine(context.WithoutCancel(ctx), f)
+	return l.wholeLine.Mine(context.WithoutCancel(ctx), f)
 }
 
 func (l *heldLine) List(ctx context.Context, f leaky.ListFilter) (leaky.Page, error) {
 	defer l.hold()()
-	return l.Line.List(context.WithoutCancel(ctx), f)
+	return l.wholeLine.List(context.WithoutCancel(ctx), f)
 }
 
 // Of one client, and of all operators, one list is read at a time. The next waits for it a while, and is refused then.
@@ -146,12 +146,12 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 	t.Parallel()
 	line := &heldLine{release: make(chan struct{})}
 	w := newWorld(t, func(su *setup) {
-		su.wrap = func(l Line) Line { line.Line = l; return line }
-		su.adjust = func(w *world, c *Config) {
-			tier := c.Tiers["pro"]
+		su.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line }
+		su.adjust = func(w *world, c *worldConfig) {
+			tier := c.enter.Tiers["pro"]
 			tier.Reads = w.limits("reads", []limits.Limit{{Name: "jobs-read", Algorithm: limits.TokenBucket,
 				Per: limits.PerClient, Amount: 10_000, Window: time.Minute}})
-			c.Tiers["pro"] = tier
+			c.enter.Tiers["pro"] = tier
 		}
 	})
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)

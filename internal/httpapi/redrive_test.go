@@ -164,7 +164,7 @@ func TestARedriveThatIsCutShortTellsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		fast(s)
-		s.wrap = func(l Line) Line { return deafLine{l} }
+		s.wrap = func(l wholeLine) wholeLine { return deafLine{l} }
 	})
 	w.problem(w.adminCall("POST", "backends/"+w.backend+"/redrive"), http.StatusServiceUnavailable, api.CodeStore)
 	w.audited(`msg="jobs redriven"`, "outcome=unknown", "redriven=0")
@@ -177,7 +177,7 @@ func TestARedriveThatIsCutShortTellsWhatWasDone(t *testing.T) {
 
 func TestALongRedriveEndsInTime(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return endlessLine{l} } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return endlessLine{l} } })
 	w.server.redriveTime = 50 * time.Millisecond
 	if done := w.redriveMany(""); done != (api.Redriven{Redriven: 7, Stopped: api.StoppedTime}) {
 		t.Errorf("redriven = %+v", done)
@@ -186,7 +186,7 @@ func TestALongRedriveEndsInTime(t *testing.T) {
 }
 
 // endlessLine has redriven seven jobs when its time is over.
-type endlessLine struct{ Line }
+type endlessLine struct{ wholeLine }
 
 func (endlessLine) RedriveAll(ctx context.Context, _ leaky.FailedFilter, _ int) (leaky.RedriveResult, error) {
 	<-ctx.Done()

@@ -8,30 +8,32 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// overLimit is the answer to a request that one of the plan's limits refused.
-func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
+// overLimit is the answer to a request that a limit refused; bytes are those of its body.
+func overLimit(o *admission.Refused, bytes int64) *api.Problem {
+	v := *o.Verdict
 	s, _ := v.Strictest()
 	l := s.Rule.Limit()
-	if v.Never && p.fitsWhole(v, r) {
+	switch o.By {
+	case admission.ByPart:
 		p := storeUnavailable()
 		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request takes. Try again.", l.Name)
 		return p
-	}
-	if v.Never {
+	case admission.ByCost:
 		detail := fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity())
 		if l.Bytes {
 			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.",
-				r.Bytes, l.Name, l.Capacity())
+				bytes, l.Name, l.Capacity())
 		}
 		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason
 		return p
 	}
 	detail := "Limit " + l.Name + " allows " + allowance(l) + "."
-	if p.reads {
+	if o.Plan.Reads {
 		detail = "Limit " + l.Name + " allows lists to look at " + number(l.Amount, "job") + " per " + windowWord(l.Window) + "."
 	}
 	return &api.Problem{
@@ -41,17 +43,6 @@ func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
 		ViolatedPolicies: violated(v),
 		RetryAfter:       wholeSeconds(v.RetryAfter),
 	}
-}
-
-// fitsWhole reports whether the limits that a request can't ever fit are parts of those in the plan, and would have room for it whole: then
-// never is only for now.
-func (p *plan) fitsWhole(v limits.Verdict, r limits.Request) bool {
-	for i, s := range v.Standings {
-		if s.Never && !s.Rule.Limit().Shadow && r.Takes(s.Rule) > p.rules[i].Limit().Capacity() {
-			return false
-		}
-	}
-	return true
 }
 
 // violated are the names of the limits in force that refused.

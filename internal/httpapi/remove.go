@@ -54,7 +54,7 @@ func notEnded() *api.Problem {
 // forgetAnswer removes the stored answer to the job's request, for its client alone where others share it. It is found by the payload, so this comes before the job goes: where it fails, the
 // same purge again does all.
 func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
-	o := s.operations[job.Operation]
+	o := s.Admission.Operation(job.Operation)
 	if o == nil || !o.Overload.KeepsFor(job.Client) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 		return c.ownLookError(job.ID, err)
 	}
 	key := o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)
-	if err := s.Degrader.Purge(c.ctx, o.Overload, job.Operation, key, job.Client); err != nil {
+	if err := s.Answers.Purge(c.ctx, o.Overload, job.Operation, key, job.Client); err != nil {
 		return storeError{err}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 // ownLookError is lookError for a client's own question: it alone learns of a job of its that ended and is on record no more.
 func (c *call) ownLookError(id string, err error) error {
 	var gone *leaky.GoneError
-	if errors.As(err, &gone) && (gone.OwnedBy(c.client.ID) || c.bears(id) && gone.Anonymous()) {
+	if errors.As(err, &gone) && (gone.OwnedBy(c.caller.ID) || c.bears(id) && gone.Anonymous()) {
 		return problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
 	}
 	return lookError(err)

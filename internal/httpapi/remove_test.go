@@ -16,10 +16,10 @@ import (
 )
 
 // remembering has a process serve stored answers from its memory, as they do.
-func remembering(w *world, c *Config) {
+func remembering(w *world, c *worldConfig) {
 	memory := cache.NewMemory(w.cache, 0, w.store.Healthy)
 	w.Cleanup(memory.Close)
-	c.Degrader, c.Stored = degrade.New(memory), memory
+	c.Answers, c.Stored = degrade.New(memory), memory
 }
 
 // A purge takes the answer along that is stored to the same request, wherever it is, and no other.
@@ -56,7 +56,7 @@ func TestAPurgeTakesTheStoredAnswerAlong(t *testing.T) {
 func TestAPurgedShareTakesTheStoredAnswerAlong(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.operation(w.shared).Coalesce = true
 			remembering(w, c)
 		}
@@ -77,7 +77,7 @@ func TestAPurgedShareTakesTheStoredAnswerAlong(t *testing.T) {
 
 // clinging is a Degrader that removes nothing as long as it is told so.
 type clinging struct {
-	Degrader
+	wholeAnswers
 	clings *atomic.Bool
 }
 
@@ -85,7 +85,7 @@ func (d clinging) Purge(ctx context.Context, p degrade.Policy, operation, key, c
 	if d.clings.Load() {
 		return errors.New("the connection broke")
 	}
-	return d.Degrader.Purge(ctx, p, operation, key, client)
+	return d.wholeAnswers.Purge(ctx, p, operation, key, client)
 }
 
 // Where the stored answer can't be removed, the job stays: the same call again does all.
@@ -93,7 +93,7 @@ func TestAPurgeThatCantRemoveTheAnswerIsRepeated(t *testing.T) {
 	t.Parallel()
 	var clings atomic.Bool
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(_ *world, c *Config) { c.Degrader = clinging{c.Degrader, &clings} }
+		s.adjust = func(_ *world, c *worldConfig) { c.Answers = clinging{c.Answers.(wholeAnswers), &clings} }
 	})
 	id := w.job(w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)).ID
 	w.keep(w.report, w.clientA(), `1`)
@@ -111,7 +111,7 @@ func TestAPurgeThatCantRemoveTheAnswerIsRepeated(t *testing.T) {
 
 // purging is a Line whose job is purged by somebody else just before one of its calls.
 type purging struct {
-	Line
+	wholeLine
 	before string        // "cancel", "payload", or "look": that is after so many
 	looks  int64         // that go well
 	looked *atomic.Int64 // how many did
@@ -119,7 +119,7 @@ type purging struct {
 
 func (l purging) at(ctx context.Context, call, id string) {
 	if call == l.before {
-		_, _ = l.Line.Purge(ctx, id)
+		_, _ = l.wholeLine.Purge(ctx, id)
 	}
 }
 
@@ -128,17 +128,17 @@ func (l purging) Look(ctx context.Context, id string) (leaky.Look, error) {
 		l.at(ctx, "look", id)
 	}
 	defer l.looked.Add(1)
-	return l.Line.Look(ctx, id)
+	return l.wholeLine.Look(ctx, id)
 }
 
 func (l purging) Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error) {
 	l.at(ctx, "cancel", id)
-	return l.Line.Cancel(ctx, id)
+	return l.wholeLine.Cancel(ctx, id)
 }
 
 func (l purging) Payload(ctx context.Context, id string) ([]byte, error) {
 	l.at(ctx, "payload", id)
-	return l.Line.Payload(ctx, id)
+	return l.wholeLine.Payload(ctx, id)
 }
 
 // A job that goes between two looks of one request was its owner's all the same: it is told what became of it.
@@ -148,7 +148,7 @@ func TestAJobThatGoesMeanwhileIsToldToBeGone(t *testing.T) {
 		for _, call := range before {
 			t.Run(call, func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return purging{l, call, 1, new(atomic.Int64)} } })
+				w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return purging{l, call, 1, new(atomic.Int64)} } })
 				id := w.job(w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)).ID
 				w.succeed(id, 200, "text/plain", []byte("x"))
 				w.problem(w.call("DELETE", w.url+"/v1/jobs/"+id+query, "", key(keyA)), http.StatusGone, api.CodeJobGone)
@@ -161,7 +161,7 @@ func TestAJobThatGoesMeanwhileIsToldToBeGone(t *testing.T) {
 func TestALongPollOfAJobThatGoesIsToldSo(t *testing.T) {
 	t.Parallel()
 	var looked atomic.Int64
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return purging{l, "look", 2, &looked} } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return purging{l, "look", 2, &looked} } })
 	id := w.job(w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)).ID
 	ticket := w.start(id)
 	answers := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=20")) })

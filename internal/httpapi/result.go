@@ -40,8 +40,8 @@ func (s *Server) result(c *call) error {
 // warm has the stored answer of a job that is being served in this process's memory, so that it can be served stale when the store is lost. It is done
 // behind the client's back. payload is nil where it isn't at hand: the answer is found by it, so it is read then.
 func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
-	o := s.operations[job.Operation]
-	if o == nil || !o.Overload.KeepsFor(job.Client) || s.OnFailure == OnFailureReject || !s.warmed.first(job.ID) {
+	o := s.Admission.Operation(job.Operation)
+	if o == nil || !o.Overload.KeepsFor(job.Client) || s.Admission.RejectOnFailure || !s.warmed.first(job.ID) {
 		return
 	}
 	select {
@@ -59,7 +59,7 @@ func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
 				return
 			}
 		}
-		s.Degrader.Warm(ctx, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload))
+		s.Answers.Warm(ctx, o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload))
 	}()
 }
 

@@ -5,16 +5,14 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
-	"github.com/forebay/forebay/internal/limits"
 )
 
 // Identifier says who asks. On an error the Client still has its Address, if that is known.
@@ -23,23 +21,8 @@ type Identifier interface {
 	FromProxy(r *http.Request) bool // r comes from a trusted proxy
 }
 
-// Decider says whether a request may enter: Decide spends all or nothing.
-type Decider interface {
-	Decide(context.Context, limits.Request) (limits.Verdict, error)
-}
-
-// Limiter is a Decider whose Peek spends nothing, and whose Settle gives back what an allowed verdict spent beyond a cost. Along decides together
-// with what else becomes of the request, such as its job's place in the line.
-type Limiter interface {
-	Decider
-	Peek(context.Context, limits.Request) (limits.Verdict, error)
-	Settle(ctx context.Context, v limits.Verdict, cost int64) error
-	Along(ctx context.Context, r limits.Request, step func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error)
-}
-
-// Line is one backend's line, its jobs and its drain. Each method is atomic. Offer is idempotent by job id.
+// Line is one backend's line, its jobs and its drain. Each method is atomic.
 type Line interface {
-	Offer(context.Context, leaky.Offer) (leaky.Place, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
 	Look(ctx context.Context, id string) (leaky.Look, error)
@@ -62,10 +45,10 @@ type Finals interface {
 	Watch(ids ...string) (moved <-chan struct{}, forget func())
 }
 
-// Degrader finds the last good answer to the same request, whatever its age (Known). Warm has it in this process's memory, so that it is there
-// although the store is lost; Forget removes it for good, or says that it may be there still.
-type Degrader interface {
-	Known(ctx context.Context, key string) (cache.Answer, bool, error)
+// Answers are the last good answers to requests. Warm has the one of a key in this process's
+// memory, so that it is there while the store is unavailable; Purge removes it for good, or says
+// that it may be there still.
+type Answers interface {
 	Warm(ctx context.Context, key string)
 	Purge(ctx context.Context, p degrade.Policy, operation, key, client string) error
 }
@@ -83,9 +66,7 @@ type Store interface {
 // Server answers both listeners. Safe for concurrent use.
 type Server struct {
 	Config
-	operations  map[string]*Operation
 	cached      map[string]*cacheCounts // by operation
-	planner     *planner
 	operators   *Operators
 	bodies      bodies
 	unread      *unread
@@ -96,11 +77,7 @@ type Server struct {
 	waits       *waits        // the answers that are held back
 	warming     chan struct{} // a place for each answer that is being taken into memory
 	warmed      recently      // jobs whose answers were
-	heard       heard
 	reading     reading
-	trials      trials
-	refreshed   refreshed
-	refreshing  chan struct{}                 // a place for each refresh that is being offered
 	parsing     chan struct{}                 // a place for each large body that is being parsed
 	redriveTime time.Duration                 // maxRedriveTime, but in tests
 	beat, life  time.Duration                 // heartbeat and streamLife, but in tests
@@ -130,11 +107,9 @@ func New(c Config) *Server {
 	}
 	s := &Server{
 		Config:      c,
-		operations:  make(map[string]*Operation, len(c.Operations)),
-		cached:      make(map[string]*cacheCounts, len(c.Operations)),
+		cached:      make(map[string]*cacheCounts, len(c.Admission.Operations)),
 		waits:       newWaits(maxHeld),
 		warming:     make(chan struct{}, maxWarming),
-		refreshing:  make(chan struct{}, maxRefreshing),
 		parsing:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		draining:    make(chan struct{}),
 		sites:       http.NewCrossOriginProtection(),
@@ -144,21 +119,22 @@ func New(c Config) *Server {
 		patience:    slowTime,
 		unread:      newUnread(unreadBounds(c.MaxBuffered), c.Metrics, c.Log),
 	}
-	for i := range c.Operations {
-		s.operations[c.Operations[i].Name] = &c.Operations[i]
-		s.cached[c.Operations[i].Name] = &cacheCounts{}
+	for _, o := range c.Admission.Operations {
+		s.cached[o.Name] = &cacheCounts{}
 	}
 	s.bodies.max = c.MaxBuffered
 	s.metrics = newMetrics(s)
 	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Metrics, c.Log)
-	s.planner = newPlanner(c, s.operations, s.metrics.checksOf)
 	s.metrics.preset(s)
 	return s
 }
 
 // Leave begins a shutdown that clients don't notice: from now on /readyz is red and each answer
 // closes its connection, so that all of them begin anew, elsewhere. All else goes on.
-func (s *Server) Leave() { s.leaving.Store(true) }
+func (s *Server) Leave() {
+	s.leaving.Store(true)
+	s.Admission.StopRefreshing()
+}
 
 // Refuse has the server admit no more jobs: they would wait until the next process is there. What
 // is asked about jobs and limits is still answered, gateways' checks too. It implies Leave.
@@ -249,14 +225,8 @@ func closingAfterTransfer(h http.Handler) http.Handler {
 	})
 }
 
-// allowed are the names of the operations that a tier may request, sorted.
-func (s *Server) allowed(tier string) []string {
-	var names []string
-	for name, o := range s.operations {
-		if o.may(tier) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+// lineOf is the line of a job's backend.
+func (s *Server) lineOf(id string) Line {
+	backend, _ := jobs.ParseID(id)
+	return s.Lines[backend]
 }

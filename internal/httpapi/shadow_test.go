@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 )
 
@@ -42,7 +43,7 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.pro = []limits.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
 		s.free = []limits.Limit{trial("trial", 1)}
-		s.adjust = func(_ *world, c *Config) { c.Shadows = &noted }
+		s.adjust = func(_ *world, c *worldConfig) { c.Shadows = &noted }
 	})
 	for range 3 {
 		a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
@@ -80,8 +81,8 @@ func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro, s.report = []limits.Limit{perClient("force", 1, time.Hour)}, []limits.Limit{trial("trial", 1)}
-		s.adjust = func(w *world, c *Config) {
-			c.Limits = []Limit{{Rule: w.rule("global", perClient("abroad", 1, time.Hour)), When: When{Countries: []string{"DE"}}}}
+		s.adjust = func(w *world, c *worldConfig) {
+			c.enter.Limits = []admission.Limit{{Rule: w.rule("global", perClient("abroad", 1, time.Hour)), When: admission.When{Countries: []string{"DE"}}}}
 		}
 	})
 	got := string(w.metrics())
@@ -99,7 +100,7 @@ func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
 	shadows := &notes{top: []limits.ShadowCount{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *Config) { c.Shadows = shadows } })
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.Shadows = shadows } })
 	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ", "?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
 		var got api.ShadowLimits
 		strictly(t, query, w.want(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), 200).body, &got)

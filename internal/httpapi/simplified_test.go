@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
@@ -16,7 +17,7 @@ import (
 )
 
 // summarize lets report's requests be degraded to jobs of plain, and then to a fixed body.
-func summarize(w *world, c *Config) {
+func summarize(w *world, c *worldConfig) {
 	c.operation(w.report).Overload.Steps = []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: w.plain},
 		{Kind: degrade.Body, Body: []byte(`{"try":"later"}`)}, {Kind: degrade.Reject}}
 }
@@ -26,10 +27,10 @@ func TestAnotherOperationStandsIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.report = append(s.report, perClient("one", 1, time.Hour))
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			summarize(w, c)
 			c.operation(w.plain).Limits = w.limits("plain", []limits.Limit{perClient("two", 2, time.Hour)})
-			c.operation(w.plain).Cost = Cost{From: "/pages", Default: 1, Max: 9}
+			c.operation(w.plain).Cost = admission.Cost{From: "/pages", Default: 1, Max: 9}
 		}
 	})
 	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)
@@ -69,7 +70,7 @@ func TestAStandInIsOfTheCallersTier(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.line.Capacity = 1
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			c.operation(w.report).Overload.Steps = []degrade.Step{{Kind: degrade.Operation, Operation: w.inner}, {Kind: degrade.Reject}}
 		}
 	})

@@ -40,12 +40,12 @@ func (c *call) owns(client, id string) bool {
 	if c.bears(id) {
 		return jobs.IsAnonymous(client)
 	}
-	return client == c.client.ID
+	return client == c.caller.ID
 }
 
 // bears reports whether a caller without a key proves by the id that a job is its own, if the job is
 // of such a caller.
-func (c *call) bears(id string) bool { return c.client.Anonymous && jobs.Random(id) }
+func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(id) }
 
 // status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
@@ -98,7 +98,7 @@ func (s *Server) cancel(c *call) error {
 	if err != nil {
 		return c.ownLookError(look.Job.ID, err)
 	}
-	s.heard.forget(look.Job.Client) // a place in a limit on jobs at one time may be free
+	s.Admission.Forget(look.Job.Client) // a place in a limit on jobs at one time may be free
 	id := look.Job.ID
 	if look, err = line.Look(c.ctx, id); err != nil {
 		return c.ownLookError(id, err)

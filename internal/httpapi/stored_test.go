@@ -18,10 +18,10 @@ func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.pro = []limits.Limit{perClient("hundred", 100, time.Hour)}
-		s.adjust = func(_ *world, c *Config) {
-			pro := c.Tiers["pro"]
+		s.adjust = func(_ *world, c *worldConfig) {
+			pro := c.enter.Tiers["pro"]
 			pro.MaxStored = 10_000
-			c.Tiers["pro"] = pro
+			c.enter.Tiers["pro"] = pro
 		}
 	})
 	payload := `"` + strings.Repeat("x", 4000) + `"`

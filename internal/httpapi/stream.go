@@ -100,7 +100,7 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 		c.head(http.StatusNoContent) // which tells the client not to come back
 		return nil, nil
 	}
-	leave, ok := s.waits.enter(heldStream, c.client)
+	leave, ok := s.waits.enter(heldStream, c.caller.Client)
 	if !ok {
 		return nil, tooManyHeld()
 	}

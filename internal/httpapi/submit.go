@@ -2,27 +2,29 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/transfer"
 )
 
-// submission is a POST /v1/jobs as read.
-type submission struct {
+// posted is a POST /v1/jobs as read.
+type posted struct {
 	operation   string
 	payload     []byte // byte for byte
 	priority    jobs.Priority
-	startWithin time.Duration // 0: no such wish
-	callback    string        // URL that is to be told of the job's end; "": none was asked for
+	startWithin time.Duration // 0: any time
+	callback    string        // URL that is notified of the job's end; "": none was asked for
 	body        []byte        // the whole request, for its fingerprint
 }
 
-// submit answers POST /v1/jobs. Its steps are the design's, in its order: the first that applies answers.
+// submit answers POST /v1/jobs: it reads the request, has admission decide, and renders the outcome.
 func (s *Server) submit(c *call) error {
 	// Who asks comes before what is asked: a body takes memory, and its sender must answer for it.
 	client, unknown := s.Identity.Identify(c.r)
@@ -35,46 +37,44 @@ func (s *Server) submit(c *call) error {
 	if err != nil {
 		return c.charged(err)
 	}
-	o, err := s.operationFor(c, sub.operation)
-	if err != nil {
-		return c.charged(err)
-	}
-	cost, wrong := o.Cost.of(sub.payload)
-	if wrong != nil {
-		return c.charged(fieldErrors{*wrong}.err())
-	}
-	if sub.callback, err = s.callbackFor(client.ID, sub.callback); err != nil {
-		return c.charged(err)
-	}
-	key, err := idempotencyKey(c.r.Header)
+	r, err := s.requestOf(c, sub)
 	if err != nil {
 		return c.charged(err)
 	}
 	if s.refusing.Load() {
 		return shuttingDown()
 	}
-	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key,
-		stored: &stored{wish: degrade.ParseCacheControl(c.r.Header["Cache-Control"])}}
-	a.drop = func() {
-		a.body, a.payload = nil, nil
-		release()
-	}
-	defer a.countMiss()
-	if !s.Store.Healthy() {
-		return a.overloaded(a.storeFailed(errUnhealthy))
-	}
-	if key != "" {
-		if err := a.name(); err != nil {
-			return a.overloaded(a.storeFailed(err))
-		}
-	}
-	if answered, err := a.fromStore(); answered || err != nil {
+	outcome, err := s.Admission.Submit(c.ctx, r)
+	if err != nil {
 		return err
 	}
-	if key == "" {
-		a.id = jobs.NewID(o.Backend) // now: most answers from the store need none
+	c.payload, c.drop = r.Payload, func() {
+		sub, r, c.payload = posted{}, admission.Request{}, nil
+		release()
 	}
-	return a.admit()
+	return c.render(outcome)
+}
+
+// requestOf is what was posted, as a request of the caller that admission can decide on.
+func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error) {
+	if r.Operation, err = s.operationFor(c, sub.operation); err != nil {
+		return r, err
+	}
+	if r.Cost, err = r.Operation.Cost.Of(sub.payload); err != nil {
+		wrong, _ := errors.AsType[*admission.CostError](err)
+		return r, wrongCost(wrong)
+	}
+	if r.Callback, err = s.callbackFor(c.caller.ID, sub.callback); err != nil {
+		return r, err
+	}
+	if r.Key, err = idempotencyKey(c.r.Header); err != nil {
+		return r, err
+	}
+	h := c.r.Header
+	r.ID, r.Caller, r.Payload, r.Body, r.Priority, r.StartWithin = c.requestID, c.caller, sub.payload, sub.body, sub.priority, sub.startWithin
+	r.Traceparent, r.Wish = traceparent(h), degrade.ParseCacheControl(h["Cache-Control"])
+	r.Waits = preferredWait(h[api.HeaderPrefer]) > 0
+	return r, nil
 }
 
 // callbackFor is the URL that the end of a client's job is told to; "": it is told to nobody.
@@ -94,7 +94,7 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 }
 
 // readSubmission reads the body. release gives back its place among those that are held in memory.
-func (s *Server) readSubmission(c *call) (sub submission, release func(), err error) {
+func (s *Server) readSubmission(c *call) (sub posted, release func(), err error) {
 	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
 	if err == nil {
 		c.bodyBytes = int64(len(body))
@@ -107,13 +107,13 @@ func (s *Server) readSubmission(c *call) (sub submission, release func(), err er
 // parse is parseSubmission, of large bodies on half of the processors at most: each takes one for
 // milliseconds, and a small request, which needs one for microseconds at many moments, must find
 // one. Others wait their turn, as long as the client does.
-func (s *Server) parse(ctx context.Context, body []byte) (submission, error) {
+func (s *Server) parse(ctx context.Context, body []byte) (posted, error) {
 	if len(body) > transfer.Small {
 		select {
 		case s.parsing <- struct{}{}:
 			defer func() { <-s.parsing }()
 		case <-ctx.Done():
-			return submission{}, invalidRequest("The request ended early.")
+			return posted{}, invalidRequest("The request ended early.")
 		}
 	}
 	return parseSubmission(body)
@@ -125,12 +125,12 @@ const (
 )
 
 // parseSubmission reads the body of a POST /v1/jobs.
-func parseSubmission(body []byte) (submission, error) {
+func parseSubmission(body []byte) (posted, error) {
 	fields, err := members(body)
 	if err != nil {
-		return submission{}, err
+		return posted{}, err
 	}
-	sub := submission{priority: jobs.Normal, body: body}
+	sub := posted{priority: jobs.Normal, body: body}
 	var wrong fieldErrors
 	named := false
 	for _, m := range fields {
@@ -167,20 +167,20 @@ func parseSubmission(body []byte) (submission, error) {
 }
 
 // operationFor returns the operation that the caller asks for and may have, and notes it.
-func (s *Server) operationFor(c *call, name string) (*Operation, error) {
-	o, known := s.operations[name]
-	if !known {
+func (s *Server) operationFor(c *call, name string) (*admission.Operation, error) {
+	o := s.Admission.Operation(name)
+	if o == nil {
 		p := problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
-		p.Operations = s.allowed(c.client.Tier)
+		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}
 	c.operation = o.Name
-	if !o.may(c.client.Tier) {
+	if !o.Open(c.caller.Tier) {
 		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
 		p := problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
-		p.Operations = s.allowed(c.client.Tier)
+		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}
-	c.plan = c.planOf(o.Name)
+	c.plan = s.Admission.Plan(c.caller, o.Name)
 	return o, nil
 }

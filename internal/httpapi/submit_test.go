@@ -84,7 +84,7 @@ func TestAnOperationHasOneBucketHoweverItsPathIsSpelled(t *testing.T) {
 		}
 	}
 	p := w.problem(w.submit("no-such-"+w.report, `1`, key(keyA)), http.StatusNotFound, api.CodeUnknownOperation)
-	if strings.Join(p.Operations, " ") != strings.Join(w.server.allowed("pro"), " ") || len(p.Operations) != 4 {
+	if strings.Join(p.Operations, " ") != strings.Join(w.server.Admission.Open("pro"), " ") || len(p.Operations) != 4 {
 		t.Errorf("operations = %v", p.Operations)
 	}
 }

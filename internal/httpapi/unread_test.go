@@ -173,7 +173,7 @@ func TestAResultOfAnyLengthIsWhole(t *testing.T) {
 func TestAResultThatGoesWhileItIsReadIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *Config) { c.operation(w.plain).Keep = 2 * time.Second }
+		s.adjust = func(w *world, c *worldConfig) { c.operation(w.plain).Keep = 2 * time.Second }
 	})
 	again := idempotent("again")
 	path := w.result(noise(large, 3), key(keyA), again)
@@ -202,7 +202,7 @@ func TestAResultThatGoesWhileItIsReadIsCut(t *testing.T) {
 
 // shaky is a line of which pieces of results can't be had for some calls.
 type shaky struct {
-	Line
+	wholeLine
 	fails *atomic.Int64 // calls to come that fail
 }
 
@@ -210,13 +210,13 @@ func (s shaky) ResultPart(ctx context.Context, id string, from, n int64) ([]byte
 	if from > 0 && s.fails.Add(-1) >= 0 {
 		return nil, errors.New("the store fails")
 	}
-	return s.Line.ResultPart(ctx, id, from, n)
+	return s.wholeLine.ResultPart(ctx, id, from, n)
 }
 
 func TestAResultIsWholeWhereTheStoreFailsForAMoment(t *testing.T) {
 	t.Parallel()
 	var fails atomic.Int64
-	w := newWorld(t, func(s *setup) { s.wrap = func(l Line) Line { return shaky{l, &fails} } })
+	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return shaky{l, &fails} } })
 	body := noise(3*piece, 6)
 	path := w.result(body, key(keyA))
 	fails.Store(3)
@@ -236,11 +236,9 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	path := w.result(body, key(keyA))
 	const listener = 200 * time.Millisecond
 	server := func(patience time.Duration) (string, *Server) {
-		c := w.config
-		c.Metrics, c.Log = prometheus.NewRegistry(), w.server.Log
-		s := New(c)
+		s := w.process()
 		s.patience = func(int) time.Duration { return patience }
-		h := NewHTTPServer(s.Public(), c.Log)
+		h := NewHTTPServer(s.Public(), s.Log)
 		h.WriteTimeout = listener
 		return listen(t, h), s
 	}
@@ -299,7 +297,7 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	t.Run("stored answers", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, func(s *setup) {
-			s.adjust = func(w *world, c *Config) { c.operation(w.shared).Overload.FreshFor = time.Hour }
+			s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Hour }
 		})
 		const n = 5 << 20 // as little as doesn't fit: each is read from Redis within a second
 		w.server.unread.bounds = quarters(n)

@@ -199,7 +199,7 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 		c.w.Header()[api.HeaderPreferenceApplied] = applied
 		return look, nil
 	}
-	leave, ok := s.waits.enter(heldWait, c.client)
+	leave, ok := s.waits.enter(heldWait, c.caller.Client)
 	if !ok {
 		return look, tooManyHeld()
 	}

@@ -159,7 +159,7 @@ func TestAnEndThatNobodyHeardIsToldAllTheSame(t *testing.T) {
 	t.Cleanup(func() { through.Close() })
 	w := newWorld(t, func(s *setup) {
 		s.rdb = server.Client(t)
-		s.adjust = func(w *world, c *Config) {
+		s.adjust = func(w *world, c *worldConfig) {
 			w.finals.Close()
 			w.finals = leaky.Listen(through, []string{w.backend})
 			c.Finals = w.finals
@@ -196,7 +196,7 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 			t.Cleanup(func() { st.Close() })
 			w := newWorld(t, func(s *setup) {
 				s.rdb = st.Client()
-				s.adjust = func(_ *world, c *Config) { c.Store = st }
+				s.adjust = func(_ *world, c *worldConfig) { c.Store = st }
 			})
 			w.pause()
 			wait := field("Prefer", "wait=30")

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
@@ -35,7 +36,7 @@ import (
 type world struct {
 	testing.TB
 	rdb     redis.UniversalClient
-	config  Config
+	config  worldConfig
 	server  *Server
 	url     string // of the public listener
 	admin   string // of the admin listener
@@ -64,14 +65,33 @@ type setup struct {
 	free    []limits.Limit
 	global  []limits.Limit
 	report  []limits.Limit // of operation report
-	cost    Cost           // of every operation; zero: 1
-	grace   Grace
+	cost    admission.Cost // of every operation; zero: 1
+	grace   admission.Grace
 	legacy  LegacyHeaders
 	token   string
-	limiter func(Limiter) Limiter
-	adjust  func(*world, *Config) // last of all
-	wrap    func(Line) Line
+	limiter func(admission.Limiter) admission.Limiter
+	adjust  func(*world, *worldConfig) // last of all
+	wrap    func(wholeLine) wholeLine
 	noAnon  bool
+}
+
+// worldConfig is what a world's front is made of. What both parts need (the store, the lines, the
+// answers, the books on shadow limits) is set in Config.
+type worldConfig struct {
+	enter admission.Config
+	Config
+}
+
+// wholeLine is a line as all parts of a front use it.
+type wholeLine interface {
+	Line
+	admission.Line
+}
+
+// wholeAnswers are stored answers as all parts of a front use them.
+type wholeAnswers interface {
+	Answers
+	admission.Answers
 }
 
 func newWorld(t testing.TB, adjust func(*setup)) *world {
@@ -82,7 +102,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	su := setup{cost: Cost{Fixed: 1}, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
+	su := setup{cost: admission.Cost{Fixed: 1}, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
 		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, Feedback: true, KeepFailed: 7 * 24 * time.Hour}}
 	if adjust != nil {
 		adjust(&su)
@@ -96,8 +116,8 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 		redistest.CheckBooks(t, w.rdb, w.backend)
 	})
 
-	operation := func(name, share string, own []limits.Limit, tiers ...string) Operation {
-		o := Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", own), Keep: time.Hour, MaxAge: 24 * time.Hour}
+	operation := func(name, share string, own []limits.Limit, tiers ...string) admission.Operation {
+		o := admission.Operation{Name: name, Backend: w.backend, Tiers: tiers, Cost: su.cost, Limits: w.limits("operation", own), Keep: time.Hour, MaxAge: 24 * time.Hour}
 		if share != "" {
 			o.Overload = degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: share}
 		}
@@ -107,37 +127,39 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if su.noAnon {
 		anonymous = ""
 	}
-	w.config = Config{
+	w.config = worldConfig{Config: Config{
 		Identity: identity.New(identity.Config{Anonymous: anonymous,
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			Clients: []identity.Registered{
 				{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyA))}},
 				{Name: redistest.Name(t, "b"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(keyB))}},
 			}}),
-		Limiter:  limits.New(w.rdb, false),
-		Degrader: degrade.New(w.cache),
-		Stored:   w.cache,
-		Store:    w.store,
-		Secret:   jobs.NewSecret(w.rdb),
-		Finals:   w.finals,
-		Lines:    map[string]Line{w.backend: w.line},
-		Tiers: map[string]Tier{
+		Answers:    degrade.New(w.cache),
+		Stored:     w.cache,
+		Store:      w.store,
+		Finals:     w.finals,
+		Lines:      map[string]Line{w.backend: w.line},
+		MaxBody:    64 << 10,
+		Legacy:     su.legacy,
+		AdminToken: su.token,
+	}, enter: admission.Config{
+		Limiter: limits.New(w.rdb, false),
+		Secret:  jobs.NewSecret(w.rdb),
+		Tiers: map[string]admission.Tier{
 			"free": {Weight: 1, Limits: w.limits("free", su.free)},
 			"pro":  {Weight: 2, Limits: w.limits("pro", su.pro), Grace: su.grace},
 		},
-		Operations: []Operation{
+		Operations: []admission.Operation{
 			operation(w.report, degrade.ShareClient, su.report),
 			operation(w.shared, degrade.ShareAll, nil),
 			operation(w.plain, "", nil),
 			operation(w.inner, "", nil, "pro"),
 		},
-		Limits:     w.limits("global", su.global),
-		MaxBody:    64 << 10,
-		Legacy:     su.legacy,
-		AdminToken: su.token,
-	}
+		Limits: w.limits("global", su.global),
+		Policy: LastingPolicy,
+	}}
 	if su.limiter != nil {
-		w.config.Limiter = su.limiter(w.config.Limiter)
+		w.config.enter.Limiter = su.limiter(w.config.enter.Limiter)
 	}
 	if su.wrap != nil {
 		w.config.Lines[w.backend] = su.wrap(w.line)
@@ -151,12 +173,25 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	return w
 }
 
-// serve starts one process's listeners on the world's Redis: a replica of those there are.
+// process is a server on the world's Redis: a replica of those there are.
+func (w *world) process() *Server {
+	w.Helper()
+	c, enter := w.config.Config, w.config.enter
+	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	enter.Metrics, enter.Log, enter.Store, enter.Answers = c.Metrics, c.Log, c.Store, c.Answers.(wholeAnswers)
+	enter.Shadows, _ = c.Shadows.(admission.Shadows)
+	enter.Lines = map[string]admission.Line{}
+	for name, line := range c.Lines {
+		enter.Lines[name] = line.(wholeLine)
+	}
+	c.Admission = admission.New(enter)
+	return New(c)
+}
+
+// serve starts one process's listeners.
 func (w *world) serve() (s *Server, public, admin string) {
 	w.Helper()
-	c := w.config
-	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s = New(c)
+	s = w.process()
 	front, back := httptest.NewServer(s.Public()), httptest.NewServer(s.Admin())
 	w.Cleanup(front.Close)
 	w.Cleanup(back.Close)
@@ -164,11 +199,11 @@ func (w *world) serve() (s *Server, public, admin string) {
 }
 
 // limits are those given, made the test's own: the owner is part of their keys in Redis.
-func (w *world) limits(owner string, given []limits.Limit) []Limit {
+func (w *world) limits(owner string, given []limits.Limit) []admission.Limit {
 	w.Helper()
-	var out []Limit
+	var out []admission.Limit
 	for _, l := range given {
-		out = append(out, Limit{Rule: w.rule(owner, l)})
+		out = append(out, admission.Limit{Rule: w.rule(owner, l)})
 	}
 	return out
 }

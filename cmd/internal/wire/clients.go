@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/identity"
@@ -33,8 +34,8 @@ type Clients struct {
 
 	untrusted sync.Once // for the one line of log
 	live      *identity.Live
-	overrides atomic.Pointer[map[string]*httpapi.Override] // by client
-	callbacks atomic.Pointer[map[string]callback]          // by client
+	overrides atomic.Pointer[map[string]*admission.Override] // by client
+	callbacks atomic.Pointer[map[string]callback]            // by client
 
 	reloads *prometheus.CounterVec
 	ok      prometheus.Gauge
@@ -100,7 +101,7 @@ func (cs *Clients) register(metrics prometheus.Registerer) {
 func (cs *Clients) Identity() httpapi.Identifier { return cs.live }
 
 // Override is what a client has instead of its tier's; nil: nothing. The pointer stays the same over readings that don't change it.
-func (cs *Clients) Override(client string) *httpapi.Override { return (*cs.overrides.Load())[client] }
+func (cs *Clients) Override(client string) *admission.Override { return (*cs.overrides.Load())[client] }
 
 // Callback is where a client wants to be told the ends of its jobs ("": only of those that say where), and its secrets, by the clients in
 // force.
@@ -224,7 +225,7 @@ func (cs *Clients) set(text []byte) (clientSet, error) {
 // clientSet is what is put in force together.
 type clientSet struct {
 	identity  identity.Config
-	overrides map[string]*httpapi.Override
+	overrides map[string]*admission.Override
 	callbacks map[string]callback
 	listed    map[string]config.Client
 }
@@ -235,7 +236,7 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 	set := clientSet{
 		identity: identity.Config{Anonymous: c.Identity.Anonymous, TrustedProxies: c.HTTP.TrustedProxies, Header: c.HTTP.ClientIPHeader,
 			IPv6Prefix: c.HTTP.IPv6Prefix, CountryHeader: c.Identity.CountryHeader, Countries: cs.countries, Untrusted: cs.warnUntrusted},
-		overrides: map[string]*httpapi.Override{},
+		overrides: map[string]*admission.Override{},
 		callbacks: map[string]callback{},
 		listed:    map[string]config.Client{},
 	}
@@ -262,7 +263,7 @@ func (cs *Clients) compile(extra []config.Client) (clientSet, error) {
 		if err != nil {
 			return clientSet{}, err
 		}
-		set.overrides[client.Name] = &httpapi.Override{Weight: client.Weight, Limits: limits}
+		set.overrides[client.Name] = &admission.Override{Weight: client.Weight, Limits: limits}
 	}
 	return set, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/degrade"
@@ -49,24 +50,34 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	f.Answers = memory
 	f.background = append(f.background, func(ctx context.Context) { memory.Run(ctx); memory.Close() })
 
+	answers := degrade.New(memory)
+	enter := admission.Config{
+		Limiter:         limiter,
+		LocalChecks:     limits.NewFallback(limiter, peers.Count, s.Healthy),
+		Overrides:       clients.Override,
+		Shadows:         shadows,
+		Answers:         answers,
+		Store:           s,
+		Lines:           map[string]admission.Line{},
+		Cluster:         s.Cluster(),
+		Tiers:           map[string]admission.Tier{},
+		Secret:          jobs.NewSecret(s.Client()),
+		RejectOnFailure: c.Redis.OnFailure == "reject",
+		Policy:          httpapi.LastingPolicy,
+		Metrics:         metrics,
+		Log:             log,
+	}
 	front := httpapi.Config{
 		Identity:    clients.Identity(),
-		Overrides:   clients.Override,
-		Limiter:     limiter,
-		Checks:      limits.NewFallback(limiter, peers.Count, s.Healthy),
 		CheckMethod: c.Checks.MethodHeader,
-		OnFailure:   c.Redis.OnFailure,
 		Shadows:     shadows,
-		Degrader:    degrade.New(memory),
+		Answers:     answers,
 		Stored:      memory,
 		Store:       health{s, lines},
-		Secret:      jobs.NewSecret(s.Client()),
 		Finals:      finals,
 		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
-		Apart:       s.Cluster(),
-		Tiers:       map[string]httpapi.Tier{},
 		MaxBody:     int64(c.HTTP.MaxBody),
 		MaxBuffered: int64(c.HTTP.MaxBuffered),
 		Legacy:      httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
@@ -76,12 +87,12 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Audit:       audit,
 	}
 	for name, line := range lines {
-		front.Lines[name] = line
+		enter.Lines[name], front.Lines[name] = line, line
 		if !s.Cluster() {
 			line.Limited(limits.Script{})
 		}
 	}
-	if front.Limits, err = rules(c, "limits", c.Limits); err != nil {
+	if enter.Limits, err = rules(c, "limits", c.Limits); err != nil {
 		return nil, err
 	}
 	for name, t := range c.Tiers {
@@ -93,10 +104,10 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
-			Grace: httpapi.Grace(t.Grace)}
+		enter.Tiers[name] = admission.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
+			Grace: admission.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
-			front.Newcomers = limits.NewNewcomers(s.Client())
+			enter.Newcomers = limits.NewNewcomers(s.Client())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operations)) {
@@ -105,21 +116,22 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		front.Operations = append(front.Operations, httpapi.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: httpapi.Cost(o.Cost),
+		enter.Operations = append(enter.Operations, admission.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: admission.Cost(o.Cost),
 			Limits: own, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
 			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
-	if watched := mayBeSick(front.Operations, lines); len(watched) > 0 {
+	if watched := mayBeSick(enter.Operations, lines); len(watched) > 0 {
 		healths := leaky.NewHealths(watched)
-		front.Health = healths
+		enter.Health = healths
 		f.background = append(f.background, healths.Run)
 	}
+	front.Admission = admission.New(enter)
 	f.Server = httpapi.New(front)
 	return f, nil
 }
 
 // mayBeSick are the lines of those backends whose health some operation asks for.
-func mayBeSick(operations []httpapi.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
+func mayBeSick(operations []admission.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
 	watched := map[string]*leaky.Line{}
 	for _, o := range operations {
 		if o.Overload.Sick.On || o.Overload.Refresh {

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/config"
-	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/limits"
 )
 
 // rules compiles the limits of one owner: the name by which limits of the same name in different places are told apart. They are
 // what this process decides over: its region's part of each limit.
-func rules(c *config.Config, owner string, given []config.Limit) ([]httpapi.Limit, error) {
-	var out []httpapi.Limit
+func rules(c *config.Config, owner string, given []config.Limit) ([]admission.Limit, error) {
+	var out []admission.Limit
 	for _, l := range given {
 		rule, err := limits.Compile(limit(owner, l))
 		if part := share(c); err == nil && part < 1 {
@@ -21,7 +21,7 @@ func rules(c *config.Config, owner string, given []config.Limit) ([]httpapi.Limi
 		if err != nil {
 			return nil, fmt.Errorf("%s: limit %s: %w", owner, l.Name, err)
 		}
-		out = append(out, httpapi.Limit{Rule: rule, When: httpapi.When{Tiers: l.When.Tier, Operations: l.When.Operation, Countries: l.When.Country}})
+		out = append(out, admission.Limit{Rule: rule, When: admission.When{Tiers: l.When.Tier, Operations: l.When.Operation, Countries: l.When.Country}})
 	}
 	return out, nil
 }

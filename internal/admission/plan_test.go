@@ -1,4 +1,4 @@
-package httpapi
+package admission
 
 import (
 	"fmt"
@@ -60,15 +60,15 @@ func plannerOf(t *testing.T) *planner {
 }
 
 // spelled is a plan as "common | own", a limit with what it allows where that isn't what the config says.
-func spelled(p *plan) string {
+func spelled(p *Plan) string {
 	var text strings.Builder
-	for i, r := range p.rules {
-		if i == p.own {
+	for i, r := range p.Rules {
+		if i == p.Own {
 			text.WriteString("| ")
 		}
 		l := r.Limit()
 		text.WriteString(l.Name)
-		if p.graceOf(i) != 1 {
+		if p.Grace(i) != 1 {
 			fmt.Fprintf(&text, "=%d", l.Amount)
 		}
 		text.WriteByte(' ')
@@ -111,10 +111,10 @@ func TestTheLimitsOfARequestAreThoseThatItsTierOperationAndCountryHave(t *testin
 			t.Errorf("%s: its plan is made twice", c.name)
 		}
 	}
-	if got := p.plan(planKey{tier: "free", override: replaced}); got.weight != 7 || got.rules[1] != replaced.Limits[0].Rule {
-		t.Errorf("the override: weight %v, %s", got.weight, spelled(got))
+	if got := p.plan(planKey{tier: "free", override: replaced}); got.Weight != 7 || got.Rules[1] != replaced.Limits[0].Rule {
+		t.Errorf("the override: weight %v, %s", got.Weight, spelled(got))
 	}
-	if got := p.plan(planKey{tier: "free", override: &Override{}}).weight; got != 1 {
+	if got := p.plan(planKey{tier: "free", override: &Override{}}).Weight; got != 1 {
 		t.Errorf("an override without a weight has %v, want the tier's", got)
 	}
 }
@@ -124,7 +124,7 @@ func TestARuleForNewClientsIsTheSameInEveryPlan(t *testing.T) {
 	t.Parallel()
 	p := plannerOf(t)
 	a, b := p.plan(planKey{tier: "free", operation: "a", grace: true}), p.plan(planKey{tier: "free", operation: "b", country: "DE", grace: true})
-	if a.rules[0].Limit().Amount != 25 || a.rules[0] != b.rules[0] {
+	if a.Rules[0].Limit().Amount != 25 || a.Rules[0] != b.Rules[0] {
 		t.Errorf("%s and %s have rules of their own", spelled(a), spelled(b))
 	}
 }

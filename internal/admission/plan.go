@@ -1,4 +1,4 @@
-package httpapi
+package admission
 
 import (
 	"slices"
@@ -8,28 +8,51 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// unknownCountry is the country of callers of whom it isn't known, in limits per country.
+// unknownCountry is the country of callers whose country isn't known, in limits per country.
 const unknownCountry = "unknown"
+
+// Plan is what applies to one kind of request: the limits, and the weight of its job. It never
+// changes.
+type Plan struct {
+	Weight float64 // in the line
+	Rules  []*limits.Rule
+	Own    int  // from here on Rules are of the operation alone
+	Bytes  bool // some limit counts bytes
+	Reads  bool // the limits are on lists
+	// Policy is what Config.Policy made of the plan.
+	Policy []string
+
+	grace  []float64       // by which each rule was raised; nil: the client isn't new
+	counts []checkCounters // of each rule
+}
+
+// Grace is the factor by which the i-th rule was raised for a new client; 1: it wasn't.
+func (p *Plan) Grace(i int) float64 {
+	if p.grace == nil {
+		return 1
+	}
+	return p.grace[i]
+}
 
 // planKey is all that says which limits apply to a request.
 type planKey struct {
-	tier      string    // "": a caller who failed to say who it is
-	operation string    // "": the call names none: status, result, and what failed before its operation was known
+	tier      string    // "": the caller failed to say who it is
+	operation string    // "": the call names none, or failed before its operation was known
 	country   string    // "": not known, or no limit asks for it
 	override  *Override // nil: none
 	grace     bool      // the client is new
-	check     bool      // a gateway asks: nobody will tell when the work ends, so nothing counts work at one time
+	check     bool      // a gateway asks: nothing reports the end of the work, so no permits
 	reads     bool      // a list: limits on reads alone
 }
 
 // applied is a limit as it applies to a request.
 type applied struct {
 	rule  *limits.Rule
-	grace float64 // what new clients get of it; 1: no more than others
+	grace float64 // the factor for new clients; 1: none
 }
 
-// applying is the one place that says which limits apply to which request: first those of all of the caller's requests, then
-// those of requests for the operation alone. It is a pure function.
+// applying is the one place that says which limits apply to which request: first those on all of
+// the caller's requests, then those on requests for the operation alone. It is a pure function.
 func (p *planner) applying(k planKey) (common, own []applied) {
 	var ofOperation []Limit
 	if o := p.operations[k.operation]; o != nil {
@@ -74,30 +97,17 @@ func (p *planner) applying(k planKey) (common, own []applied) {
 	return common, own
 }
 
-// ofTier are a tier's limits for a client that may have its own.
+// ofTier returns a tier's limits for a client that may have its own.
 func ofTier(t Tier, o *Override) []Limit {
 	if o == nil {
 		return t.Limits
 	}
 	replaced := func(l Limit) bool {
-		return slices.ContainsFunc(o.Limits, func(own Limit) bool { return own.Rule.Limit().Name == l.Rule.Limit().Name })
+		return slices.ContainsFunc(o.Limits, func(own Limit) bool {
+			return own.Rule.Limit().Name == l.Rule.Limit().Name
+		})
 	}
 	return append(slices.DeleteFunc(slices.Clone(t.Limits), replaced), o.Limits...)
-}
-
-// graced is a rule for new clients. One that can't allow more stays as it is. Every plan has the same rule for it: others remember things by
-// rules.
-func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
-	k := applied{r, factor}
-	if found, ok := m.rules.Load(k); ok {
-		return found.(applied)
-	}
-	raised := applied{r, 1}
-	if scaled, err := r.Scaled(factor); err == nil && scaled.Limit() != r.Limit() {
-		raised = applied{scaled, factor}
-	}
-	found, _ := m.rules.LoadOrStore(k, raised)
-	return found.(applied)
 }
 
 // countsOperation reports whether the limit's count is an operation's.
@@ -105,25 +115,12 @@ func countsOperation(l limits.Limit) bool {
 	return l.Per == limits.PerOperation || l.Per == limits.PerClientOperation
 }
 
-// fits reports whether a request is one that the condition is on.
+// fits reports whether a request meets the condition.
 func (w When) fits(k planKey) bool {
 	return one(w.Tiers, k.tier) && one(w.Operations, k.operation) && one(w.Countries, k.country)
 }
 
 func one(of []string, name string) bool { return len(of) == 0 || slices.Contains(of, name) }
-
-// plan is what applies to some requests: the limits, what states them, and what counts their checks. It never changes.
-type plan struct {
-	weight float64 // in the line
-	rules  []*limits.Rule
-	own    int             // from here on rules are of the operation alone
-	grace  []float64       // of each rule; nil: the client isn't new
-	policy []string        // RateLimit-Policy, as long as the rules stand as they are; nil where it changes with the month
-	counts []checkCounters // of each rule
-	holds  bool            // some limit is on jobs at one time: a job holds a place of it
-	reads  bool            // the limits are on reads
-	bytes  bool            // some limit counts bytes
-}
 
 // planner finds plans, and makes each once. Safe for concurrent use.
 type planner struct {
@@ -131,26 +128,28 @@ type planner struct {
 	operations map[string]*Operation
 	limits     []Limit
 	count      func(limits.Limit) checkCounters
+	policy     func(*Plan) []string // may be nil
 
-	countries map[string]bool   // those that some limit of the config asks for
-	plain     map[planKey]*plan // of callers about whom nothing is special: made at the start, never changed
+	countries map[string]bool   // that some limit of the config asks for
+	plain     map[planKey]*Plan // of callers without anything special: made at the start
 	special   atomic.Pointer[madePlans]
 }
 
-// madePlans are plans that were asked for.
+// madePlans are plans that were made when a request asked for them.
 type madePlans struct {
-	plans sync.Map // planKey → *plan
-	rules sync.Map // of these plans, for new clients: applied (the rule of others, the factor) → applied
+	plans sync.Map // planKey → *Plan
+	rules sync.Map // for new clients: applied (the rule of others, the factor) → applied
 	count atomic.Int64
 }
 
-// maxSpecial bounds the plans that are kept because somebody asked for them. Each takes about a KiB. Overrides that no longer hold
-// leave theirs behind; at the bound all are dropped, and made again as they are asked for.
+// maxSpecial bounds the plans that are made on request. Each takes about a KiB. Overrides that no
+// longer hold leave theirs behind; at the bound all are dropped, and made again when asked for.
 const maxSpecial = 10_000
 
-func newPlanner(c Config, operations map[string]*Operation, count func(limits.Limit) checkCounters) *planner {
+func newPlanner(c Config, operations map[string]*Operation,
+	count func(limits.Limit) checkCounters) *planner {
 	p := &planner{tiers: c.Tiers, operations: operations, limits: c.Limits, count: count,
-		countries: map[string]bool{}, plain: map[planKey]*plan{}}
+		policy: c.Policy, countries: map[string]bool{}, plain: map[planKey]*Plan{}}
 	p.special.Store(&madePlans{})
 	for _, l := range p.all() {
 		count(l.Rule.Limit()) // so that its metrics begin at 0
@@ -172,7 +171,7 @@ func newPlanner(c Config, operations map[string]*Operation, count func(limits.Li
 	return p
 }
 
-// all are the config's limits.
+// all returns the config's limits.
 func (p *planner) all() []Limit {
 	all := slices.Clone(p.limits)
 	for _, t := range p.tiers {
@@ -186,7 +185,7 @@ func (p *planner) all() []Limit {
 }
 
 // plan returns the plan of a key, whose country may be any.
-func (p *planner) plan(k planKey) *plan {
+func (p *planner) plan(k planKey) *Plan {
 	if k.country != "" && !p.countries[k.country] && !k.override.asks(k.country) {
 		k.country = ""
 	}
@@ -195,7 +194,7 @@ func (p *planner) plan(k planKey) *plan {
 	}
 	made := p.special.Load()
 	if found, ok := made.plans.Load(k); ok {
-		return found.(*plan)
+		return found.(*Plan)
 	}
 	fresh := p.make(k)
 	if _, was := made.plans.LoadOrStore(k, fresh); !was && made.count.Add(1) >= maxSpecial {
@@ -204,33 +203,44 @@ func (p *planner) plan(k planKey) *plan {
 	return fresh
 }
 
-// asks reports whether one of the override's limits is on a country.
-func (o *Override) asks(country string) bool {
-	return o != nil && slices.ContainsFunc(o.Limits, func(l Limit) bool { return slices.Contains(l.When.Countries, country) })
-}
-
-func (p *planner) make(k planKey) *plan {
+func (p *planner) make(k planKey) *Plan {
 	common, own := p.applying(k)
-	made := &plan{weight: p.tiers[k.tier].Weight, own: len(common), reads: k.reads}
+	made := &Plan{Weight: p.tiers[k.tier].Weight, Own: len(common), Reads: k.reads}
 	if k.override != nil && k.override.Weight > 0 {
-		made.weight = k.override.Weight
+		made.Weight = k.override.Weight
 	}
 	for _, a := range slices.Concat(common, own) {
 		limit := a.rule.Limit()
-		made.rules = append(made.rules, a.rule)
+		made.Rules = append(made.Rules, a.rule)
 		made.counts = append(made.counts, p.count(limit))
-		made.holds = made.holds || limit.Algorithm == limits.Concurrency
-		made.bytes = made.bytes || limit.Bytes
+		made.Bytes = made.Bytes || limit.Bytes
 		if k.grace {
 			made.grace = append(made.grace, a.grace)
 		}
 	}
-	made.policy = made.lastingPolicy()
+	if p.policy != nil {
+		made.Policy = p.policy(made)
+	}
 	return made
 }
 
-// reasons are the names of the limits that may refuse a tier's requests for an operation, whatever the country; and clients' own limits
-// come and go.
+// graced returns a rule as it is for new clients. One that can't allow more stays as it is. All
+// plans share the result, because other packages remember things by rule.
+func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
+	k := applied{r, factor}
+	if found, ok := m.rules.Load(k); ok {
+		return found.(applied)
+	}
+	raised := applied{r, 1}
+	if scaled, err := r.Scaled(factor); err == nil && scaled.Limit() != r.Limit() {
+		raised = applied{scaled, factor}
+	}
+	found, _ := m.rules.LoadOrStore(k, raised)
+	return found.(applied)
+}
+
+// reasons returns the names of the limits that may refuse a tier's requests for an operation, in
+// any country. Limits of clients' own are left out: they come and go.
 func (p *planner) reasons(tier string, o *Operation) (names []string) {
 	for _, l := range slices.Concat(p.tiers[tier].Limits, p.limits, o.Limits) {
 		if one(l.When.Tiers, tier) && one(l.When.Operations, o.Name) && !l.Rule.Limit().Shadow {

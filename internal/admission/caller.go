@@ -1,0 +1,179 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/limits"
+)
+
+// Admission decides what requests get. Safe for concurrent use.
+type Admission struct {
+	Config
+	operations map[string]*Operation
+	planner    *planner
+	metrics    metrics
+	recent     recent
+	trials     trials
+	refreshes  refreshes
+	storeLog   rate.Sometimes // during an outage every request has the same to say
+}
+
+// New returns an Admission. It registers its metrics with c.Metrics.
+func New(c Config) *Admission {
+	a := &Admission{Config: c, operations: make(map[string]*Operation, len(c.Operations)),
+		metrics: newMetrics(c.Metrics), refreshes: newRefreshes(),
+		storeLog: rate.Sometimes{Interval: time.Second}}
+	for i := range c.Operations {
+		a.operations[c.Operations[i].Name] = &c.Operations[i]
+	}
+	a.planner = newPlanner(c, a.operations, a.metrics.of)
+	return a
+}
+
+// Operation returns the operation of a name; nil if there is none.
+func (a *Admission) Operation(name string) *Operation { return a.operations[name] }
+
+// Open returns the names of the operations that a tier may request, sorted.
+func (a *Admission) Open(tier string) []string {
+	var names []string
+	for name, o := range a.operations {
+		if o.Open(tier) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Reasons returns the names of the limits that may refuse a tier's requests for an operation, but
+// for limits of clients' own.
+func (a *Admission) Reasons(tier string, o *Operation) []string { return a.planner.reasons(tier, o) }
+
+// Caller is an identified client with what applies to it at the moment.
+type Caller struct {
+	identity.Client
+	Override *Override // nil: none
+	NewUntil time.Time // its time as a new client ends then; zero: it isn't new
+}
+
+// Caller returns what applies to a client. It asks the store only if the client may be new and that
+// isn't in memory; an error is the store's, and the client counts as not new then.
+func (a *Admission) Caller(ctx context.Context, client identity.Client) (c Caller, err error) {
+	c.Client = client
+	if client.Anonymous {
+		return c, nil
+	}
+	if a.Overrides != nil {
+		c.Override = a.Overrides(client.ID)
+	}
+	g := a.Tiers[client.Tier].Grace
+	if g.Factor == 0 || a.Newcomers == nil {
+		return c, nil
+	}
+	if !a.Store.Healthy() {
+		ctx = ended
+	}
+	until, err := a.Newcomers.Until(ctx, client.ID, g.Period)
+	if err != nil {
+		return c, err
+	}
+	c.NewUntil = until
+	return c, nil
+}
+
+// ended is the context of what may only be looked up in memory.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// key is the plan key of a caller's requests for an operation.
+func (c Caller) key(operation string) planKey {
+	return planKey{tier: c.Tier, operation: operation, country: c.Country, override: c.Override,
+		grace: !c.NewUntil.IsZero()}
+}
+
+// Plan returns what applies to a caller's requests for an operation; "": to calls that name none.
+func (a *Admission) Plan(c Caller, operation string) *Plan { return a.planner.plan(c.key(operation)) }
+
+// CheckPlan is Plan for what ends unnoticed, such as a request that a gateway asks about: it leaves
+// out limits on jobs at one time.
+func (a *Admission) CheckPlan(c Caller, operation string) *Plan {
+	k := c.key(operation)
+	k.check = true
+	return a.planner.plan(k)
+}
+
+// ReadsPlan returns what applies to a caller's lists. It is the same for new clients.
+func (a *Admission) ReadsPlan(c Caller) *Plan {
+	return a.planner.plan(planKey{tier: c.Tier, country: c.Country, reads: true})
+}
+
+// Subject is what limits count when a client requests an operation; "": when a call names none.
+func Subject(client identity.Client, operation string) limits.Subject {
+	s := limits.Subject{Client: client.ID, Address: client.Address, Operation: operation,
+		Tier: client.Tier, Country: client.Country}
+	if s.Country == "" {
+		s.Country = unknownCountry
+	}
+	return s
+}
+
+// Decide has a plan's limits decide on a request, whose Rules it sets, and counts what each of them
+// said.
+func (a *Admission) Decide(ctx context.Context, p *Plan, r limits.Request) (limits.Verdict, error) {
+	return a.decideBy(ctx, a.Limiter, p, r)
+}
+
+func (a *Admission) decideBy(ctx context.Context, by Decider, p *Plan,
+	r limits.Request) (limits.Verdict, error) {
+	r.Rules = p.Rules
+	v, err := by.Decide(ctx, r)
+	if err == nil {
+		a.note(p, r, v)
+	}
+	return v, err
+}
+
+// note counts what a plan's limits said to a request, and remembers where they stand.
+func (a *Admission) note(p *Plan, r limits.Request, v limits.Verdict) {
+	if a.Store.Healthy() && !p.Reads { // otherwise it may be this process's part of the limits alone
+		a.recent.decision(p, r, v)
+	}
+	for i, s := range v.Standings {
+		if s.Rule.Limit().Shadow {
+			// A request that was refused anyway says nothing of what a trial would change.
+			if v.Allowed && p.counts[i].shadow(s.Violated) && a.Shadows != nil {
+				a.Shadows.Note(s.Rule.Limit().Name, r.Subject.Client, r.Subject.Operation)
+			}
+			continue
+		}
+		p.counts[i].enforced(v.Allowed, s.Violated)
+	}
+}
+
+// Recent returns where a plan's limits stood for a subject, no longer ago than within; nil if this
+// process doesn't remember that. It costs no call to the store.
+func (a *Admission) Recent(p *Plan, s limits.Subject, within time.Duration) *limits.Verdict {
+	return a.recent.recall(p, s, within)
+}
+
+// Peek reads where a plan's limits stand for a subject, and remembers it for Recent.
+func (a *Admission) Peek(ctx context.Context, p *Plan, s limits.Subject) (limits.Verdict, error) {
+	began := time.Now()
+	v, err := a.Limiter.Peek(ctx, limits.Request{Rules: p.Rules, Cost: 1, Subject: s})
+	if err == nil {
+		a.recent.peek(p, s, v, began)
+	}
+	return v, err
+}
+
+// Forget drops what Recent knows of a client, because a change that no verdict reports may have
+// given it room: a canceled job gives back its permits.
+func (a *Admission) Forget(client string) { a.recent.forget(client) }

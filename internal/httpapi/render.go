@@ -1,0 +1,163 @@
+package httpapi
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/leaky"
+)
+
+// render answers with an outcome of admission. It is the one place that knows which status, fields
+// and body each of them has.
+func (c *call) render(o admission.Outcome) error {
+	t := o.About()
+	c.plan, c.verdict = t.Plan, t.Verdict
+	c.decision, c.reason = api.Accepted, t.Reason
+	if t.Missed {
+		c.s.cached[c.operation].misses.Add(1)
+	}
+	if t.StoreError != nil {
+		_ = c.storeFailed(t.StoreError) // it is logged
+	}
+	switch o := o.(type) {
+	case *admission.Accepted:
+		return c.renderJob(o.Job)
+	case *admission.Joined:
+		c.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
+		return c.renderJob(o.Job)
+	case *admission.Replayed:
+		c.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
+		return c.renderJob(o.Job)
+	case *admission.Stored:
+		return c.renderStored(o)
+	case *admission.Fixed:
+		c.decision = api.Degraded
+		c.w.Header()["Cache-Control"] = noStore
+		c.bytes(http.StatusOK, "application/json", o.Body)
+	case *admission.Passed:
+		c.w.Header()["Cache-Control"] = noStore
+		c.bytes(http.StatusOK, "", nil)
+	case *admission.Refused:
+		return c.refused(o)
+	}
+	return nil
+}
+
+// renderJob answers 202 for a job that isn't done and 200 for one that is, after the wait that the
+// client prefers. A client that waited gets what it waited for: the result itself, which
+// Content-Location says.
+func (c *call) renderJob(j admission.Job) error {
+	c.jobID = j.Look.Job.ID
+	if j.Fallback {
+		c.decision = api.Degraded
+	}
+	line := c.s.lineOf(c.jobID)
+	payload := c.payload
+	if preferredWait(c.r.Header[api.HeaderPrefer]) > 0 && !done(j.Look) {
+		j.Look.Job.Payload, payload = nil, nil
+		c.drop() // thousands of requests wait
+	}
+	look, err := c.s.await(c, line, j.Look)
+	if p, ok := errors.AsType[*api.Problem](err); err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
+		c.noStore = true
+	}
+	// The job is accepted even if the wait failed or was refused: answer with what was known before.
+	view := jobView(look, time.Now())
+	view.Degraded = j.Fallback
+	h := c.w.Header()
+	h["Cache-Control"] = noStore
+	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
+	if view.Done {
+		if h[api.HeaderPreferenceApplied] != nil && view.Status == api.Succeeded {
+			h["Content-Location"] = []string{view.Links.Result}
+			if c.sendResult(http.StatusOK, line, look) == nil {
+				c.s.warm(line, look.Job, payload)
+				return nil
+			}
+			h["Content-Location"] = []string{view.StatusURL}
+		}
+		return c.json(http.StatusOK, view)
+	}
+	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
+	return c.json(http.StatusAccepted, view)
+}
+
+// renderStored answers with a stored answer. If there is no room for it until it is read, it says
+// so: a job instead would cost the backend what the stored answer saves.
+func (c *call) renderStored(o *admission.Stored) error {
+	found := o.Answer
+	counts := c.s.cached[c.operation]
+	if err := c.reserve(found.Body, len(found.Body)); err != nil {
+		counts.misses.Add(1)
+		return err
+	}
+	// Age and ttl make up how old a fresh answer may be. The ttl of a stale one is negative.
+	ttl := int64(o.FreshFor/time.Second) - int64(found.Age/time.Second)
+	status := ""
+	if o.Fresh {
+		counts.hit(len(found.Body))
+		status = "forebay; hit; ttl=" + strconv.FormatInt(ttl, 10)
+	} else {
+		c.decision = api.Degraded
+		counts.old(len(found.Body), found.Age, time.Now())
+		status = "forebay; hit; ttl=" + strconv.FormatInt(min(ttl, -1), 10) + "; detail=degraded"
+	}
+	h := c.w.Header()
+	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
+	h[api.HeaderCacheStatus] = []string{status}
+	h["Cache-Control"] = noStore
+	c.describe(found.ContentType, found.Fields)
+	c.bytes(http.StatusOK, found.ContentType, found.Body)
+	return nil
+}
+
+// refused is the problem of a request that got nothing.
+func (c *call) refused(o *admission.Refused) error {
+	switch o.By {
+	case admission.ByLine:
+		return lineRefused(c.operation, o)
+	case admission.BySpentKey:
+		return problem(http.StatusGone, api.CodeJobGone, "The job of this Idempotency-Key was purged. "+
+			"The key can't be used again before the job's record would have gone: use another.")
+	case admission.ByOtherRequest:
+		return problem(http.StatusUnprocessableEntity, api.CodeKeyReuse, "This Idempotency-Key came with "+
+			"another request before. Requests are the same when their bodies are, byte for byte.")
+	case admission.ByNoAnswer:
+		return problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this "+
+			"request that may be served, and it asks for no other.")
+	case admission.ByStore:
+		return storeUnavailable()
+	}
+	return overLimit(o, c.bodyBytes)
+}
+
+// lineRefused is the answer to a job that got no place.
+func lineRefused(operation string, o *admission.Refused) *api.Problem {
+	p := &api.Problem{Type: api.TypeReducedCapacity, Title: "Temporary Reduced Capacity",
+		Status: http.StatusTooManyRequests, Reason: string(o.Line), ViolatedPolicies: []string{"line"}}
+	switch o.Line {
+	case leaky.LineFull:
+		p.Code, p.Detail = api.CodeLineFull, "The line for "+operation+" is full."
+	case leaky.ClientShare:
+		p.Type, p.Title = api.TypeQuotaExceeded, "Quota Exceeded"
+		p.Code, p.Detail = api.CodeClientShare, "You hold your share of the line for "+operation+"."
+	case leaky.StoredFull:
+		p.Type, p.Title, p.ViolatedPolicies = api.TypeQuotaExceeded, "Quota Exceeded", []string{"stored"}
+		p.Code = api.CodeStoredFull
+		p.Detail = "Your jobs and their results take as much storage for " + operation +
+			" as they may. Purge jobs that have ended, or wait until they expire."
+	default:
+		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
+	}
+	// A prediction, not a promise; and clients that were refused together shouldn't all be back at
+	// one moment.
+	jitter := time.Duration(rand.Float64() * 0.1 * float64(o.RetryAfter))
+	p.RetryAfter = wholeSeconds(o.RetryAfter + jitter)
+	return p
+}
