@@ -257,9 +257,14 @@ func (r *report) writeHeld(p func(string, ...any)) {
 		return
 	}
 	p("\n## Clients that wait\n")
-	p("%d clients long-poll their jobs (`Prefer: wait=30`), which end at 100/s; over %d ends, from the job's end to the client's having the answer:", h.Clients, h.Woken)
-	p("%s in the median, %s at the 99th percentile. Goal: under 20 ms at the 99th; met: %s.\n", ms(h.P50), ms(h.P99), yes(h.P99 < 20*time.Millisecond))
-	p("%d clients have streams open whose jobs don't move: they take %.1f MB of the api's resident memory (goal: under 100; met: %s) and %.1f %% of a core", h.Idle,
-		h.Memory/1e6, yes(h.Memory < 100e6), 100*h.CPU)
-	p("(goal: under 5; met: %s). Redis does %.0f commands a second meanwhile, for whatever the api asks of it.", yes(h.CPU < 0.05), h.Commands)
+	p("%d clients long-poll their jobs (`Prefer: wait=30`), which end at 100/s. Over %d ends, the",
+		h.Clients, h.Woken)
+	p("time from the job's end to the client's answer is %s in the median and %s at the 99th",
+		ms(h.P50), ms(h.P99))
+	p("percentile. Goal: under 20 ms at the 99th; met: %s.\n", yes(h.P99 < 20*time.Millisecond))
+	p("%d clients hold streams of jobs that don't move. The streams take %.1f MB of the api's",
+		h.Idle, h.Memory/1e6)
+	p("resident memory (goal: under 100; met: %s) and %.1f %% of a core (goal: under 5; met: %s).",
+		yes(h.Memory < 100e6), 100*h.CPU, yes(h.CPU < 0.05))
+	p("Redis executes %.0f commands a second meanwhile, for all calls of the api.", h.Commands)
 }

@@ -72,19 +72,25 @@ func (r *report) write(out io.Writer) error {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	p("# Benchmark\n")
-	p("Output of `make bench`. Machine: %s, %d cores, %s, %s, Redis %s. Generator, servers and Redis share the cores, so", r.Machine.CPU, runtime.NumCPU(), r.Machine.Kernel, runtime.Version(), r.Machine.Redis)
-	p("the ratios are what counts: each is of one round, in which both sides run one after the other; given are the median of %d", r.Plan.Rounds)
-	p("rounds of %v and, in brackets, the lowest and the highest.", r.Plan.Duration)
+	p("Output of `make bench`. Machine: %s, %d cores,", r.Machine.CPU, runtime.NumCPU())
+	p("%s, %s, Redis %s.\n", r.Machine.Kernel, runtime.Version(), r.Machine.Redis)
+	p("Generator, servers and Redis share the cores, so compare the ratios. Each ratio is of one")
+	p("round, in which both sides run one after the other. Shown are the median of %d rounds of",
+		r.Plan.Rounds)
+	p("%v and, in brackets, the lowest and the highest.", r.Plan.Duration)
 	if r.Machine.Load >= busyLoad {
-		p("\n**The machine had other work (load average %.1f at the start): take these figures for nothing.**", r.Machine.Load)
+		p("\n**The machine had other work (load average %.1f at the start): don't rely on these figures.**",
+			r.Machine.Load)
 	}
 	if r.Smoke {
 		p("\n**A smoke run: it is far too short for its figures to mean anything.**")
 	}
 	if len(r.Ratios) > 0 {
 		p("\n## Answers per second\n")
-		p("Keep-alive connections that each send their next request when the last one is answered; payloads of %d bytes; %d clients;", len(payload), r.Plan.Clients)
-		p("three limits in force. No worker runs. The baselines are one-page programs in `bench/baseline`.\n")
+		p("Keep-alive connections, each of which sends its next request when the last one is")
+		p("answered; payloads of %d bytes; %d clients; three limits in force. No worker runs. The",
+			len(payload), r.Plan.Clients)
+		p("baselines are one-page programs in `bench/baseline`.\n")
 		p("| answer | connections | ours /s | baseline | baseline /s | ratio | goal | met |")
 		p("|---|--:|--:|---|--:|--:|--:|---|")
 		for _, x := range r.Ratios {
@@ -98,8 +104,11 @@ func (r *report) write(out io.Writer) error {
 	}
 	if len(r.Decisions) > 0 {
 		p("\n## Decisions per second\n")
-		p("%d goroutines of one process ask, each for its next decision when it has the last one. Ours decides three limits at once", deciders)
-		p("(token-bucket, sliding-window-counter, fixed-window), the baseline (go-redis/redis_rate/v10) one, by the same client library on the same Redis.\n")
+		p("%d goroutines of one process request decisions, each its next one when it has the last",
+			deciders)
+		p("one. Ours decides three limits at once (token-bucket, sliding-window-counter,")
+		p("fixed-window), the baseline (go-redis/redis_rate/v10) one, with the same client")
+		p("library on the same Redis.\n")
 		p("| requests of | ours /s | redis_rate /s | ratio | goal | met |")
 		p("|---|--:|--:|--:|--:|---|")
 		for _, x := range r.Decisions {
@@ -109,7 +118,9 @@ func (r *report) write(out io.Writer) error {
 	}
 	if len(r.LimitMemory) > 0 {
 		p("\n## Memory of a limit\n")
-		p("Redis's `used_memory` with %d clients that were each admitted once by one limit, less that of an empty one, for each client:\n", r.Plan.IdleClients)
+		p("Redis's `used_memory` with %d clients, each admitted once by one limit, less that of",
+			r.Plan.IdleClients)
+		p("an empty Redis, per client:\n")
 		p("| algorithm | bytes |")
 		p("|---|--:|")
 		for _, x := range r.LimitMemory {
@@ -118,7 +129,8 @@ func (r *report) write(out io.Writer) error {
 	}
 	if len(r.Twin) > 0 {
 		p("\n## The twin\n")
-		p("One decision in this process, without Redis. Goal: under 200 ns, and nothing allocated.\n")
+		p("One decision by the limits' twin: in this process, without Redis. Goal: under 200 ns,")
+		p("and no allocation.\n")
 		p("| limits | ns | allocations | met |")
 		p("|---|--:|--:|---|")
 		for _, x := range r.Twin {
@@ -141,8 +153,11 @@ func (r *report) write(out io.Writer) error {
 	r.writeDrains(p)
 	if r.Idle.Jobs > 0 {
 		p("\n## Idle\n")
-		p("%d worker processes and one api with nothing to do ask %.0f scripts and %.0f commands of Redis per second. A job that comes then", workers, r.Idle.Scripts, r.Idle.Commands)
-		p("reaches the backend (%d jobs, one at a time, 100/s configured):\n", r.Idle.Jobs)
+		p("%d worker processes and one api without work call %.0f scripts and %.0f commands of",
+			workers, r.Idle.Scripts, r.Idle.Commands)
+		p("Redis per second. A job that comes then reaches the backend after (%d jobs, one at a",
+			r.Idle.Jobs)
+		p("time, 100/s configured):\n")
 		p("| counted from | p50 | p99 |")
 		p("|---|--:|--:|")
 		p("| the request's sending | %s | %s |", ms(r.Idle.SentP50), ms(r.Idle.SentP99))
@@ -151,7 +166,8 @@ func (r *report) write(out io.Writer) error {
 	r.writeHeld(p)
 	if len(r.Memory) > 0 {
 		p("\n## Memory\n")
-		p("Redis's `used_memory` at %d jobs of %d bytes, less that of an empty one, for each job:\n", r.Plan.Waiting, len(payload))
+		p("Redis's `used_memory` at %d jobs of %d bytes, less that of an empty Redis, per job:\n",
+			r.Plan.Waiting, len(payload))
 		p("| | bytes |")
 		p("|---|--:|")
 		for _, x := range r.Memory {

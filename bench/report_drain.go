@@ -4,9 +4,11 @@ package main
 func (r *report) writeDrains(p func(format string, args ...any)) {
 	if len(r.Drains) > 0 {
 		p("\n## Drain\n")
-		p("Worker processes on one backend that notes each call's arrival, for %v after %v. Goal: the mean within 0.2 %% (above 500/s within", r.Plan.Drain, r.Plan.Settle)
-		p("1 %%), and in no window of w seconds more than rate × w + 1 + 1 %%. Most in a window: found, and allowed. Scripts and commands: what Redis is called for,")
-		p("and all that it does (a script's own commands included), for each job.\n")
+		p("Worker processes on one backend that records each call's arrival, for %v after %v.",
+			r.Plan.Drain, r.Plan.Settle)
+		p("Goal: the mean within 0.2 %% (above 500/s within 1 %%), and in any window of w seconds no more")
+		p("than rate × w + 1 + 1 %%. Most in a window: found, and allowed. Scripts: calls to Redis per")
+		p("job. Commands: all commands that Redis executes per job, those inside scripts included.\n")
 		p("| rate | processes | mean | error | most in 0.1 s | in 1 s | in 10 s | gap p1 | gap p99 | met | scripts | commands |")
 		p("|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|")
 		for _, x := range r.Drains {
@@ -16,8 +18,11 @@ func (r *report) writeDrains(p func(format string, args ...any)) {
 	}
 	if len(r.FullSpeed) > 0 {
 		p("\n## Drain at full speed\n")
-		p("Rate `unlimited`, one worker process, %d calls at once, a backend that answers at once: jobs a second, of %d that wait. The baseline", callsAtOnce, r.Plan.Drained)
-		p("is a plain asynq worker (`bench/asynqworker`) with as many calls at once. Aim: 0.7.\n")
+		p("Rate `unlimited`, one worker process, %d calls at a time, a backend that answers at",
+			callsAtOnce)
+		p("once: jobs a second, of %d that wait. The baseline is a plain asynq worker",
+			r.Plan.Drained)
+		p("(`bench/asynqworker`) with as many calls at a time. Long-term goal: 0.7.\n")
 		p("| | ours /s | asynq worker /s | ratio | goal | met |")
 		p("|---|--:|--:|--:|--:|---|")
 		for _, x := range r.FullSpeed {
@@ -27,8 +32,10 @@ func (r *report) writeDrains(p func(format string, args ...any)) {
 	}
 	if len(r.Limiters) > 0 {
 		p("\n## BullMQ's global limiter\n")
-		p("The same backend and rate, %d processes each, for %v. Most: in any window of 1 s. Error: of the mean, or of the fullest second over", workers, r.Plan.LimiterSpan)
-		p("rate + 1 + 1 %%, in percent of the rate, whichever is more. Goal: ours is at most a tenth of theirs.\n")
+		p("The same backend and rate, %d processes each, for %v. Most: in any window of 1 s.",
+			workers, r.Plan.LimiterSpan)
+		p("Error, in percent of the rate: that of the mean, or that of the fullest second over")
+		p("rate + 1 + 1 %%, whichever is more. Goal: ours is at most a tenth of theirs.\n")
 		p("| rate | limiter | its mean | its most | its error | our mean | our most | our error | met |")
 		p("|--:|---|--:|--:|--:|--:|--:|--:|---|")
 		for _, x := range r.Limiters {

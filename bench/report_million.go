@@ -7,8 +7,11 @@ func (r *report) writeMillion(p func(format string, args ...any)) {
 		return
 	}
 	p("\n## A million waiting\n")
-	p("Each step on a line of %d jobs (%d bytes each, of %d clients) against the same on an empty line, one at a time, on two Redis servers in", f.Waiting, len(payload), lineClients)
-	p("turn. Caller: how long the call takes. Redis: for how long it runs the script; that is the stricter ratio. Goal: at most %d.\n", slowdownGoal)
+	p("Each step on a line of %d jobs (%d bytes each, of %d clients) against the same step on an",
+		f.Waiting, len(payload), lineClients)
+	p("empty line, one at a time, on two Redis servers in turn. Caller: the duration of the call.")
+	p("Redis: the duration of the script, which is the stricter ratio. Goal: at most %d.\n",
+		slowdownGoal)
 	p("| step | caller, empty | caller, full | ratio | Redis, empty | Redis, full | ratio | met |")
 	p("|---|--:|--:|--:|--:|--:|--:|---|")
 	for _, x := range f.Steps {
@@ -16,7 +19,9 @@ func (r *report) writeMillion(p func(format string, args ...any)) {
 			x.Caller.Median, x.Caller.Min, x.Caller.Max, x.EmptyHere.Median, x.FullHere.Median, x.Here.Median, x.Here.Min, x.Here.Max,
 			yes(max(x.Here.Median, x.Caller.Median) <= slowdownGoal))
 	}
-	p("\nMemory of a waiting job: **%.0f bytes** (goal: under %d; met: %s). A worker process that comes and goes:\n", f.Bytes, lineMemoryGoal, yes(f.Bytes < lineMemoryGoal))
+	p("\nMemory of a waiting job: **%.0f bytes** (goal: under %d; met: %s). Starting and stopping a",
+		f.Bytes, lineMemoryGoal, yes(f.Bytes < lineMemoryGoal))
+	p("worker process:\n")
 	p("| jobs waiting | from its start to its first call | goal | met | from SIGTERM to its end |")
 	p("|--:|--:|--:|---|--:|")
 	for _, x := range f.Starts {

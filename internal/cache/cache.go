@@ -10,6 +10,20 @@
 //
 // The youngest answer wins. A job may be called twice, and jobs with one payload may end in any order; both answers are good,
 // and Put never replaces one by an older one, as far as its callers tell how old theirs is.
+//
+// # Memory before Redis
+//
+// An answer in memory is believed for a second. So a popular answer is read from Redis once a
+// second per process, and concurrent reads share one call. That there is no answer is never
+// believed: Redis is asked each time, so that a client that sees its job done finds the answer. The
+// worker stores the answer before it settles the job.
+//
+// # Lists and purges
+//
+// Lists of stored answers are for operators alone. There is one per operation, written before the
+// answer, so that no answer escapes a purge. A purge changes a marker that every process reads once
+// a second, since messages can be missed. The removal of a single answer is a message, and a line
+// in a bounded log that is read with the marker.
 package cache
 
 import (

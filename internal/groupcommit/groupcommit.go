@@ -5,6 +5,16 @@
 // lingers: a lone request waits for nothing, and under load the batch grows by itself
 // to what arrives in one round trip. The idea is the group commit of databases
 // (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", 1984).
+//
+// # What shares a call
+//
+// Admissions of one backend share calls, and so do other decisions of the limits, and looks at
+// jobs. Decisions may have two calls in flight, so that Redis works on one batch while the process
+// makes the next. A shared call reads the state of each limit once, however many requests of the
+// batch it applies to.
+//
+// Before it sends, a collector lets ready goroutines run. On a busy processor this makes the
+// batches larger; on an idle one it costs nothing.
 package groupcommit
 
 import (

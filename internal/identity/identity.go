@@ -12,6 +12,14 @@
 //
 // Keys are known only by their SHA-256 digest. A plain hash is right for keys of many
 // random bits; for a password that people choose it would not be.
+//
+// # Callers without a key
+//
+// Callers without a key are counted by address, and nothing tells them apart: strangers share
+// addresses, and people move between them. So such a caller's job belongs to the bearer of its id,
+// which is random (UUID version 4). An Idempotency-Key of such a caller derives the id with a
+// secret of the deployment (fb:secret, made once). Callers without a key have no list of jobs, and
+// get no stored answers except those shared with their tier or with all clients.
 package identity
 
 import (

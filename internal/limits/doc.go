@@ -66,4 +66,37 @@
 // back locks nobody out. A key with a state that no script wrote counts as unused. A process that dies between a charge
 // and its job's record leaves a permit taken for some seconds, until leaky's
 // ReturnPermits finds it, and the other charges until their windows end.
+//
+// # Algorithms
+//
+// Each algorithm answers how much room a key has and how much a cost needs; the loop over questions
+// knows nothing else about it. Four algorithms keep a short string. The log keeps a list and
+// concurrency a sorted set, so neither is ever read whole. A leaky bucket used as a meter is a
+// token bucket seen from below, and shares its arithmetic.
+//
+// # Scaled limits
+//
+// A limit's amount may change under its count: for a client in grace, for a region's share, or for
+// a process's part. The scaled limit is the same rule with another amount. Windows, logs and
+// permits count requests, so they stay on the same key. A bucket counts in parts of its own rate,
+// so a scaled bucket has a key of its own and begins full.
+//
+// # Permits
+//
+// The script that ends a job returns its permits. The job's record names them, since nothing else
+// knows them at that moment. They are in keys of other subjects, so this works on a single Redis
+// only. On a cluster, and after crashes, a process that finds a limit full checks whether the jobs
+// holding its permits have ended. Waiting jobs renew nothing: a million of them would cost Redis
+// its time.
+//
+// # Shadow limits
+//
+// Shadow limits are decided in the same step as the others. An enforced refusal charges no shadow
+// limit, and a shadow refusal is only reported. So a trial shows exactly what it would do in force,
+// and can't change what is in force.
+//
+// # Without Redis
+//
+// A gateway's check needs no record, so it can go on while Redis is unavailable; a job can't.
+// [Fallback] decides checks in this process, with 1/N of every limit for the N processes last seen.
 package limits

@@ -1,4 +1,11 @@
 // Package transfer says which payloads are large, and how long they may take on their way to Redis and back.
+//
+// # Lanes
+//
+// Large payloads travel apart from small ones. A call that requests share carries at most Together
+// bytes. A payload over Small bytes goes alone: two at once for each line and eight for each
+// process, on a quarter of the connections. So a small request never waits behind a large one.
+// Large bodies are parsed on half of the processors.
 package transfer
 
 import "time"

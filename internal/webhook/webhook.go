@@ -5,6 +5,12 @@
 // sends it, as a message, to whichever process has hands free (jobs.Deliveries); a Sender makes the attempt and says in the outbox what
 // follows. The outbox decides, the messages execute: whoever has one holds a claim, and a claim that nobody settles is due again. So an
 // end is told at least once, each time with the same webhook-id, whatever is killed in between.
+//
+// # The queue
+//
+// Webhooks have an asynq queue of their own, so that they take no slot of a backend. A lost, late
+// or repeated message is harmless, since only the holder of the claim in the outbox makes the
+// delivery attempt.
 package webhook
 
 import (
