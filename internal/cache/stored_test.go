@@ -367,8 +367,8 @@ func TestAFailureToForgetIsReported(t *testing.T) {
 	faulty := redistest.NewFaulty(t, rdb)
 	for _, command := range []string{"zscore", "getrange", "unlink", "evalsha"} {
 		faulty.FailNext(func(cmd redis.Cmder) bool { return cmd.Name() == command }, false)
-		if err := s.cache.Forget(t.Context(), s.report, key); !errors.Is(err,
-			redistest.ErrNotApplied) {
+		err := s.cache.Forget(t.Context(), s.report, key)
+		if !errors.Is(err, redistest.ErrNotApplied) {
 			t.Errorf("without %s: %v", command, err)
 		}
 	}

@@ -164,8 +164,8 @@ func TestALostReplyIsThatOfACommandThatRan(t *testing.T) {
 	key := redistest.Name(t, "count")
 	script := redis.NewScript(`return redis.call("INCR", KEYS[1]) -- ` + key)
 	faulty.FailNext(redistest.Any, true)
-	if err := script.Run(t.Context(), rdb, []string{key}).Err(); !errors.Is(err,
-		redistest.ErrReplyLost) {
+	err := script.Run(t.Context(), rdb, []string{key}).Err()
+	if !errors.Is(err, redistest.ErrReplyLost) {
 		t.Fatal(err)
 	}
 	if n, err := script.Run(t.Context(), rdb, []string{key}).Int(); n != 2 || err != nil {
