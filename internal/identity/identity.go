@@ -29,7 +29,7 @@ type Client struct {
 	Name      string // the configured name; "" for an anonymous caller
 	Tier      string
 	Anonymous bool   // no key was presented
-	Address   string // what limits per ip count: an IPv4 address, or an IPv6 network (2001:db8::/64)
+	Address   string // what limits per ip count: an IPv4 address, or a network 2001:db8::/64
 	Country   string // of the address: upper-case ISO 3166-1 alpha-2; "" if unknown
 }
 
