@@ -3,7 +3,7 @@ package api
 // Header fields that not every HTTP library names, spelled as in their specifications. Names are
 // case-insensitive: read them with http.Header.Get.
 const (
-	HeaderDecision          = "Forebay-Decision"   // one of the decisions below, and its reason="..."
+	HeaderDecision          = "Forebay-Decision"   // a decision, and ;reason="..." if there is one
 	HeaderOperation         = "Forebay-Operation"  // checks under /v1/check/: the operation
 	HeaderCost              = "Forebay-Cost"       // beside HeaderOperation: the request's cost
 	HeaderOperator          = "Forebay-Operator"   // admin: who makes a change, for the record
