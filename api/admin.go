@@ -5,7 +5,7 @@ type Backends struct {
 	Backends []Backend `json:"backends"`
 }
 
-// Backend is one backend's drain and line at one moment.
+// Backend is the state of one backend's drain and line at one moment.
 type Backend struct {
 	Name        string          `json:"name"`
 	Rate        Setting[string] `json:"rate"`
@@ -17,22 +17,24 @@ type Backend struct {
 	TunedBy     string          `json:"tuned_by,omitempty"`
 	TunedAt     *Time           `json:"tuned_at,omitempty"`
 
-	Factor    float64 `json:"factor"`     // what the backend's trouble leaves of the rate; 1: all of it
-	Cause     *string `json:"cause"`      // the trouble: "throttled", "timeout" or "unreachable"; null while Factor is 1
-	Probing   bool    `json:"probing"`    // one call tries whether the backend is well again
-	GateUntil *Time   `json:"gate_until"` // the backend asked for rest until then; null: it didn't
+	Factor    float64 `json:"factor"`     // fraction of the rate that feedback leaves; 1: all of it
+	Cause     *string `json:"cause"`      // null, or "throttled", "timeout" or "unreachable"
+	Probing   bool    `json:"probing"`    // one call tests whether the backend has recovered
+	GateUntil *Time   `json:"gate_until"` // the end of a pause that the backend asked for
 
-	WaitingOn         string      `json:"waiting_on"`          // what the next job waits on; "idle" where there is none
-	Waiting           int64       `json:"waiting"`             // jobs in the line
-	Delayed           int64       `json:"delayed"`             // jobs that wait for a retry
-	InFlight          int64       `json:"in_flight"`           // jobs on their way to the backend, or there
-	OldestWaitSeconds float64     `json:"oldest_wait_seconds"` // age of the job that is next
-	CallSeconds       float64     `json:"call_seconds"`        // smoothed length of a call; 0: not known yet
+	WaitingOn string `json:"waiting_on"` // what the next job waits on; "idle" if there is none
+	Waiting   int64  `json:"waiting"`    // jobs in the line
+	Delayed   int64  `json:"delayed"`    // jobs that wait for a retry
+	InFlight  int64  `json:"in_flight"`  // jobs on their way to the backend, or there
+
+	OldestWaitSeconds float64     `json:"oldest_wait_seconds"` // age of the next job
+	CallSeconds       float64     `json:"call_seconds"`        // smoothed length; 0: not known
 	RecentCalls       RecentCalls `json:"recent_calls"`
 	Outcomes          Outcomes    `json:"outcomes"`
 }
 
-// RecentCalls are the calls that ended in the last one to two minutes, over all workers. Their lengths are told at most 41 % too high.
+// RecentCalls describes the calls that ended in the last one to two minutes, over all workers.
+// Reported lengths are at most 41 % too high.
 type RecentCalls struct {
 	Ended      int64   `json:"ended"`
 	PerSecond  float64 `json:"per_second"`
@@ -41,33 +43,34 @@ type RecentCalls struct {
 	P99Seconds float64 `json:"p99_seconds"`
 }
 
-// Setting is one number that an operator may change live.
+// Setting is one value that an operator may change live.
 type Setting[T any] struct {
 	Configured T  `json:"configured"` // the file's
-	Override   *T `json:"override"`   // set live; null: nothing is
-	Effective  T  `json:"effective"`  // in force; of rate and concurrency what feedback leaves of that
+	Override   *T `json:"override"`   // set live; null: not set
+	Effective  T  `json:"effective"`  // in force; rate and concurrency are reduced by feedback
 }
 
-// Words of Backend.Feedback and Tuning.Feedback, as in the config.
+// Values of Backend.Feedback and Tuning.Feedback, as in the config.
 const (
 	FeedbackOn  = "on"
 	FeedbackOff = "off"
 )
 
-// Outcomes count what became of a backend's jobs. Accepted = waiting + delayed + in flight + Succeeded + Failed + Canceled + Expired + Lost.
+// Outcomes counts the outcomes of a backend's jobs. Accepted = waiting + delayed + in flight +
+// Succeeded + Failed + Canceled + Expired + Lost.
 type Outcomes struct {
 	Accepted  int64 `json:"accepted"`
 	Succeeded int64 `json:"succeeded"`
 	Failed    int64 `json:"failed"`
 	Canceled  int64 `json:"canceled"`
 	Expired   int64 `json:"expired"`
-	Lost      int64 `json:"lost"`      // jobs that the store has lost
-	Redriven  int64 `json:"redriven"`  // failed jobs that were put back into the line, each time
+	Lost      int64 `json:"lost"`      // jobs whose data is missing from the store
+	Redriven  int64 `json:"redriven"`  // failed jobs put back into the line, counted each time
 	Started   int64 `json:"started"`   // calls begun
 	Throttled int64 `json:"throttled"` // calls that the backend answered with 429 or 503
 }
 
-// Tuning is the body of PATCH /admin/v1/backends/{name}. Absent fields stay as they are.
+// Tuning is the body of PATCH /admin/v1/backends/{name}. Absent fields are left unchanged.
 type Tuning struct {
 	Rate        *string `json:"rate,omitempty"` // "5/s", "0.2/s", "6/m", "unlimited"
 	Burst       *int    `json:"burst,omitempty"`
@@ -77,7 +80,8 @@ type Tuning struct {
 	Feedback    *string `json:"feedback,omitempty"` // FeedbackOn or FeedbackOff
 }
 
-// AdminJob is a job as an operator sees it: any client's, with whose it is and why it failed.
+// AdminJob is a job as operators see it: any client's, with its owner and the reason of its
+// failure.
 type AdminJob struct {
 	ID         string      `json:"job_id"`
 	Backend    string      `json:"backend"`
@@ -95,37 +99,39 @@ type AdminJob struct {
 	StartedAt  *Time       `json:"started_at,omitempty"`
 	FinishedAt *Time       `json:"finished_at,omitempty"`
 	ExpiresAt  *Time       `json:"expires_at"`
-	Failure    *JobFailure `json:"failure,omitempty"`        // why it failed; while it isn't done, why its last attempt did
-	Answer     *KeptAnswer `json:"backend_answer,omitempty"` // what the backend answered last, where that is kept
+	Failure    *JobFailure `json:"failure,omitempty"`        // of the job, or of its last attempt
+	Answer     *KeptAnswer `json:"backend_answer,omitempty"` // the backend's last one, if kept
 	Links      AdminLinks  `json:"links"`
 }
 
-// JobFailure says why a job, or an attempt, failed.
+// JobFailure is the reason why a job, or an attempt, failed.
 type JobFailure struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// KeptAnswer is the backend's answer to a job. Its bytes are there when one job is asked for and they aren't over 256 KiB.
+// KeptAnswer is the backend's answer to a job. It holds the body only when a single job is
+// requested and the body is at most 256 KiB.
 type KeptAnswer struct {
 	BackendAnswer
 	Size int64 `json:"size"`
 }
 
-// AdminLinks of an AdminJob, as paths.
+// AdminLinks are the links of an AdminJob, as paths.
 type AdminLinks struct {
 	Self    string `json:"self"`
 	Cancel  string `json:"cancel,omitempty"`  // absent once the job is done; use DELETE
-	Redrive string `json:"redrive,omitempty"` // Failed; use POST
+	Redrive string `json:"redrive,omitempty"` // only for Failed; use POST
 }
 
-// AdminJobs is the body of GET /admin/v1/jobs. A page may be short, or empty, and yet have a next one.
+// AdminJobs is the body of GET /admin/v1/jobs. A page may be short, or empty, and still have a next
+// one.
 type AdminJobs struct {
 	Jobs       []AdminJob `json:"jobs"`
-	NextCursor *string    `json:"next_cursor"` // null: this was the last page
+	NextCursor *string    `json:"next_cursor"` // null: this is the last page
 }
 
-// RedriveFilter is the body of POST /admin/v1/backends/{name}/redrive. Absent fields mean any.
+// RedriveFilter is the body of POST /admin/v1/backends/{name}/redrive. Absent fields match any job.
 type RedriveFilter struct {
 	Operation *string `json:"operation,omitempty"`
 	Client    *string `json:"client,omitempty"`
@@ -133,31 +139,33 @@ type RedriveFilter struct {
 	Max       *int    `json:"max,omitempty"`  // jobs: 1 to 10,000; absent: 1,000
 }
 
-// Redriven says what a redrive of many jobs did.
+// Redriven is the outcome of redriving many jobs. After StoppedTime and StoppedStore, a few more
+// jobs than Redriven may wait again.
 type Redriven struct {
-	Redriven int    `json:"redriven"` // jobs that wait again; after StoppedTime and StoppedStore perhaps some more
+	Redriven int    `json:"redriven"` // jobs that wait again
 	Stopped  string `json:"stopped"`
 }
 
-// Words of Redriven.Stopped. After all but the first another call goes on.
+// Values of Redriven.Stopped. After any but StoppedDone, another call continues.
 const (
-	StoppedDone  = "none_left"   // no failed job is left that was meant
-	StoppedMax   = "max_reached" // as many as were asked for
+	StoppedDone  = "none_left"   // no matching failed job is left
+	StoppedMax   = "max_reached" // as many as were requested
 	StoppedFull  = "line_full"
-	StoppedTime  = "time_over" // one call works for 10 s at most
+	StoppedTime  = "time_over" // one call takes at most 10 s
 	StoppedStore = "store_unavailable"
 )
 
-// Books is the body of GET /admin/v1/backends/{name}/books: what was counted against what is there, all at one moment.
+// Books is the body of GET /admin/v1/backends/{name}/books: the counters and the jobs that are
+// there, all at one moment.
 type Books struct {
 	Backend      string           `json:"backend"`
 	At           Time             `json:"at"`
 	Balanced     bool             `json:"balanced"`
-	Difference   int64            `json:"difference"` // Outcomes.Accepted less all that became of jobs; 0: balanced
+	Difference   int64            `json:"difference"` // Outcomes.Accepted less all others
 	Waiting      int64            `json:"waiting"`
 	Delayed      int64            `json:"delayed"`
 	InFlight     int64            `json:"in_flight"`
 	FailedListed int64            `json:"failed_listed"` // failed jobs that can be redriven
 	Outcomes     Outcomes         `json:"outcomes"`
-	Repairs      map[string]int64 `json:"repairs"` // what the reconciler has put right ever, by kind
+	Repairs      map[string]int64 `json:"repairs"` // repairs of the reconciler so far, by kind
 }

@@ -1,39 +1,43 @@
 package api
 
 // Deliveries is the body of GET /admin/v1/deliveries and GET /admin/v1/jobs/{id}/deliveries.
+// NextCursor is null on the last page. Other pages may be short or empty.
 type Deliveries struct {
 	Deliveries []Delivery `json:"deliveries"`
-	NextCursor *string    `json:"next_cursor"` // null after the last page; a page may be short, or empty, and not be the last
+	NextCursor *string    `json:"next_cursor"`
 }
 
-// Delivery is the telling of one job's end to its callback.
+// Delivery is the notification of one job's callback of the job's end. Client, URL, WebhookID and
+// Type are absent before the first attempt. During an attempt, NextAttemptAt is when that counts as
+// failed. ExpiresAt is when the record is removed, unless an attempt follows.
 type Delivery struct {
 	JobID         string            `json:"job_id"`
 	Backend       string            `json:"backend"`
-	Client        string            `json:"client,omitempty"` // this and the next three: absent until the first attempt
+	Client        string            `json:"client,omitempty"`
 	URL           string            `json:"url,omitempty"`
 	WebhookID     string            `json:"webhook_id,omitempty"`
 	Type          string            `json:"type,omitempty"` // as Event.Type
 	State         string            `json:"state"`
 	Attempts      int               `json:"attempts"`
-	NextAttemptAt *Time             `json:"next_attempt_at,omitempty"` // DeliveryPending; of an attempt under way, when it counts as lost
-	GivenUpAt     *Time             `json:"given_up_at,omitempty"`     // in a list
-	ExpiresAt     *Time             `json:"expires_at,omitempty"`      // when this record is removed, unless an attempt follows
-	Log           []DeliveryAttempt `json:"log"`                       // the newest last, at most 20
+	NextAttemptAt *Time             `json:"next_attempt_at,omitempty"`
+	GivenUpAt     *Time             `json:"given_up_at,omitempty"` // in lists
+	ExpiresAt     *Time             `json:"expires_at,omitempty"`
+	Log           []DeliveryAttempt `json:"log"` // newest last, at most 20
 }
 
-// Words of Delivery.State.
+// Values of Delivery.State.
 const (
 	DeliveryPending  = "pending"
 	DeliveryDone     = "delivered"
 	DeliveryFailed   = "failed"   // given up after the last attempt
-	DeliveryDisabled = "disabled" // the receiver said 410
+	DeliveryDisabled = "disabled" // the receiver answered 410
 )
 
-// DeliveryAttempt is one try. Nothing that the receiver said is in it but the status.
+// DeliveryAttempt is one attempt to call the callback. Of the receiver's answer it holds only the
+// status.
 type DeliveryAttempt struct {
 	At      Time    `json:"at"`
-	Seconds float64 `json:"seconds"`          // how long it took
+	Seconds float64 `json:"seconds"`          // its duration
 	Status  int     `json:"status,omitempty"` // absent: there was no answer
-	Error   string  `json:"error,omitempty"`  // why there was none, in a word
+	Error   string  `json:"error,omitempty"`  // a word on why there was no answer
 }

@@ -1,14 +1,15 @@
 package api
 
-// Header fields that aren't in every HTTP library, spelled as their specifications do. Names are case-insensitive: read them with http.Header.Get.
+// Header fields that not every HTTP library names, spelled as in their specifications. Names are
+// case-insensitive: read them with http.Header.Get.
 const (
-	HeaderDecision          = "Forebay-Decision"   // "accepted", or "degraded" or "rejected" with ;reason="..."
-	HeaderOperation         = "Forebay-Operation"  // checks under /v1/check/: the operation that is asked about
-	HeaderCost              = "Forebay-Cost"       // beside HeaderOperation: what the request costs
+	HeaderDecision          = "Forebay-Decision"   // a decision, and ;reason="..." if there is one
+	HeaderOperation         = "Forebay-Operation"  // checks under /v1/check/: the operation
+	HeaderCost              = "Forebay-Cost"       // beside HeaderOperation: the request's cost
 	HeaderOperator          = "Forebay-Operator"   // admin: who makes a change, for the record
 	HeaderOperationLocation = "Operation-Location" // of a 202: the job's status
 	HeaderIdempotencyKey    = "Idempotency-Key"
-	HeaderIdempotentReplay  = "Idempotent-Replayed" // "true": the job was there before
+	HeaderIdempotentReplay  = "Idempotent-Replayed" // "true": the job existed before
 	HeaderRequestID         = "X-Request-Id"
 	HeaderPrefer            = "Prefer"
 	HeaderPreferenceApplied = "Preference-Applied"

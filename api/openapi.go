@@ -2,7 +2,7 @@ package api
 
 import _ "embed"
 
-// OpenAPI is the contract of both listeners: an OpenAPI 3.1 document in YAML.
+// OpenAPI is the specification of both listeners: an OpenAPI 3.1 document in YAML.
 //
 //go:embed openapi.yaml
 var OpenAPI []byte

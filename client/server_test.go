@@ -98,7 +98,7 @@ func (healthy) Writable() bool     { return true }
 func (healthy) Embedded() bool     { return false }
 func (healthy) Warnings() []string { return nil }
 
-func (healthy) Lost() <-chan struct{} { return nil }
+func (healthy) Unavailable() <-chan struct{} { return nil }
 
 func newFront(t *testing.T, given ...limits.Limit) front {
 	t.Helper()

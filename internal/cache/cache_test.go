@@ -15,18 +15,22 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// each runs a promise on real Redis and on the embedded one. The key is the test's own.
-func each(t *testing.T, promise func(t *testing.T, rdb redis.UniversalClient, key string)) {
+// each runs a test on real Redis and on the embedded one. The key is the test's own.
+func each(t *testing.T, check func(t *testing.T, rdb redis.UniversalClient, key string)) {
 	t.Parallel()
-	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": redistest.Client, "embedded": redistest.Miniredis} {
+	clients := map[string]func(testing.TB) redis.UniversalClient{
+		"redis": redistest.Client, "embedded": redistest.Miniredis,
+	}
+	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			promise(t, client(t), cache.Key(redistest.Name(t, "op"), "", nil))
+			check(t, client(t), cache.Key(redistest.Name(t, "op"), "", nil))
 		})
 	}
 }
 
-func put(t *testing.T, rdb redis.UniversalClient, key string, a cache.Answer, staleFor time.Duration) {
+func put(t *testing.T, rdb redis.UniversalClient, key string, a cache.Answer,
+	staleFor time.Duration) {
 	t.Helper()
 	if err := cache.New(rdb).Put(t.Context(), key, a, staleFor, cache.Owner{}); err != nil {
 		t.Fatal(err)
@@ -42,7 +46,7 @@ func get(t *testing.T, rdb redis.UniversalClient, key string) (cache.Answer, boo
 	return a, ok
 }
 
-// Case C97 with its numbers, and what else a body may hold.
+// Case C97 with its numbers, and other contents of a body.
 func TestAnAnswerComesBackByteForByte(t *testing.T) {
 	every := make([]byte, 256)
 	for i := range every {
@@ -50,17 +54,23 @@ func TestAnAnswerComesBackByteForByte(t *testing.T) {
 	}
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
 		for _, a := range []cache.Answer{
-			{Status: 200, ContentType: "application/json", Body: []byte(`{"b":616581622363398142, "a":9007199254740993,"x":1e400 ,"y":1.10}` + "\n")},
+			{Status: 200, ContentType: "application/json",
+				Body: []byte(`{"b":616581622363398142, "a":9007199254740993,"x":1e400 ,"y":1.10}` +
+					"\n")},
 			{Status: 204},
-			{Status: 200, Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields)), Body: []byte("N27")},
+			{Status: 200, Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields)),
+				Body: []byte("N27")},
 			{Status: 201, ContentType: "image/png", Body: every},
-			{Status: 200, ContentType: "text/plain; charset=\"1 1 1\"", Fields: "Content-Language: 1 1 1\nEtag: \"2\"\n", Body: []byte("\n\n1 2 3 4\n")},
+			{Status: 200, ContentType: "text/plain; charset=\"1 1 1\"",
+				Fields: "Content-Language: 1 1 1\nEtag: \"2\"\n", Body: []byte("\n\n1 2 3 4\n")},
 			{Status: 299, Body: bytes.Repeat([]byte("1 MiB"), 1<<20/5)},
 		} {
 			put(t, rdb, key, a, time.Hour)
 			got, ok := get(t, rdb, key)
-			if !ok || got.Status != a.Status || got.ContentType != a.ContentType || got.Fields != a.Fields || !bytes.Equal(got.Body, a.Body) {
-				t.Errorf("stored status %d, type %q, %d bytes; read %v, %d, %q, %d bytes", a.Status, a.ContentType, len(a.Body),
+			if !ok || got.Status != a.Status || got.ContentType != a.ContentType ||
+				got.Fields != a.Fields || !bytes.Equal(got.Body, a.Body) {
+				t.Errorf("stored status %d, type %q, %d bytes; read %v, %d, %q, %d bytes", a.Status,
+					a.ContentType, len(a.Body),
 					ok, got.Status, got.ContentType, len(got.Body))
 			}
 		}
@@ -75,11 +85,12 @@ func TestAnUnknownKeyHoldsNoAnswer(t *testing.T) {
 	})
 }
 
-// Case C112: what is served is the last good answer.
+// Case C112: the last good answer is served.
 func TestABadAnswerIsNeverStored(t *testing.T) {
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
 		for _, status := range []int{0, 100, 199, 300, 304, 400, 404, 429, 500, 503, 599} {
-			err := cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: status, Body: []byte("bad")}, time.Hour, cache.Owner{})
+			err := cache.New(rdb).Put(t.Context(), key,
+				cache.Answer{Status: status, Body: []byte("bad")}, time.Hour, cache.Owner{})
 			if !errors.Is(err, cache.ErrNotGood) {
 				t.Errorf("status %d: %v, want ErrNotGood", status, err)
 			}
@@ -88,7 +99,8 @@ func TestABadAnswerIsNeverStored(t *testing.T) {
 			t.Fatalf("stored: %+v", a)
 		}
 		put(t, rdb, key, cache.Answer{Status: 200, Body: []byte("good")}, time.Hour)
-		_ = cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: 500, Body: []byte("bad")}, time.Hour, cache.Owner{})
+		_ = cache.New(rdb).Put(t.Context(), key, cache.Answer{Status: 500, Body: []byte("bad")},
+			time.Hour, cache.Owner{})
 		if a, ok := get(t, rdb, key); !ok || string(a.Body) != "good" {
 			t.Errorf("got %v %q, want the good one", ok, a.Body)
 		}
@@ -103,29 +115,34 @@ func TestAnAnswerOverItsBoundIsNotStored(t *testing.T) {
 		"type": {Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)},
 		"rest": {Status: 200, Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields+1))},
 	} {
-		if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
+		if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour,
+			cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", name, err)
 		}
 	}
 	if _, ok := get(t, rdb, key); ok {
 		t.Error("stored all the same")
 	}
-	put(t, rdb, key, cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType), Body: make([]byte, 1<<20)}, time.Hour)
+	most := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType),
+		Body: make([]byte, 1<<20)}
+	put(t, rdb, key, most, time.Hour)
 	if _, ok := get(t, rdb, key); !ok {
 		t.Error("at the bound: not stored")
 	}
 }
 
-// The age counts from the backend's answer, though it took a while to store, and though another stale_for holds by now.
+// The age counts from the backend's answer, even if it is stored later and under another stale_for.
 func TestAgeCountsFromTheBackendsAnswer(t *testing.T) {
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
 		began := time.Now()
 		put(t, rdb, key, cache.Answer{Status: 200, Age: 40 * time.Minute}, 24*time.Hour)
 		a, ok := get(t, rdb, key)
-		if most := 40*time.Minute + time.Since(began) + time.Millisecond; !ok || a.Age < 40*time.Minute || a.Age > most {
+		if most := 40*time.Minute + time.Since(began) + time.Millisecond; !ok ||
+			a.Age < 40*time.Minute || a.Age > most {
 			t.Errorf("age %v, want 40m to %v", a.Age, most)
 		}
-		if left := rdb.PTTL(t.Context(), key).Val(); left > 23*time.Hour+20*time.Minute || left < 23*time.Hour {
+		if left := rdb.PTTL(t.Context(), key).Val(); left > 23*time.Hour+20*time.Minute ||
+			left < 23*time.Hour {
 			t.Errorf("TTL %v, want 23h20m", left)
 		}
 	})
@@ -135,13 +152,14 @@ func TestAgeGrowsWithRedisClock(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
 	put(t, rdb, key, cache.Answer{Status: 200}, time.Hour)
-	if err := rdb.PExpire(t.Context(), key, 45*time.Minute).Err(); err != nil { // what 15 minutes on that clock do
+	// the effect of 15 minutes on that clock
+	if err := rdb.PExpire(t.Context(), key, 45*time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if a, _ := get(t, rdb, key); a.Age < 15*time.Minute || a.Age > 16*time.Minute {
 		t.Errorf("age %v, want 15m", a.Age)
 	}
-	rdb.PExpire(t.Context(), key, 2*time.Hour) // and what a step back by an hour does
+	rdb.PExpire(t.Context(), key, 2*time.Hour) // and of a step back by an hour
 	if a, _ := get(t, rdb, key); a.Age != 0 {
 		t.Errorf("age %v, want 0", a.Age)
 	}
@@ -165,7 +183,8 @@ func TestAnAnswerIsGoneWhenItIsTooOld(t *testing.T) {
 			t.Fatal("still there after 5s")
 		}
 	}
-	for _, tooOld := range []cache.Answer{{Status: 200, Age: time.Hour}, {Status: 200, Age: 2 * time.Hour}} {
+	for _, tooOld := range []cache.Answer{{Status: 200, Age: time.Hour},
+		{Status: 200, Age: 2 * time.Hour}} {
 		put(t, rdb, key, tooOld, time.Hour)
 		if _, ok := get(t, rdb, key); ok {
 			t.Errorf("stored at age %v of 1h", tooOld.Age)
@@ -177,7 +196,7 @@ func TestAnAnswerIsGoneWhenItIsTooOld(t *testing.T) {
 	}
 }
 
-// A job may run twice, and a slow worker may store late.
+// A job may run twice, and a slow worker may store its answer late.
 func TestAnOlderAnswerNeverReplacesAYoungerOne(t *testing.T) {
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
 		for _, step := range []struct {
@@ -192,7 +211,8 @@ func TestAnOlderAnswerNeverReplacesAYoungerOne(t *testing.T) {
 			{"older, longer good", 30 * time.Second, 24 * time.Hour, "younger"},
 			{"youngest, shorter good", 0, time.Minute, "youngest, shorter good"},
 		} {
-			put(t, rdb, key, cache.Answer{Status: 200, Body: []byte(step.body), Age: step.age}, step.staleFor)
+			put(t, rdb, key, cache.Answer{Status: 200, Body: []byte(step.body), Age: step.age},
+				step.staleFor)
 			if a, _ := get(t, rdb, key); string(a.Body) != step.want {
 				t.Errorf("after %q: %q, want %q", step.body, a.Body, step.want)
 			}
@@ -202,12 +222,14 @@ func TestAnOlderAnswerNeverReplacesAYoungerOne(t *testing.T) {
 
 func TestAValueOfAnotherKindIsAnErrorNotAnAnswer(t *testing.T) {
 	each(t, func(t *testing.T, rdb redis.UniversalClient, key string) {
-		for _, value := range []string{"", "1", "\n", "2 1000 200 0\nbody", "1 1000 200 9\nbody", "1 1000 200 -1\nbody", "1 x 200 0\nbody"} {
+		for _, value := range []string{"", "1", "\n", "2 1000 200 0\nbody", "1 1000 200 9\nbody",
+			"1 1000 200 -1\nbody", "1 x 200 0\nbody"} {
 			rdb.Set(t.Context(), key, value, time.Hour)
 			if a, ok, err := cache.New(rdb).Get(t.Context(), key); ok || err == nil {
 				t.Errorf("%q: %+v, %v, %v", value, a, ok, err)
 			}
-			put(t, rdb, key, cache.Answer{Status: 200, Body: []byte("good")}, time.Hour) // and it makes way
+			// an answer replaces it
+			put(t, rdb, key, cache.Answer{Status: 200, Body: []byte("good")}, time.Hour)
 			if a, ok := get(t, rdb, key); !ok || string(a.Body) != "good" {
 				t.Errorf("%q stands in the way of an answer", value)
 			}
@@ -219,7 +241,8 @@ func TestAValueOfAnotherKindIsAnErrorNotAnAnswer(t *testing.T) {
 	})
 }
 
-// Every call of Redis fails once unapplied and once applied with its reply lost; then the caller tries again.
+// Every call of Redis fails once without being applied, and once with only its reply lost. The
+// caller then tries again.
 func TestAFailedCallDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	for name, applied := range map[string]bool{"not applied": false, "reply lost": true} {
@@ -230,7 +253,8 @@ func TestAFailedCallDoesNoHarm(t *testing.T) {
 			key := cache.Key(redistest.Name(t, "op"), "", nil)
 			a := cache.Answer{Status: 200, Body: []byte("good")}
 			faults.FailNext(redistest.Any, applied)
-			if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour, cache.Owner{}); err == nil {
+			if err := cache.New(rdb).Put(t.Context(), key, a, time.Hour,
+				cache.Owner{}); err == nil {
 				t.Error("Put: no error")
 			}
 			put(t, rdb, key, a, time.Hour)
@@ -245,7 +269,7 @@ func TestAFailedCallDoesNoHarm(t *testing.T) {
 	}
 }
 
-func TestALostScriptCacheIsNoticedByNobody(t *testing.T) {
+func TestAFlushedScriptCacheIsReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb, key := server.Client(t), cache.Key("op", "", nil)

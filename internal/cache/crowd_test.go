@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// gets is how many GETs a Redis has run.
+// gets returns how many GETs a Redis has run.
 func gets(t *testing.T, rdb redis.UniversalClient) int {
 	t.Helper()
 	info, err := rdb.Info(t.Context(), "commandstats").Result()
@@ -25,7 +25,8 @@ func gets(t *testing.T, rdb redis.UniversalClient) int {
 		t.Fatal(err)
 	}
 	sum := 0
-	for _, found := range regexp.MustCompile(`cmdstat_get(?:range)?:calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+	calls := regexp.MustCompile(`cmdstat_get(?:range)?:calls=(\d+)`)
+	for _, found := range calls.FindAllStringSubmatch(info, -1) {
 		n, err := strconv.Atoi(found[1])
 		if err != nil {
 			t.Fatal(err)
@@ -35,17 +36,19 @@ func gets(t *testing.T, rdb redis.UniversalClient) int {
 	return sum
 }
 
-// Issue 5, point 5: a stampede of equal requests.
+// Issue 5, point 5: many equal requests at once.
 func TestACrowdReadsRedisOnce(t *testing.T) {
 	t.Parallel()
-	for what, c := range map[string]struct {
+	for name, c := range map[string]struct {
 		stored bool
 		most   int
 	}{
-		"an answer":  {true, 1},
-		"none there": {false, 20}, // who comes while a read is under way has another one look, and so has who comes after it
+		"an answer": {true, 1},
+		// A caller that joins a read under way asks for another one, and so do the callers after
+		// it.
+		"none there": {false, 20},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			rdb := server.Client(t)
@@ -54,7 +57,7 @@ func TestACrowdReadsRedisOnce(t *testing.T) {
 				put(t, rdb, "k", answer("one", time.Minute), time.Hour)
 			}
 			before := gets(t, rdb)
-			server.Stop() // so that all of them are there before it answers
+			server.Stop() // so that all requests are there before it answers
 			const crowd = 1000
 			var all, there sync.WaitGroup
 			there.Add(crowd)
@@ -77,8 +80,8 @@ func TestACrowdReadsRedisOnce(t *testing.T) {
 	}
 }
 
-// A hot answer: Redis is asked once a second (of a large one twice), and what was read is handed
-// out as it is.
+// A hot answer: Redis is asked once a second (twice for a large one), and the body that was read is
+// handed out without a copy.
 func TestAHotAnswerCostsNothing(t *testing.T) { // not in parallel: it counts allocations
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -86,7 +89,8 @@ func TestAHotAnswerCostsNothing(t *testing.T) { // not in parallel: it counts al
 	put(t, rdb, "k", answer(string(make([]byte, 50<<10)), time.Minute), time.Hour)
 	began, before := time.Now(), gets(t, rdb)
 	serves(t, m, "k", string(make([]byte, 50<<10)), time.Minute)
-	if n := testing.AllocsPerRun(1000, func() { _, _, _ = m.Get(context.Background(), "k") }); n >= 1 { // but for a read each second
+	get := func() { _, _, _ = m.Get(context.Background(), "k") }
+	if n := testing.AllocsPerRun(1000, get); n >= 1 { // apart from a read each second
 		t.Errorf("%v allocations for an answer in memory", n)
 	}
 	if n, most := gets(t, rdb)-before, 1+int(time.Since(began)/time.Second); n > most {
@@ -94,7 +98,8 @@ func TestAHotAnswerCostsNothing(t *testing.T) { // not in parallel: it counts al
 	}
 }
 
-// What this process stored, and what another stored where there was none, is there for whoever asks next.
+// An answer is there for the next caller, whether this process stored it or another did where there
+// was none.
 func TestWhatIsStoredIsSeenByTheNextRead(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -118,7 +123,8 @@ func TestWhatIsStoredIsSeenByTheNextRead(t *testing.T) {
 		body := fmt.Sprint(i)
 		if i%2 == 0 {
 			put(t, rdb, key, answer(body, time.Minute), time.Hour)
-		} else if err := m.Put(t.Context(), key, answer(body, time.Minute), time.Hour, cache.Owner{}); err != nil {
+		} else if err := m.Put(t.Context(), key, answer(body, time.Minute), time.Hour,
+			cache.Owner{}); err != nil {
 			t.Fatal(err)
 		}
 		if a, ok, err := m.Get(t.Context(), key); !ok || err != nil || string(a.Body) != body {
@@ -129,8 +135,8 @@ func TestWhatIsStoredIsSeenByTheNextRead(t *testing.T) {
 	}
 }
 
-// One that gives up leaves the others their answer.
-func TestWhoGivesUpDoesntTakeTheReadAlong(t *testing.T) {
+// A caller that gives up leaves the others their answer.
+func TestACallerThatGivesUpLeavesTheReadRunning(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -140,7 +146,7 @@ func TestWhoGivesUpDoesntTakeTheReadAlong(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, ok, err := m.Get(gone, "k"); ok || err == nil {
-		t.Errorf("who gave up: %v, %v", ok, err)
+		t.Errorf("a caller that gave up: %v, %v", ok, err)
 	}
 	var other sync.WaitGroup
 	other.Go(func() { serves(t, m, "k", "one", 0) })
@@ -148,7 +154,8 @@ func TestWhoGivesUpDoesntTakeTheReadAlong(t *testing.T) {
 	other.Wait()
 }
 
-// Two processes with one Redis; what one purges the other doesn't serve for longer than about a second, though it lost Redis meanwhile.
+// Two processes with one Redis. A purge by one reaches the other within about a second, even if the
+// other's Redis was unavailable meanwhile.
 func TestAPurgeReachesTheMemoryOfEveryProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -170,7 +177,7 @@ func TestAPurgeReachesTheMemoryOfEveryProcess(t *testing.T) {
 		}
 		return key
 	}
-	eventually(t, "the first look is over", func() bool { // it drops what came before
+	eventually(t, "the first look is over", func() bool { // the first look drops earlier answers
 		key := store()
 		time.Sleep(20 * time.Millisecond)
 		a, _, _ := there.Get(t.Context(), key)
@@ -182,7 +189,10 @@ func TestAPurgeReachesTheMemoryOfEveryProcess(t *testing.T) {
 		t.Fatalf("removed %d, %v", n, err)
 	}
 	serves(t, here, key, "", 0) // in this process at once
-	eventually(t, "the other's memory forgets without being asked", func() bool { n, _ := there.Holds(); return n == 0 })
+	eventually(t, "the other's memory forgets without being asked", func() bool {
+		n, _ := there.Holds()
+		return n == 0
+	})
 
 	key = store()
 	healthy.Store(false)
@@ -190,7 +200,7 @@ func TestAPurgeReachesTheMemoryOfEveryProcess(t *testing.T) {
 	if _, err := here.Purge(t.Context(), cache.Filter{Client: "acme"}); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, there, key, "secret", 0) // how should it know?
+	serves(t, there, key, "secret", 0) // it can't know of the purge
 	healthy.Store(true)
 	eventually(t, "with Redis back it knows", func() bool { n, _ := there.Holds(); return n == 0 })
 	healthy.Store(false)
@@ -199,7 +209,7 @@ func TestAPurgeReachesTheMemoryOfEveryProcess(t *testing.T) {
 	running.Wait()
 }
 
-// An answer that was read before a purge, and comes after it, is not remembered.
+// An answer that was read before a purge, and arrives after it, is not remembered.
 func TestWhatIsOnItsWayDuringAPurgeIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
@@ -223,18 +233,21 @@ func TestWhatIsOnItsWayDuringAPurgeIsNotRemembered(t *testing.T) {
 	serves(t, m, key, "", 0)
 }
 
-// Two processes with one Redis. What one forgets is gone there at once, and from the other at its next look; neither forgets anything else.
+// Two processes with one Redis. An answer that one forgets is dropped there at once, and by the
+// other at its next look. Neither drops any other answer.
 func TestAForgottenAnswerIsGoneFromMemory(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	var healthy atomic.Bool
 	healthy.Store(true)
-	here, there := memory(t, cache.New(rdb), 0, healthy.Load), memory(t, cache.New(rdb), 0, healthy.Load)
+	here, there := memory(t, cache.New(rdb), 0, healthy.Load),
+		memory(t, cache.New(rdb), 0, healthy.Load)
 	operation := redistest.Name(t, "op")
 	key, other := cache.Key(operation, "", []byte("1")), cache.Key(operation, "", []byte("2"))
 	for _, k := range []string{key, other} {
 		for _, m := range []*cache.Memory{here, there} {
-			if err := m.Put(t.Context(), k, answer("secret", 0), time.Hour, cache.Owner{Operation: operation}); err != nil {
+			if err := m.Put(t.Context(), k, answer("secret", 0), time.Hour,
+				cache.Owner{Operation: operation}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -243,7 +256,10 @@ func TestAForgottenAnswerIsGoneFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	serves(t, here, key, "", 0)
-	eventually(t, "the other's next look", func() bool { _, ok, _ := there.Get(t.Context(), key); return !ok })
+	eventually(t, "the other's next look", func() bool {
+		_, ok, _ := there.Get(t.Context(), key)
+		return !ok
+	})
 	healthy.Store(false)
 	for _, m := range []*cache.Memory{here, there} {
 		serves(t, m, key, "", 0)
@@ -251,18 +267,20 @@ func TestAForgottenAnswerIsGoneFromMemory(t *testing.T) {
 	}
 }
 
-// Where Redis can't be told, the caller is; this process forgets all the same.
-func TestAnAnswerIsForgottenInMemoryThoughRedisIsLost(t *testing.T) {
+// If Redis can't be reached, the caller gets the error, and this process forgets the answer
+// nevertheless.
+func TestAnAnswerIsForgottenInMemoryThoughRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
-	m := lost(t, 0)
-	tell(t, m, "k", answer("secret", 0), time.Hour)
-	if err := m.Forget(t.Context(), "op", "k"); !errors.Is(err, redistest.ErrLost) {
+	m := unavailable(t, 0)
+	remember(t, m, "k", answer("secret", 0), time.Hour)
+	if err := m.Forget(t.Context(), "op", "k"); !errors.Is(err, redistest.ErrUnavailable) {
 		t.Errorf("%v, want Redis's error", err)
 	}
 	serves(t, m, "k", "", 0)
 }
 
-// An answer that was read before it was to be forgotten, and comes after that, is not remembered, and nobody who asks afterwards gets it.
+// An answer that was read before it was forgotten, and arrives after that, is not remembered. No
+// later caller gets it.
 func TestWhatIsOnItsWayIsForgottenToo(t *testing.T) {
 	t.Parallel()
 	rdb, operation := redistest.Client(t), redistest.Name(t, "op")
@@ -275,12 +293,13 @@ func TestWhatIsOnItsWayIsForgottenToo(t *testing.T) {
 	var asked sync.WaitGroup
 	rdb.AddHook(between{func() {
 		if forgetting.Swap(true) {
-			return // another read, or what Forget asks itself
+			return // another read, or one of Forget's own
 		}
 		if err := m.Forget(t.Context(), operation, key); err != nil {
 			t.Error(err)
 		}
-		asked.Go(func() { serves(t, m, key, "", 0) }) // it may have to wait for the read that is held up here
+		// it may have to wait for the read held up here
+		asked.Go(func() { serves(t, m, key, "", 0) })
 	}})
 	if _, _, err := m.Get(t.Context(), key); err != nil {
 		t.Fatal(err)

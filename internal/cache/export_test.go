@@ -2,7 +2,7 @@ package cache
 
 const MaxInline = maxInline
 
-// Canonical is what Key hashes of a JSON payload.
+// Canonical returns the text that Key hashes for a JSON payload.
 var Canonical = canonical
 
 // Keys of the lists.
@@ -14,14 +14,14 @@ const (
 	ForgottenNews    = forgottenNews
 )
 
-// ListOf is the key of an operation's list.
+// ListOf returns the key of an operation's list.
 func ListOf(operation string) string { return listBegin + operation }
 
-// Holds is how many answers m holds and what they weigh, once all clean-up that is due is done.
+// Holds returns how many answers m holds and their weight, after all clean-up that is due.
 func (m *Memory) Holds() (answers int, weight uint64) {
 	m.entries.CleanUp()
 	return m.HoldsNow(), m.entries.WeightedSize()
 }
 
-// HoldsNow is how many answers m holds, with those that wait for clean-up.
+// HoldsNow returns how many answers m holds, including those that wait for clean-up.
 func (m *Memory) HoldsNow() int { return m.entries.EstimatedSize() }

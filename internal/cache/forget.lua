@@ -1,12 +1,12 @@
--- Tells all processes that what they remember of a stored answer is to be dropped: those that listen at once, the others when
--- they look.
+-- Makes all processes drop their copy of a stored answer: those that listen, at once; the others
+-- when they next look.
 --
--- KEYS[1]  zset of such answers' keys, by the count at their removal: the newest of them
+-- KEYS[1]  zset of the keys of such answers, by the count at their removal: the newest of them
 -- KEYS[2]  the count: how many removals there were
 -- ARGV[1]  the answer's key
--- ARGV[2]  the most keys that are kept
--- ARGV[3]  ms for which both are kept: longer than anything is remembered
--- ARGV[4]  the channel of those that listen
+-- ARGV[2]  the number of keys to keep
+-- ARGV[3]  ms for which both are kept: longer than any answer is remembered
+-- ARGV[4]  the channel on which processes listen
 --
 -- Returns the count.
 local n = redis.call('INCR', KEYS[2])

@@ -1,11 +1,11 @@
--- Keeps an answer that clients share from one of them, until a younger one is stored.
+-- Withholds an answer that clients share from one of them, until a younger one is stored.
 --
 -- KEYS[1]  the answer's key
--- KEYS[2]  set of the marks of those clients that don't get it; it ends with the answer
+-- KEYS[2]  set of the marks of those clients; it ends with the answer
 -- ARGV[1]  the client's mark
--- ARGV[2]  the most marks: beyond that the answer goes for all
+-- ARGV[2]  the most marks: beyond that the answer is removed for all clients
 --
--- Returns 1 when it is kept from the client, 0 when there is no such answer.
+-- Returns 1 if the answer is withheld, 0 if there is no such answer.
 local left = redis.call('PTTL', KEYS[1])
 if left <= 0 then return 0 end
 if redis.call('SCARD', KEYS[2]) >= tonumber(ARGV[2]) then

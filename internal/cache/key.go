@@ -12,19 +12,21 @@ import (
 	"github.com/forebay/forebay/internal/rawjson"
 )
 
-// Key names the stored answer to one request: an operation's payload within a sharing scope ("" is everybody).
+// Key names the stored answer to one request: an operation's payload within a sharing scope. The
+// scope "" is all clients.
 //
-// Two JSON payloads share a key exactly when they differ only in white space and in the order of an object's members.
-// Numbers and strings count as they are spelled (1.0 is not 1, "\u0061" is not "a"), and members of one name keep their order:
-// a backend may tell them apart, so they must never share an answer. A payload that is not JSON, or nests deeper than
-// encoding/json reads (10,000 levels), stands for its bytes alone.
+// Two JSON payloads share a key exactly when they differ only in white space and in the order of an
+// object's members. Numbers and strings count as they are spelled: 1.0 is not 1, and "\u0061" is
+// not "a". Members of the same name keep their order. A backend may distinguish all of these, so
+// they must never share an answer. A payload that is not JSON, or that nests deeper than
+// encoding/json reads (10,000 levels), is hashed byte for byte.
 //
-// With pointers (JSON Pointers, RFC 6901) only what stands there in the payload counts, in the same way; that nothing does is one more thing to
-// tell payloads apart by, and not the same as null. Where a pointer's way can be read in two ways (rawjson.Ambiguous) nobody knows what the backend
-// reads, and the whole payload counts.
+// With pointers (JSON Pointers, RFC 6901), only the values that they point to count, in the same
+// way. A missing value is distinct from null. If a pointer can be resolved in two ways
+// (rawjson.Ambiguous), the backend's reading of it is unknown, and the whole payload counts.
 //
-// Each part is hashed with its length, so no two requests' parts meet. Key takes time O(n log n) whatever the payload, and O(n) more for
-// each step of a pointer.
+// Each part is hashed with its length, so the parts of two requests can't run into each other. Key
+// takes time O(n log n) for any payload, and O(n) more for each step of a pointer.
 func Key(operation, scope string, payload []byte, pointers ...string) string {
 	h := sha256.New()
 	var length [8]byte
@@ -48,7 +50,8 @@ func Key(operation, scope string, payload []byte, pointers ...string) string {
 		write([]byte("json"))
 		write(canonical(payload))
 	}
-	// 128 bits: nobody finds two payloads with one key by less than 2^64 tries. The braces keep the key in one cluster slot.
+	// 128 bits: finding two payloads with one key takes 2^64 tries. The braces keep the key in one
+	// cluster slot.
 	return keyBegin + hex.EncodeToString(h.Sum(nil)[:keyBytes]) + keyEnd
 }
 
@@ -57,15 +60,18 @@ const (
 	keyBytes         = 16
 )
 
-// IsKey reports whether Key could have made a text: operators give keys, and are to reach no others with them.
+// IsKey reports whether Key could have made the text. Operators give keys as text, and must not
+// reach any other key of Redis with one.
 func IsKey(text string) bool {
 	digits, begins := strings.CutPrefix(text, keyBegin)
 	digits, ends := strings.CutSuffix(digits, keyEnd)
-	return begins && ends && len(digits) == 2*keyBytes && strings.Trim(digits, "0123456789abcdef") == ""
+	return begins && ends && len(digits) == 2*keyBytes &&
+		strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// pick returns each pointer and the canonical text of what is there, which is empty where there is nothing. False: the whole payload
-// counts, since it has none of the parts, or one of them in two ways.
+// pick returns each pointer and the canonical text of its value, which is empty if there is no
+// value. ok is false if the whole payload counts: it has none of the values, or one of the pointers
+// is ambiguous.
 func pick(payload []byte, pointers []string) (parts [][]byte, ok bool) {
 	some := false
 	for _, pointer := range pointers {
@@ -79,13 +85,14 @@ func pick(payload []byte, pointers []string) (parts [][]byte, ok bool) {
 	return parts, some
 }
 
-// maxInline is the longest object that stays spelled out within its parent; a longer one is replaced by its digest. So no byte
-// is moved once per level, and a hostile nesting costs no more than a flat payload. A digest is 33 bytes: less would save nothing.
+// maxInline is the longest object that stays spelled out within its parent; a longer one is
+// replaced by its digest. So no byte is moved once per level, and hostile nesting costs no more
+// than a flat payload. A digest is 33 bytes: a smaller bound would save nothing.
 const maxInline = 64
 
 // bracket is an open [ or {.
 type bracket struct {
-	start  int // where it stands in the output
+	start  int // offset in the output
 	first  int // index of an object's first member
 	object bool
 }
@@ -93,9 +100,9 @@ type bracket struct {
 // member is one name and value of an open object, as offsets in the output.
 type member struct{ start, colon, end int }
 
-// canonical returns a text that two valid JSON texts share exactly when they differ only in white space and member order.
-// It is JSON without white space, members sorted by their raw names, but for long objects: these are a zero byte, which JSON never
-// holds, and the SHA-256 of what would stand there.
+// canonical returns a text that two valid JSON texts share exactly when they differ only in white
+// space and member order. It is JSON without white space, its members sorted by their raw names. A
+// long object is replaced by a zero byte, which JSON never holds, and the SHA-256 of its text.
 func canonical(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	var open []bracket
@@ -152,10 +159,12 @@ func stringEnd(text []byte, start int) int {
 	return min(i+1, len(text))
 }
 
-// sortMembers brings the members of an object, which stand side by side in out, into the order of their names, in place.
-// It returns the scratch space, grown, for the next call.
+// sortMembers sorts the members of an object, which are adjacent in out, by name and in place. It
+// returns the scratch space, grown, for the next call.
 func sortMembers(out []byte, members []member, scratch []byte) []byte {
-	byName := func(a, b member) int { return bytes.Compare(out[a.start:a.colon], out[b.start:b.colon]) }
+	byName := func(a, b member) int {
+		return bytes.Compare(out[a.start:a.colon], out[b.start:b.colon])
+	}
 	if slices.IsSortedFunc(members, byName) {
 		return scratch
 	}

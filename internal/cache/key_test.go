@@ -32,7 +32,7 @@ func TestOrderAndWhiteSpaceDontMatter(t *testing.T) {
 	}
 }
 
-// Case C97: a decoder that goes through floats would hold some of these for the same.
+// Case C97: a decoder that parses floats would take some of these for equal.
 func TestSpellingMatters(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
@@ -41,8 +41,10 @@ func TestSpellingMatters(t *testing.T) {
 		`616581622363398142`, `616581622363398143`, `9007199254740993`, `9007199254740992`,
 		`"1"`, `"a"`, `"A"`, `"\u0061"`, `"a "`, `" a"`, `""`, `null`, `"null"`, `true`, `false`,
 		`[]`, `{}`, `[1,2]`, `[2,1]`, `[[1],2]`, `[[1,2]]`, `[12]`, `[null]`,
-		`{"a":1}`, `{"A":1}`, `{"a":1.0}`, `{"a":null}`, `{"a":{"b":1}}`, `{"a":1,"b":1}`, `{"\u0061":1}`, `{"":1}`,
-		`{"a":1,"a":2}`, `{"a":2,"a":1}`, `{"a":2}`, `{"a":1,"a":1}`, // which of two counts is the backend's affair
+		`{"a":1}`, `{"A":1}`, `{"a":1.0}`, `{"a":null}`, `{"a":{"b":1}}`, `{"a":1,"b":1}`,
+		`{"\u0061":1}`, `{"":1}`,
+		// the backend decides which of two counts
+		`{"a":1,"a":2}`, `{"a":2,"a":1}`, `{"a":2}`, `{"a":1,"a":1}`,
 	} {
 		if other, ok := seen[key(payload)]; ok {
 			t.Errorf("%s and %s share a key", payload, other)
@@ -54,7 +56,8 @@ func TestSpellingMatters(t *testing.T) {
 func TestWhatIsNotJSONStandsForItsBytes(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
-	for _, payload := range []string{"", " ", "x", "x ", "{", `{"a":1,}`, `{"a":1} {}`, `{"a":1}}`, "\x00", "\xff", "01"} {
+	for _, payload := range []string{"", " ", "x", "x ", "{", `{"a":1,}`, `{"a":1} {}`, `{"a":1}}`,
+		"\x00", "\xff", "01"} {
 		if json.Valid([]byte(payload)) {
 			t.Fatalf("%q is JSON", payload)
 		}
@@ -65,13 +68,15 @@ func TestWhatIsNotJSONStandsForItsBytes(t *testing.T) {
 	}
 }
 
-// Case C47: parts glued without a separator would share a key.
+// Case C47: parts joined without a separator would share a key.
 func TestPartsOfAKeyDontRunIntoEachOther(t *testing.T) {
 	t.Parallel()
 	seen := map[string][3]string{}
 	for _, parts := range [][3]string{
-		{"11", "2x", "1"}, {"1", "12x", "1"}, {"112x", "", "1"}, {"", "112x", "1"}, {"11", "2x1", ""}, {"11", "2", "x1"},
-		{"a", "client:b", "1"}, {"a", "tier:b", "1"}, {"a", "", "1"}, {"aclient:b", "", "1"}, {"a\x00", "client:b", "1"},
+		{"11", "2x", "1"}, {"1", "12x", "1"}, {"112x", "", "1"}, {"", "112x", "1"},
+		{"11", "2x1", ""}, {"11", "2", "x1"},
+		{"a", "client:b", "1"}, {"a", "tier:b", "1"}, {"a", "", "1"}, {"aclient:b", "", "1"},
+		{"a\x00", "client:b", "1"},
 	} {
 		k := cache.Key(parts[0], parts[1], []byte(parts[2]))
 		if other, ok := seen[k]; ok {
@@ -91,7 +96,7 @@ func TestAKeyHoldsNoPayloadAndOneClusterSlot(t *testing.T) {
 func TestMembersOfOneNameKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	var as, bs, mixed []string
-	for i := range 50 { // many: short lists are sorted stably by luck
+	for i := range 50 { // many: a short list may be sorted stably by chance
 		a, b := fmt.Sprintf(`"a":%d`, i), fmt.Sprintf(`"b":%d`, i)
 		as, bs, mixed = append(as, a), append(bs, b), append(mixed, b, a)
 	}
@@ -136,20 +141,22 @@ func TestDeepNestingIsNoCrash(t *testing.T) {
 	}
 }
 
-// To move a long inner text once per level would take a hostile payload of 1 MiB to 10 GiB; so no level passes on more
-// than it would of a short object.
+// Moving a long inner text once per level would take 10 GiB for a hostile payload of 1 MiB. So no
+// level passes on more than a short object would.
 func TestALongObjectIsNotCarriedThroughTheLevelsAroundIt(t *testing.T) {
 	t.Parallel()
 	inner := `{"p":"` + strings.Repeat("p", 1<<10) + `"}`
 	for range 100 {
 		inner = `{"b":` + inner + `,"a":1}`
-		if text := cache.Canonical([]byte(`[` + inner + `]`)); len(text) > cache.MaxInline+len("[]") {
+		if text := cache.Canonical([]byte(`[` + inner +
+			`]`)); len(text) > cache.MaxInline+len("[]") {
 			t.Fatalf("%d bytes are passed on", len(text))
 		}
 	}
 }
 
-// tree is a JSON value: a scalar's text, or an array (names nil), or an object (a name for each item).
+// tree is a JSON value: the text of a scalar, an array (names is nil), or an object (a name per
+// item).
 type tree struct {
 	scalar string
 	names  []string
@@ -172,18 +179,20 @@ func drawTree(t *rapid.T, depth int) tree {
 		n := rapid.IntRange(0, 4).Draw(t, "members")
 		names, items := make([]string, n), make([]tree, n)
 		for i := range n {
-			names[i] = rapid.SampledFrom([]string{`"a"`, `"b"`, `"ab"`, `""`, `"\""`, `"}"`, `"\\"`}).Draw(t, "name")
+			names[i] = rapid.SampledFrom([]string{`"a"`, `"b"`, `"ab"`, `""`, `"\""`, `"}"`,
+				`"\\"`}).Draw(t, "name")
 			items[i] = drawTree(t, depth-1)
 		}
 		return tree{names: names, items: items}
 	}
 	return tree{scalar: rapid.SampledFrom([]string{
-		`1`, `1.0`, `true`, `null`, `""`, `"a"`, `","`, `"\\"`, `"{\"a\":1}"`, `"` + strings.Repeat("long", 20) + `"`,
+		`1`, `1.0`, `true`, `null`, `""`, `"a"`, `","`, `"\\"`, `"{\"a\":1}"`,
+		`"` + strings.Repeat("long", 20) + `"`,
 	}).Draw(t, "scalar")}
 }
 
-// render writes a tree, its members in the order of their names. With space it draws white space in between and, for objects,
-// another order that leaves members of one name as they are.
+// render writes a tree with its members sorted by name. With space, it draws white space and, for
+// objects, another order, in which members of the same name keep theirs.
 func render(t *rapid.T, v tree, space func() string) string {
 	if v.items == nil {
 		return v.scalar
@@ -195,20 +204,23 @@ func render(t *rapid.T, v tree, space func() string) string {
 	if v.names != nil {
 		if space != nil {
 			order = rapid.Permutation(order).Draw(t, "order")
-			for _, name := range v.names { // members of one name: the places stay, who takes them is put right
-				var at, who []int
+			// Members of the same name keep their positions in common, and are put in order.
+			for _, name := range v.names {
+				var at, which []int
 				for place, i := range order {
 					if v.names[i] == name {
-						at, who = append(at, place), append(who, i)
+						at, which = append(at, place), append(which, i)
 					}
 				}
-				slices.Sort(who)
+				slices.Sort(which)
 				for k, place := range at {
-					order[place] = who[k]
+					order[place] = which[k]
 				}
 			}
 		} else {
-			slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(v.names[a], v.names[b]) })
+			slices.SortStableFunc(order, func(a, b int) int {
+				return strings.Compare(v.names[a], v.names[b])
+			})
 		}
 	}
 	gap := func() string { return "" }
@@ -229,11 +241,13 @@ func render(t *rapid.T, v tree, space func() string) string {
 	return "[" + strings.Join(out, ",") + gap() + "]"
 }
 
-// The oracle: two payloads share a key exactly when their plain canonical texts are the same.
+// The reference: two payloads share a key exactly when their plain canonical texts are equal.
 func TestPayloadsShareAKeyExactlyWhenTheySayTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		space := func() string { return rapid.SampledFrom([]string{"", "", " ", "\n\t", "\r"}).Draw(t, "space") }
+		space := func() string {
+			return rapid.SampledFrom([]string{"", "", " ", "\n\t", "\r"}).Draw(t, "space")
+		}
 		a, b := drawTree(t, 4), drawTree(t, 4)
 		plainA, plainB := render(t, a, nil), render(t, b, nil)
 		if respelled := render(t, a, space); key(respelled) != key(plainA) {
@@ -246,7 +260,8 @@ func TestPayloadsShareAKeyExactlyWhenTheySayTheSame(t *testing.T) {
 }
 
 func FuzzKey(f *testing.F) {
-	for _, payload := range []string{`{"b":[1,{"d":1,"c":2}],"a":"\"}"}`, `{"a":1,"a":2}`, `"\\"`, `1e400`, `{`, ``, "\x00"} {
+	for _, payload := range []string{`{"b":[1,{"d":1,"c":2}],"a":"\"}"}`, `{"a":1,"a":2}`, `"\\"`,
+		`1e400`, `{`, ``, "\x00"} {
 		f.Add([]byte(payload), []byte(`{}`))
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
@@ -258,9 +273,10 @@ func FuzzKey(f *testing.F) {
 		if json.Compact(&compact, a) == nil && cache.Key("o", "", compact.Bytes()) != keyA {
 			t.Errorf("%q has another key without white space", a)
 		}
-		if json.Valid(a) { // wrapped in an object it still counts, byte for byte
+		if json.Valid(a) { // within an object it still counts, byte for byte
 			wrapped := cache.Key("o", "", slices.Concat([]byte(`{"z":1,"a":`), a, []byte(`}`)))
-			if wrapped == keyA || wrapped != cache.Key("o", "", slices.Concat([]byte(`{"a":`), a, []byte(`,"z":1}`))) {
+			if wrapped == keyA || wrapped != cache.Key("o", "",
+				slices.Concat([]byte(`{"a":`), a, []byte(`,"z":1}`))) {
 				t.Errorf("%q within an object", a)
 			}
 		}
@@ -275,14 +291,17 @@ func BenchmarkKey(b *testing.B) {
 	}
 }
 
-// With pointers, what stands there counts and nothing else; that nothing does is not the same as null.
-func TestPointersSayWhatTellsAnswersApart(t *testing.T) {
+// With pointers, only the values that they point to count. A missing value is not the same as null.
+func TestPointersSelectThePartsThatCount(t *testing.T) {
 	t.Parallel()
 	pointers := []string{"/month", "/filter/0"}
-	of := func(payload string) string { return cache.Key("report", "", []byte(payload), pointers...) }
+	of := func(payload string) string {
+		return cache.Key("report", "", []byte(payload), pointers...)
+	}
 	for _, same := range [][]string{
-		{`{"month":11,"trace":"a"}`, `{"trace":"b","month":11}`, ` { "month" : 11 } `, `{"month":11,"filter":[]}`, `{"month":11,"filter":{"1":7}}`,
-			`{"month":11,"trace":1,"trace":2}`}, // twice, but beside the way
+		{`{"month":11,"trace":"a"}`, `{"trace":"b","month":11}`, ` { "month" : 11 } `,
+			`{"month":11,"filter":[]}`, `{"month":11,"filter":{"1":7}}`,
+			`{"month":11,"trace":1,"trace":2}`}, // a duplicate, but of no pointer
 		{`{"month":11,"filter":[{"a":1,"b":2},3]}`, `{"filter":[ {"b":2, "a":1} ],"month":11}`},
 	} {
 		for _, payload := range same[1:] {
@@ -293,12 +312,14 @@ func TestPointersSayWhatTellsAnswersApart(t *testing.T) {
 	}
 	seen := map[string]string{}
 	for _, payload := range []string{
-		`{}`, `{"month":null}`, `{"month":""}`, `{"month":11}`, `{"month":11.0}`, `{"month":"11"}`, `{"month":{}}`, `{"filter":[11]}`, `{"month":11,"filter":[null]}`,
-		// None of them: as a whole.
+		`{}`, `{"month":null}`, `{"month":""}`, `{"month":11}`, `{"month":11.0}`, `{"month":"11"}`,
+		`{"month":{}}`, `{"filter":[11]}`, `{"month":11,"filter":[null]}`,
+		// No pointer applies: the whole payload counts.
 		`[]`, `7`, `"month"`, `{"trace":null}`,
-		// In two ways: as a whole.
-		`{"month":11,"month":12}`, `{"month":12,"month":11}`, `{"month":11,"month":11}`, `{"month":11,"Month":12}`, `{"Month":11}`, `{"month":11,"Month":12,"trace":1}`,
-		// No JSON: its bytes.
+		// Ambiguous: the whole payload counts.
+		`{"month":11,"month":12}`, `{"month":12,"month":11}`, `{"month":11,"month":11}`,
+		`{"month":11,"Month":12}`, `{"Month":11}`, `{"month":11,"Month":12,"trace":1}`,
+		// Not JSON: its bytes count.
 		``, `{"month":11`, `{"month":11,}`,
 	} {
 		if other, ok := seen[of(payload)]; ok {
@@ -306,10 +327,13 @@ func TestPointersSayWhatTellsAnswersApart(t *testing.T) {
 		}
 		seen[of(payload)] = payload
 	}
-	if cache.Key("report", "", []byte(`{"month":11}`)) == of(`{"month":11}`) || cache.Key("report", "", []byte(`{"a":1}`), "/a") == cache.Key("report", "", []byte(`{"b":1}`), "/b") {
+	if cache.Key("report", "", []byte(`{"month":11}`)) == of(`{"month":11}`) ||
+		cache.Key("report", "", []byte(`{"a":1}`), "/a") ==
+			cache.Key("report", "", []byte(`{"b":1}`), "/b") {
 		t.Error("the pointers themselves don't count")
 	}
-	if cache.Key("report", "", []byte(`{"a":[1]}`), "") == cache.Key("report", "", []byte(`{"a":[2]}`), "") {
+	if cache.Key("report", "", []byte(`{"a":[1]}`), "") ==
+		cache.Key("report", "", []byte(`{"a":[2]}`), "") {
 		t.Error("a pointer to the whole doesn't count the whole")
 	}
 }
@@ -320,7 +344,8 @@ func TestAKeyIsKnownByItsForm(t *testing.T) {
 	if !cache.IsKey(k) {
 		t.Errorf("%s is none", k)
 	}
-	for _, other := range []string{"", "fb:cache:", strings.ToUpper(k), k + "}", k[:len(k)-1], strings.Replace(k, "{", "{0", 1), "fb:cache:{index}:purged", "fb:{reports}:line"} {
+	for _, other := range []string{"", "fb:cache:", strings.ToUpper(k), k + "}", k[:len(k)-1],
+		strings.Replace(k, "{", "{0", 1), "fb:cache:{index}:purged", "fb:{reports}:line"} {
 		if cache.IsKey(other) {
 			t.Errorf("%s is one", other)
 		}

@@ -16,14 +16,16 @@ import (
 	"github.com/forebay/forebay/internal/transfer"
 )
 
-// trips notes how many answers each trip reads whole.
+// trips records how many answers each round trip reads whole.
 type trips struct {
 	mu    sync.Mutex
 	whole []int // guarded by mu
 }
 
 func (*trips) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 
 func (*trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
@@ -43,20 +45,23 @@ func (t *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// Large answers have trips of their own, so they hold no small one up (issue 10, point 8). Answers
-// of all sizes come whole.
+// Large answers have round trips of their own, so that they don't delay small ones (issue 10, point
+// 8). Answers of all sizes come whole.
 func TestLargeAnswersHaveTripsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	rdb, seen := redistest.Client(t), &trips{}
 	rdb.AddHook(seen)
 	c, name := cache.New(rdb), redistest.Name(t, "sizes")
 	var all sync.WaitGroup
-	for i, n := range []int{0, 1, transfer.Small - 100, transfer.Small, transfer.Small + 1, 2 << 20, 2 << 20, 3 << 20} {
+	for i, n := range []int{0, 1, transfer.Small - 100, transfer.Small, transfer.Small + 1, 2 << 20,
+		2 << 20, 3 << 20} {
 		key, body := name+strconv.Itoa(i), bytes.Repeat([]byte{'x'}, n)
-		put(t, rdb, key, cache.Answer{Status: 200, Body: body, ContentType: "text/plain"}, time.Hour)
+		put(t, rdb, key, cache.Answer{Status: 200, Body: body, ContentType: "text/plain"},
+			time.Hour)
 		for range 4 {
 			all.Go(func() {
-				if a, ok, err := c.Get(t.Context(), key); err != nil || !ok || !bytes.Equal(a.Body, body) {
+				if a, ok, err := c.Get(t.Context(), key); err != nil || !ok ||
+					!bytes.Equal(a.Body, body) {
 					t.Errorf("of %d bytes came %d, %v, %v", n, len(a.Body), ok, err)
 				}
 			})

@@ -16,61 +16,70 @@ import (
 )
 
 const (
-	// DefaultMemory is what a Memory holds unless told otherwise. A lost Redis should find the answers that are asked for again and
-	// again: 64 MiB are some 6,000 of 10 KiB, and little beside what a process with results of MaxBody in flight takes.
+	// DefaultMemory is the default bound of a Memory, in bytes. While Redis is unavailable, the
+	// answers that are requested repeatedly should be in memory. 64 MiB hold some 6,000 answers of
+	// 10 KiB, and are little compared to a process that has results of MaxBody in flight.
 	DefaultMemory = 64 << 20
-	// MaxRemembered bounds a body that is held in memory. A larger one would push a hundred ordinary ones out, which more callers
-	// miss; it stays in Redis alone.
+	// MaxRemembered bounds a body that is held in memory. A larger one would displace a hundred
+	// ordinary ones, which more callers would miss; it stays in Redis alone.
 	MaxRemembered = 1 << 20
-	// entryBytes is what an answer takes in memory besides its texts: the entry and its places in the table, the queues and
-	// the wheel of expiries. Measured: some 220 bytes. (Go's allocator rounds the texts up by at most an eighth, which isn't counted.)
+	// entryBytes is the memory that an answer takes besides its texts: the entry, and its part of
+	// the table, the queues and the wheel of expiries. Measured: some 220 bytes. (Go's allocator
+	// rounds the texts up by at most an eighth, which isn't counted.)
 	entryBytes = 256
 )
 
 const (
-	// trust is how long Redis's word holds without being asked for again. So a hot answer costs Redis one read a second and process; and one
-	// that another process has stored, or a purge removed, is seen at most so much later.
+	// trust is how long a reply of Redis is used without asking again. A hot answer costs Redis one
+	// read a second per process. An answer that another process stored, or that a purge removed, is
+	// noticed within this time.
 	trust = time.Second
-	// readTime bounds a read of Redis, which goes on although who asked first has gone: others may wait for it. Nobody waits longer.
+	// readTime bounds a read of Redis. The read goes on if its first caller has gone, because
+	// others may be waiting for it. No caller waits longer.
 	readTime = time.Second
-	// purgeLook is how often a process asks whether answers were purged.
+	// purgeLook is how often a process checks for purged answers.
 	purgeLook = time.Second
 )
 
-// ErrLost says that the store is lost and this process remembers no such answer: there may be one in the store.
-var ErrLost = errors.New("the store is lost, and this process remembers no such answer")
+// ErrUnavailable reports that the store is unavailable and that this process holds no such answer.
+// The store may have one.
+var ErrUnavailable = errors.New("the store is unavailable, and this process holds no such answer")
 
-// Memory is a Cache in front of Redis that also outlives it. Safe for concurrent use.
+// Memory is a Cache in front of Redis that serves from memory while Redis is unavailable. It is
+// safe for concurrent use.
 //
-// While Redis answers, its word is what holds: an answer that another process stored is seen, and one that is gone is forgotten. What it said
-// within the last second (trust) isn't asked for again, but for an answer that it didn't have, since that may be there by now. Concurrent reads of one
-// answer are one. Where Redis can't be read, what is remembered is served: what passed through this process, Put or Got.
+// While Redis answers, Redis decides: an answer that another process stored is seen, and a removed
+// one is forgotten. An answer read within the last second (trust) is served without asking again. A
+// missing answer is asked for each time, since it may have been stored meanwhile. Concurrent reads
+// of one answer are one read. If Redis can't be read, remembered answers are served: those that
+// passed through Put or Get of this process.
 //
-// A remembered answer is served until it is as old as it may become, never longer. Its age is what it was, by Redis's clock, and the
-// time since by this process's monotonic clock, which no step of the host's clock moves. (Time for which the host sleeps
-// isn't counted by that.) The time of the read itself is counted in: an age errs upwards, by as long as Redis took.
+// A remembered answer is never served beyond the age at which it expires. Its age is the age by
+// Redis's clock when it was read, plus the time since by this process's monotonic clock, which no
+// step of the host's clock moves. (That clock doesn't count time for which the host sleeps.) The
+// time of the read itself counts: an age errs upwards, by as long as Redis took.
 //
-// Its size is bounded: where it is full, the answers that are asked for least make way.
+// Its size is bounded: when it is full, the answers requested least are removed.
 //
-// The bodies that it returns are shared: nobody may write into them.
+// Callers must not write into the bodies that it returns, which are shared.
 type Memory struct {
 	inner   *Cache
 	healthy func() bool
 	entries *otter.Cache[string, entry]
-	purges  atomic.Uint64 // that this process has heard of: what was asked for before the last isn't served
+	purges  atomic.Uint64 // purges noticed: answers requested before the last one aren't served
 
 	mu    sync.Mutex
-	reads map[string]*read // guarded by mu: those under way
+	reads map[string]*read // guarded by mu: reads under way
 }
 
 // entry is a remembered answer.
 type entry struct {
-	answer  Answer        // its Age is what it was at
+	answer  Answer        // its Age is the age at the time at
 	at      time.Time     // by the monotonic clock
-	keepFor time.Duration // how old it may become
+	keepFor time.Duration // the age at which it expires
 	seen    time.Time     // when it was remembered
-	stored  bool          // Redis had it at, as far as is known
-	purges  uint64        // that had been heard of before it was asked for
+	stored  bool          // Redis had it at the time at, as far as is known
+	purges  uint64        // purges noticed before it was requested
 }
 
 func (e entry) age(now time.Time) time.Duration { return e.answer.Age + now.Sub(e.at) }
@@ -80,8 +89,9 @@ func (e entry) younger(f entry) bool {
 	return e.at.Add(-e.answer.Age).After(f.at.Add(-f.answer.Age))
 }
 
-// NewMemory returns a Memory before inner that holds at most maxBytes; 0 or less stands for DefaultMemory. Healthy reports whether
-// Redis answers, at no cost: where it is false, Get doesn't wait for Redis. nil: always. Close ends its goroutine.
+// NewMemory returns a Memory in front of inner that holds at most maxBytes; 0 or less means
+// DefaultMemory. healthy reports whether Redis answers, at no cost. While it returns false, Get
+// doesn't wait for Redis. A nil healthy means always. Close ends the Memory's goroutine.
 func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 	if maxBytes <= 0 {
 		maxBytes = DefaultMemory
@@ -93,32 +103,39 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 		inner:   inner,
 		healthy: healthy,
 		reads:   map[string]*read{},
-		entries: otter.Must(&otter.Options[string, entry]{ // it fails on contradicting options alone
+		entries: otter.Must(&otter.Options[string, entry]{ // fails only on contradicting options
 			MaximumWeight: uint64(maxBytes),
 			Weigher: func(key string, e entry) uint32 {
-				return uint32(entryBytes + len(key) + len(e.answer.ContentType) + len(e.answer.Fields) + len(e.answer.Body)) // the texts are under 2 MiB
+				// no overflow: the texts are under 2 MiB
+				return uint32(entryBytes + len(key) + len(e.answer.ContentType) +
+					len(e.answer.Fields) + len(e.answer.Body))
 			},
-			// It only makes room: whether an answer may still be served is decided when it is asked for, exactly.
-			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, entry]) time.Duration {
+			// This only frees memory: each read checks exactly whether the answer may still be
+			// served.
+			ExpiryCalculator: otter.ExpiryWritingFunc(func(
+				e otter.Entry[string, entry],
+			) time.Duration {
 				return max(e.Value.keepFor-e.Value.age(time.Now()), 1)
 			}),
 		}),
 	}
 }
 
-// Close ends the clean-up in the background. The Memory goes on working; but an answer too old to be served stays in memory until
-// others need its room. Further calls do nothing.
+// Close ends the clean-up in the background. The Memory goes on working, but an expired answer then
+// stays in memory until others need its room. Further calls do nothing.
 func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 
-// Run keeps up with what other processes remove, until ctx ends: single answers as they are removed, and whatever was missed of that, and
-// purges, within about a second. Without it they are noticed as Redis is asked for single answers.
+// Run applies the removals of other processes until ctx ends: single answers as they are removed;
+// purges and missed messages within about a second. Without it, removals are noticed only when
+// Redis is asked for an answer.
 func (m *Memory) Run(ctx context.Context) {
 	news := m.inner.rdb.Subscribe(ctx, forgottenNews)
 	defer func() { _ = news.Close() }()
 	heard := news.Channel()
 	tick := time.NewTicker(purgeLook)
 	defer tick.Stop()
-	known := removals{} // it isn't known of what was remembered before the first look whether it was removed since
+	// Whether earlier answers were removed since is unknown before the first look.
+	known := removals{}
 	for {
 		if m.healthy() {
 			known = m.catchUp(ctx, known)
@@ -140,14 +157,14 @@ func (m *Memory) Run(ctx context.Context) {
 	}
 }
 
-// removals are those that a process has heard of.
+// removals are the removals that a process has noticed.
 type removals struct {
-	some      bool   // false: it hasn't looked yet
+	some      bool   // false before the first look
 	purges    string // the text that each purge changes
 	forgotten int64  // how many single answers were removed
 }
 
-// catchUp drops what was removed since the removals that are known, and returns those that are known then.
+// catchUp drops the answers removed since the known removals, and returns those known now.
 func (m *Memory) catchUp(ctx context.Context, known removals) removals {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -169,10 +186,12 @@ func (m *Memory) catchUp(ctx context.Context, known removals) removals {
 	return removals{some: true, purges: purges, forgotten: n}
 }
 
-// Put stores a in Redis as Cache.Put does, with its errors, and remembers it, also where Redis failed. It asks Redis whether healthy
-// or not: the answer should get there if it can.
-func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Duration, of Owner) error {
-	e := entry{answer: a, at: time.Now(), keepFor: keepFor, purges: m.purges.Load()} // a.Age is of now
+// Put stores a in Redis as Cache.Put does, with its errors, and remembers it even if Redis failed.
+// It calls Redis whether healthy or not, so that the answer gets there if it can.
+func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Duration,
+	of Owner) error {
+	// a.Age is the age now
+	e := entry{answer: a, at: time.Now(), keepFor: keepFor, purges: m.purges.Load()}
 	var err error
 	e.stored, err = m.inner.put(ctx, key, a, keepFor, of)
 	e.answer.Age = max(a.Age, 0)
@@ -180,7 +199,8 @@ func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Dur
 		return err
 	}
 	if len(a.Body) <= MaxRemembered {
-		// The caller may go on with its buffers, and they may be larger than what is in them: that would escape the bound.
+		// The caller may reuse its buffers, and they may be larger than their content, which the
+		// bound wouldn't count.
 		e.answer.Body, e.answer.ContentType = bytes.Clone(a.Body), strings.Clone(a.ContentType)
 		e.answer.Fields = jobs.Fields(strings.Clone(string(a.Fields)))
 	}
@@ -188,12 +208,13 @@ func (m *Memory) Put(ctx context.Context, key string, a Answer, keepFor time.Dur
 	return err
 }
 
-// Get returns the answer stored under key and its age, and whether there is one: Redis's word, or what is remembered where
-// Redis isn't healthy, fails, or hasn't answered when ctx ends. Where nothing is remembered then, the error is Redis's or ctx's, or
-// ErrLost where Redis wasn't asked. An answer that was in Redis when Get was called is found.
+// Get returns the answer stored under key and its age, and whether there is one. It returns Redis's
+// reply, or the remembered answer if Redis isn't healthy, fails, or hasn't answered when ctx ends.
+// If no answer is remembered then, the error is Redis's or ctx's, or ErrUnavailable if Redis wasn't
+// asked. An answer that was in Redis when Get was called is found.
 func (m *Memory) Get(ctx context.Context, key string) (Answer, bool, error) {
 	if !m.healthy() {
-		return m.recall(key, ErrLost)
+		return m.recall(key, ErrUnavailable)
 	}
 	if e, ok := m.known(key); ok && e.stored && time.Since(e.at) < trust {
 		return e.served()
@@ -213,11 +234,12 @@ func (m *Memory) Get(ctx context.Context, key string) (Answer, bool, error) {
 		case first || again:
 			return Answer{}, false, nil
 		}
-		// That read began before this call: the answer may have come between. One that begins now tells.
+		// That read began before this call, so the answer may have been stored meanwhile. A read
+		// that begins now decides.
 	}
 }
 
-// served is what a remembered answer is served as.
+// served returns the answer with its present age, or none if it has expired.
 func (e entry) served() (Answer, bool, error) {
 	if e.answer.Age = e.age(time.Now()); e.answer.Age >= e.keepFor {
 		return Answer{}, false, nil
@@ -225,26 +247,29 @@ func (e entry) served() (Answer, bool, error) {
 	return e.answer, true, nil
 }
 
-// known returns what is remembered, whether it is too old or not.
+// known returns the remembered answer, expired or not.
 func (m *Memory) known(key string) (entry, bool) {
 	e, ok := m.entries.GetIfPresent(key)
 	return e, ok && e.purges == m.purges.Load()
 }
 
-// recall returns what is remembered, or else the error why there is nothing better.
-func (m *Memory) recall(key string, lost error) (Answer, bool, error) {
+// recall returns the remembered answer, or otherwise the error that kept Redis's from being read.
+func (m *Memory) recall(key string, unread error) (Answer, bool, error) {
 	if e, ok := m.known(key); ok {
 		if a, ok, _ := e.served(); ok {
 			return a, true, nil
 		}
 	}
-	return Answer{}, false, lost
+	return Answer{}, false, unread
 }
 
-// read is one of Redis that all wait for who ask for the key meanwhile. Its results are to be read once done is closed.
+// read is one read of Redis, shared by all callers that ask for its key meanwhile. Its results may
+// be read once done is closed.
 type read struct {
-	done  chan struct{}
-	old   atomic.Bool // it began before the answer was to be forgotten: nobody else joins it, and it isn't remembered
+	done chan struct{}
+	// old: it began before the answer was forgotten. No further caller joins it, and its result
+	// isn't remembered.
+	old   atomic.Bool
 	entry entry
 	found bool
 	err   error
@@ -271,11 +296,12 @@ func (m *Memory) join(key string) (r *read, first bool) {
 	return r, true
 }
 
-// ask reads the key from Redis, and remembers what it says.
+// ask reads the key from Redis, and remembers the result.
 func (m *Memory) ask(key string, r *read) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTime)
 	defer cancel()
-	// The age is taken to be of now. Redis looks at its clock a little later, so it can't be more.
+	// The age is taken to be that of now. Redis reads its clock a little later, so it can't be
+	// more.
 	r.entry = entry{at: time.Now(), stored: true, purges: m.purges.Load()}
 	r.entry.answer, r.entry.keepFor, r.found, r.err = m.inner.read(ctx, key)
 	switch {
@@ -287,14 +313,15 @@ func (m *Memory) ask(key string, r *read) {
 	}
 }
 
-// keep takes e in, unless what is remembered is younger; overrides says whether that has to go all the same. What is too large to keep
-// still replaces what is older: the last good answer or none. Nothing is taken in once void is set.
+// keep remembers e, unless a younger answer is remembered that overrides doesn't give up. An answer
+// too large to keep still removes an older one: the last good answer is served, or none. Nothing is
+// remembered once void is set.
 func (m *Memory) keep(key string, e entry, overrides func(old entry) bool, void *atomic.Bool) {
 	e.seen = time.Now()
 	m.entries.Compute(key, func(old entry, found bool) (entry, otter.ComputeOp) {
 		switch {
 		case e.purges != m.purges.Load(), void.Load():
-			return old, otter.CancelOp // it may be what was purged
+			return old, otter.CancelOp // it may have been purged
 		case found && old.purges == e.purges && old.younger(e) && !overrides(old):
 			return old, otter.CancelOp
 		case len(e.answer.Body) > MaxRemembered:
@@ -304,7 +331,7 @@ func (m *Memory) keep(key string, e entry, overrides func(old entry) bool, void 
 	})
 }
 
-// forget drops what was remembered before the given moment: what came later may be in Redis by now.
+// forget drops an answer remembered before the given moment. A later one may be in Redis by now.
 func (m *Memory) forget(key string, before time.Time) {
 	m.entries.ComputeIfPresent(key, func(old entry) (entry, otter.ComputeOp) {
 		if old.seen.After(before) {
@@ -314,32 +341,32 @@ func (m *Memory) forget(key string, before time.Time) {
 	})
 }
 
-// Forget is Cache.Forget, and what this process remembers under the key is dropped at once, also where Redis failed.
+// Forget is Cache.Forget. This process's own copy is dropped at once, even if Redis failed.
 func (m *Memory) Forget(ctx context.Context, operation, key string) error {
 	err := m.inner.Forget(ctx, operation, key)
 	m.drop(key)
 	return err
 }
 
-// Hide is Cache.Hide, and what this process remembers under the key is dropped at once.
+// Hide is Cache.Hide. This process's own copy is dropped at once.
 func (m *Memory) Hide(ctx context.Context, key, client string) error {
 	err := m.inner.Hide(ctx, key, client)
 	m.drop(key)
 	return err
 }
 
-// drop drops what is remembered under the key, and what is on its way here.
+// drop drops the remembered answer to the key, and the result of a read under way.
 func (m *Memory) drop(key string) {
 	m.mu.Lock()
 	if r := m.reads[key]; r != nil {
-		r.old.Store(true) // before what is remembered goes: it may be about to bring that back
+		r.old.Store(true) // before the copy is dropped: the read may be about to restore it
 		delete(m.reads, key)
 	}
 	m.mu.Unlock()
 	m.forget(key, time.Now())
 }
 
-// forgetAll drops everything, and whatever is on its way here.
+// forgetAll drops all answers, and the results of all reads under way.
 func (m *Memory) forgetAll() {
 	m.purges.Add(1)
 	m.entries.InvalidateAll()
@@ -350,12 +377,12 @@ func (m *Memory) Holding(ctx context.Context, operation string) (Holding, error)
 	return m.inner.Holding(ctx, operation)
 }
 
-// Inspect is Cache.Inspect: it tells what Redis has.
+// Inspect is Cache.Inspect: it shows Redis's answer.
 func (m *Memory) Inspect(ctx context.Context, key string) (Entry, bool, error) {
 	return m.inner.Inspect(ctx, key)
 }
 
-// Purge is Cache.Purge, and what this process remembers is dropped at once.
+// Purge is Cache.Purge. All copies of this process are dropped at once.
 func (m *Memory) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	removed, err = m.inner.Purge(ctx, f)
 	if !errors.Is(err, ErrNoFilter) {

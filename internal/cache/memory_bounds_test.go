@@ -22,7 +22,7 @@ func TestABodyTooLargeToRememberIsServedFromRedisAlone(t *testing.T) {
 		},
 		"got": func(m *cache.Memory, key string, a cache.Answer) {
 			put(t, rdb, key, a, time.Hour)
-			eventually(t, "the answer is read", func() bool { // where another was read just before
+			eventually(t, "the answer is read", func() bool { // after another was read just before
 				got, ok, err := m.Get(t.Context(), key)
 				return ok && err == nil && len(got.Body) == len(a.Body)
 			})
@@ -36,7 +36,7 @@ func TestABodyTooLargeToRememberIsServedFromRedisAlone(t *testing.T) {
 		if n, weight := m.Holds(); n != 1 || weight < cache.MaxRemembered {
 			t.Errorf("%s: holds %d answers of %d bytes, want that of 1 MiB", name, n, weight)
 		}
-		// It is younger: what was remembered isn't the last good answer any more.
+		// It is younger: the remembered answer isn't the last good one any more.
 		pass(m, key, cache.Answer{Status: 200, Body: large, Age: time.Second})
 		if n, weight := m.Holds(); n != 0 || weight != 0 {
 			t.Errorf("%s: holds %d answers of %d bytes, want none", name, n, weight)
@@ -44,15 +44,16 @@ func TestABodyTooLargeToRememberIsServedFromRedisAlone(t *testing.T) {
 	}
 }
 
-// Case C133's spirit: keys without end don't take memory without end.
+// After case C133: keys without end don't take memory without end.
 func TestWhatIsRememberedStaysWithinItsBytes(t *testing.T) {
 	t.Parallel()
 	const bound = 1 << 20
-	m := lost(t, bound)
+	m := unavailable(t, bound)
 	held := func(n int, body []byte) (answers int) {
 		t.Helper()
 		for i := range n {
-			tell(t, m, cache.Key("op", "", fmt.Append(nil, i)), cache.Answer{Status: 200, Body: body}, time.Hour)
+			remember(t, m, cache.Key("op", "", fmt.Append(nil, i)),
+				cache.Answer{Status: 200, Body: body}, time.Hour)
 		}
 		answers, weight := m.Holds()
 		if weight > bound || answers*len(body) > bound {
@@ -63,11 +64,11 @@ func TestWhatIsRememberedStaysWithinItsBytes(t *testing.T) {
 	if got := held(1000, make([]byte, 10<<10)); got < 80 {
 		t.Errorf("%d answers of 10 KiB fit, want about 100", got)
 	}
-	if got := held(20_000, nil); got > bound/200 { // an answer without a body takes room, too
+	if got := held(20_000, nil); got > bound/200 { // an answer without a body takes memory too
 		t.Errorf("%d answers without a body fit, want at most %d", got, bound/200)
 	}
-	small := lost(t, 1000)
-	tell(t, small, "k", cache.Answer{Status: 200, Body: make([]byte, 1000)}, time.Hour)
+	small := unavailable(t, 1000)
+	remember(t, small, "k", cache.Answer{Status: 200, Body: make([]byte, 1000)}, time.Hour)
 	if n, _ := small.Holds(); n != 0 {
 		t.Error("holds an answer larger than its bound")
 	}
@@ -75,9 +76,9 @@ func TestWhatIsRememberedStaysWithinItsBytes(t *testing.T) {
 
 func TestTheCallersBufferIsItsOwn(t *testing.T) {
 	t.Parallel()
-	m := lost(t, 0)
-	buffer := append(make([]byte, 0, 1<<20), "good"...) // to keep it would keep 1 MiB for 4 bytes
-	tell(t, m, "k", cache.Answer{Status: 200, Body: buffer}, time.Hour)
+	m := unavailable(t, 0)
+	buffer := append(make([]byte, 0, 1<<20), "good"...) // keeping it would take 1 MiB for 4 bytes
+	remember(t, m, "k", cache.Answer{Status: 200, Body: buffer}, time.Hour)
 	copy(buffer, "torn")
 	serves(t, m, "k", "good", 0)
 	if a, _, _ := m.Get(t.Context(), "k"); cap(a.Body) > 64 {

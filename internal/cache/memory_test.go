@@ -26,16 +26,17 @@ func memory(t *testing.T, inner *cache.Cache, maxBytes int64, healthy func() boo
 	return m
 }
 
-// lost is a Memory whose Redis is lost.
-func lost(t *testing.T, maxBytes int64) *cache.Memory {
+// unavailable returns a Memory whose Redis is unavailable.
+func unavailable(t *testing.T, maxBytes int64) *cache.Memory {
 	t.Helper()
-	return memory(t, cache.New(redistest.Lost(t)), maxBytes, func() bool { return false })
+	return memory(t, cache.New(redistest.Unavailable(t)), maxBytes, func() bool { return false })
 }
 
-// tell puts an answer into a Memory whose Redis is lost.
-func tell(t *testing.T, m *cache.Memory, key string, a cache.Answer, keepFor time.Duration) {
+// remember puts an answer into a Memory whose Redis is unavailable.
+func remember(t *testing.T, m *cache.Memory, key string, a cache.Answer, keepFor time.Duration) {
 	t.Helper()
-	if err := m.Put(t.Context(), key, a, keepFor, cache.Owner{}); err != nil && !errors.Is(err, redistest.ErrLost) {
+	if err := m.Put(t.Context(), key, a, keepFor, cache.Owner{}); err != nil &&
+		!errors.Is(err, redistest.ErrUnavailable) {
 		t.Fatal(err)
 	}
 }
@@ -44,7 +45,7 @@ func answer(body string, age time.Duration) cache.Answer {
 	return cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte(body), Age: age}
 }
 
-// serves fails the test unless m serves body at key, no younger than age. "" stands for nothing.
+// serves fails the test unless m serves body at key, no younger than age. "" means no answer.
 func serves(t *testing.T, m *cache.Memory, key, body string, age time.Duration) {
 	t.Helper()
 	a, ok, err := m.Get(t.Context(), key)
@@ -58,17 +59,21 @@ func serves(t *testing.T, m *cache.Memory, key, body string, age time.Duration) 
 	}
 }
 
-// Case C114: there is a warm entry, and what is behind can't be reached, or doesn't answer.
-func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
+// Case C114: there is a warm entry, and the Redis behind it is down or hangs.
+func TestWhatPassedThroughIsServedWhenRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hung": (*redistest.Server).Stop} {
+	for name, fail := range map[string]func(*redistest.Server){
+		"killed": (*redistest.Server).Kill,
+		"hung":   (*redistest.Server).Stop,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
 			rdb := server.Client(t)
 			m := memory(t, cache.New(rdb), 0, nil)
 
-			if err := m.Put(t.Context(), "put", answer("put", time.Minute), time.Hour, cache.Owner{}); err != nil {
+			if err := m.Put(t.Context(), "put", answer("put", time.Minute), time.Hour,
+				cache.Owner{}); err != nil {
 				t.Fatal(err)
 			}
 			put(t, rdb, "got", answer("got", 2*time.Minute), time.Hour)
@@ -78,24 +83,29 @@ func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
 			for i := range every {
 				every[i] = byte(i)
 			}
-			tell(t, m, "told", cache.Answer{Status: 206, ContentType: "a/b", Body: every, Age: 3 * time.Minute}, time.Hour)
+			all := cache.Answer{Status: 206, ContentType: "a/b", Body: every, Age: 3 * time.Minute}
+			remember(t, m, "remembered", all, time.Hour)
 
-			lose(server)
+			fail(server)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			began := time.Now()
-			for key, age := range map[string]time.Duration{"put": time.Minute, "got": 2 * time.Minute, "told": 3 * time.Minute} {
+			ages := map[string]time.Duration{
+				"put": time.Minute, "got": 2 * time.Minute, "remembered": 3 * time.Minute,
+			}
+			for key, age := range ages {
 				a, ok, err := m.Get(ctx, key)
 				if err != nil || !ok || a.Age < age || a.Age > age+time.Minute {
 					t.Errorf("%s: %+v, %v, %v; want it at age %v", key, a, ok, err, age)
 				}
 			}
-			a, _, _ := m.Get(ctx, "told")
+			a, _, _ := m.Get(ctx, "remembered")
 			if a.Status != 206 || a.ContentType != "a/b" || !bytes.Equal(a.Body, every) {
-				t.Errorf("told: %+v, want it as it was", a)
+				t.Errorf("remembered: %+v, want it as it was", a)
 			}
 			if a, ok, err := m.Get(ctx, "other"); ok || err == nil {
-				t.Errorf("what never passed through: %+v, %v, %v; want Redis's error", a, ok, err)
+				t.Errorf("an answer that never passed through: %+v, %v, %v; want Redis's error",
+					a, ok, err)
 			}
 			if took := time.Since(began); took > 4*time.Second {
 				t.Errorf("took %v: longer than the context allows", took)
@@ -104,17 +114,17 @@ func TestWhatPassedThroughIsServedWhenRedisIsLost(t *testing.T) {
 	}
 }
 
-func TestALostRedisIsNotAskedAndNotWaitedFor(t *testing.T) {
+func TestAnUnavailableRedisIsNotAskedAndNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	m := lost(t, 0)
-	tell(t, m, "k", answer("known", time.Minute), time.Hour)
+	m := unavailable(t, 0)
+	remember(t, m, "k", answer("known", time.Minute), time.Hour)
 	serves(t, m, "k", "known", time.Minute)
-	if a, ok, err := m.Get(t.Context(), "unknown"); ok || !errors.Is(err, cache.ErrLost) {
-		t.Errorf("%+v, %v, %v; want ErrLost", a, ok, err)
+	if a, ok, err := m.Get(t.Context(), "unknown"); ok || !errors.Is(err, cache.ErrUnavailable) {
+		t.Errorf("%+v, %v, %v; want ErrUnavailable", a, ok, err)
 	}
 }
 
-// What Redis said may be believed for a second; then its word holds again.
+// A reply of Redis may be used for a second; then Redis decides again.
 func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -123,7 +133,8 @@ func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 	healthy.Store(true)
 	m := memory(t, cache.New(rdb), 0, healthy.Load)
 	for _, key := range []string{"replaced", "removed", "older"} {
-		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour, cache.Owner{}); err != nil {
+		if err := m.Put(t.Context(), key, answer("first", time.Minute), time.Hour,
+			cache.Owner{}); err != nil {
 			t.Fatal(err)
 		}
 		serves(t, m, key, "first", time.Minute) // its own is seen at once
@@ -131,21 +142,29 @@ func TestTheWordOfAHealthyRedisHolds(t *testing.T) {
 	put(t, rdb, "replaced", answer("another process's", time.Second), time.Hour)
 	rdb.Del(t.Context(), "removed", "older")
 	put(t, rdb, "older", answer("older", 10*time.Minute), time.Hour)
-	for key, body := range map[string]string{"replaced": "another process's", "removed": "", "older": "older"} {
-		eventually(t, key, func() bool { a, ok, _ := m.Get(t.Context(), key); return ok == (body != "") && string(a.Body) == body })
+	want := map[string]string{"replaced": "another process's", "removed": "", "older": "older"}
+	for key, body := range want {
+		eventually(t, key, func() bool {
+			a, ok, _ := m.Get(t.Context(), key)
+			return ok == (body != "") && string(a.Body) == body
+		})
 	}
-	healthy.Store(false) // what was seen is what is remembered
+	healthy.Store(false) // the answers seen last are the remembered ones
 	serves(t, m, "replaced", "another process's", time.Second)
 	serves(t, m, "removed", "", 0)
 	serves(t, m, "older", "older", 10*time.Minute)
 
 	healthy.Store(true)
-	server.Restart() // and without anybody's doing, it holds again
+	server.Restart() // Redis decides again without further action
 	put(t, rdb, "replaced", answer("after the restart", 0), time.Hour)
-	eventually(t, "after the restart", func() bool { a, _, _ := m.Get(t.Context(), "replaced"); return string(a.Body) == "after the restart" })
+	eventually(t, "after the restart", func() bool {
+		a, _, _ := m.Get(t.Context(), "replaced")
+		return string(a.Body) == "after the restart"
+	})
 }
 
-// eventually waits for what is to come within about a second, and gives a busy machine ten times that.
+// eventually waits for a change that is due within about a second, and allows a busy machine ten
+// times that.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); {
@@ -159,10 +178,10 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestAgeGrowsByTheLocalClockUpToTheLastMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
-		defer m.Close() // within the bubble, whose clock the clean-up waits for
-		tell(t, m, "k", answer("a", 10*time.Minute), time.Hour)
-		tell(t, m, "long", answer("b", 0), 400*24*time.Hour)
+		m := cache.NewMemory(cache.New(redistest.Unavailable(t)), 0, func() bool { return false })
+		defer m.Close() // inside the bubble: the clean-up waits for its clock
+		remember(t, m, "k", answer("a", 10*time.Minute), time.Hour)
+		remember(t, m, "long", answer("b", 0), 400*24*time.Hour)
 		want := func(age time.Duration) {
 			t.Helper()
 			if a, ok, err := m.Get(t.Context(), "k"); !ok || err != nil || a.Age != age {
@@ -176,7 +195,7 @@ func TestAgeGrowsByTheLocalClockUpToTheLastMoment(t *testing.T) {
 		time.Sleep(30*time.Minute - 8)
 		want(time.Hour - 1)
 		time.Sleep(time.Nanosecond)
-		if a, ok, err := m.Get(t.Context(), "k"); ok || !errors.Is(err, cache.ErrLost) {
+		if a, ok, err := m.Get(t.Context(), "k"); ok || !errors.Is(err, cache.ErrUnavailable) {
 			t.Errorf("%+v, %v, %v; want nothing at age 1h", a, ok, err)
 		}
 		time.Sleep(2 * time.Second)
@@ -185,13 +204,14 @@ func TestAgeGrowsByTheLocalClockUpToTheLastMoment(t *testing.T) {
 			t.Errorf("holds %d answers, want the long-lived one alone", n)
 		}
 		time.Sleep(time.Hour)
-		if a, ok, _ := m.Get(t.Context(), "long"); !ok || a.Age != time.Hour+50*time.Minute+2*time.Second {
+		if a, ok, _ := m.Get(t.Context(), "long"); !ok ||
+			a.Age != time.Hour+50*time.Minute+2*time.Second {
 			t.Errorf("long: %v, age %v", ok, a.Age)
 		}
 	})
 }
 
-// Age counts from the backend's answer, by Redis's clock and then by ours.
+// Age counts from the backend's answer, by Redis's clock and then by the process's.
 func TestAnAnswerReadFromRedisIsNeverServedYoungerThanItIs(t *testing.T) {
 	t.Parallel()
 	rdb, key := redistest.Client(t), cache.Key(redistest.Name(t, "op"), "", nil)
@@ -204,7 +224,8 @@ func TestAnAnswerReadFromRedisIsNeverServedYoungerThanItIs(t *testing.T) {
 	for range 200 {
 		before, _ := get(t, rdb, key)
 		a, ok, err := m.Get(t.Context(), key)
-		if least := before.Age - 2*time.Millisecond; !ok || err != nil || a.Age < least { // Redis rounds to milliseconds, twice
+		// Redis rounds to milliseconds, twice
+		if least := before.Age - 2*time.Millisecond; !ok || err != nil || a.Age < least {
 			t.Fatalf("%v, %v, age %v; Redis said %v before", ok, err, a.Age, before.Age)
 		}
 	}
@@ -213,7 +234,7 @@ func TestAnAnswerReadFromRedisIsNeverServedYoungerThanItIs(t *testing.T) {
 func TestTheYoungerAnswerIsRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
+		m := cache.NewMemory(cache.New(redistest.Unavailable(t)), 0, func() bool { return false })
 		defer m.Close()
 		for _, step := range []struct {
 			body     string
@@ -222,7 +243,8 @@ func TestTheYoungerAnswerIsRemembered(t *testing.T) {
 			want     string
 		}{
 			{"first", time.Minute, time.Hour, "first"},
-			{"younger", 2 * time.Second, time.Hour, "younger"}, // two seconds old, and three with the next step
+			// three seconds old by the next step
+			{"younger", 2 * time.Second, time.Hour, "younger"},
 			{"as young", 3 * time.Second, time.Hour, "as young"},
 			{"older", 5 * time.Second, time.Hour, "as young"},
 			{"older, longer good", 40 * time.Second, 24 * time.Hour, "as young"},
@@ -232,20 +254,24 @@ func TestTheYoungerAnswerIsRemembered(t *testing.T) {
 			{"younger than is possible", -time.Hour, time.Minute, "younger than is possible"},
 			{"and not for ever", 0, time.Minute, "and not for ever"},
 		} {
-			tell(t, m, "k", answer(step.body, step.age), step.staleFor)
-			if a, ok, _ := m.Get(t.Context(), "k"); !ok || string(a.Body) != step.want || a.Age < 0 {
-				t.Errorf("after %q: %v %q of age %v, want %q", step.body, ok, a.Body, a.Age, step.want)
+			remember(t, m, "k", answer(step.body, step.age), step.staleFor)
+			if a, ok, _ := m.Get(t.Context(), "k"); !ok || string(a.Body) != step.want ||
+				a.Age < 0 {
+				t.Errorf("after %q: %v %q of age %v, want %q", step.body, ok, a.Body, a.Age,
+					step.want)
 			}
 			time.Sleep(time.Second)
 		}
 	})
 }
 
-// between holds up what comes back from Redis.
+// between calls then between Redis's reply and the caller.
 type between struct{ then func() }
 
 func (b between) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 func (b between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -256,7 +282,8 @@ func (b between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// What this process remembered while a read was on its way is younger than what the read found.
+// An answer that this process remembered while a read was under way is younger than the one that
+// the read found.
 func TestAReadThatWasOvertakenForgetsNothing(t *testing.T) {
 	t.Parallel()
 	for there, found := range map[string]bool{"none": false, "older": true} {
@@ -272,7 +299,8 @@ func TestAReadThatWasOvertakenForgetsNothing(t *testing.T) {
 			var once sync.Once
 			rdb.AddHook(between{func() {
 				once.Do(func() {
-					if err := m.Put(t.Context(), key, answer("younger", 0), time.Hour, cache.Owner{}); err != nil {
+					if err := m.Put(t.Context(), key, answer("younger", 0), time.Hour,
+						cache.Owner{}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -286,24 +314,27 @@ func TestAReadThatWasOvertakenForgetsNothing(t *testing.T) {
 	}
 }
 
-// Case C112: what is served is the last good answer.
+// Case C112: the last good answer is served.
 func TestABadAnswerIsNeverRemembered(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	m := memory(t, cache.New(server.Client(t)), 0, nil)
-	if err := m.Put(t.Context(), "warm", answer("good", time.Minute), time.Hour, cache.Owner{}); err != nil {
+	if err := m.Put(t.Context(), "warm", answer("good", time.Minute), time.Hour,
+		cache.Owner{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, status := range []int{0, 199, 300, 404, 500, 503} {
 		for _, key := range []string{"warm", "cold"} {
 			bad := cache.Answer{Status: status, Body: []byte("<html>")}
-			if err := m.Put(t.Context(), key, bad, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrNotGood) {
+			if err := m.Put(t.Context(), key, bad, time.Hour,
+				cache.Owner{}); !errors.Is(err, cache.ErrNotGood) {
 				t.Errorf("status %d: %v, want ErrNotGood", status, err)
 			}
 		}
 	}
 	long := cache.Answer{Status: 200, ContentType: strings.Repeat("t", cache.MaxContentType+1)}
-	if err := m.Put(t.Context(), "cold", long, time.Hour, cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
+	if err := m.Put(t.Context(), "cold", long, time.Hour,
+		cache.Owner{}); !errors.Is(err, cache.ErrTooLarge) {
 		t.Errorf("a long type: %v, want ErrTooLarge", err)
 	}
 	server.Kill()
@@ -320,12 +351,13 @@ func TestAPutThatRedisDidNotTakeIsRememberedAndReported(t *testing.T) {
 			faults := redistest.NewFaulty(t, rdb)
 			m := memory(t, cache.New(rdb), 0, nil)
 			faults.FailNext(redistest.Any, applied)
-			if err := m.Put(t.Context(), key, answer("a", 0), time.Hour, cache.Owner{}); err == nil {
+			if err := m.Put(t.Context(), key, answer("a", 0), time.Hour,
+				cache.Owner{}); err == nil {
 				t.Error("no error")
 			}
 			faults.FailNext(redistest.Any, applied)
 			serves(t, m, key, "a", 0)
-			if !applied { // Redis is well again, and knows of nothing
+			if !applied { // Redis works again, and has no such answer
 				serves(t, m, key, "", 0)
 			}
 		})
@@ -335,8 +367,8 @@ func TestAPutThatRedisDidNotTakeIsRememberedAndReported(t *testing.T) {
 func TestManyMayUseItAtOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
-	var turn atomic.Int64
-	m := memory(t, cache.New(rdb), 4<<10, func() bool { return turn.Add(1)%2 == 0 })
+	var calls atomic.Int64
+	m := memory(t, cache.New(rdb), 4<<10, func() bool { return calls.Add(1)%2 == 0 })
 	var keys []string
 	for range 5 {
 		keys = append(keys, cache.Key(redistest.Name(t, "op"), "", nil))
@@ -353,7 +385,8 @@ func TestManyMayUseItAtOnce(t *testing.T) {
 					}
 				default:
 					a, ok, err := m.Get(t.Context(), key)
-					if ok && string(a.Body) != key || err != nil && !errors.Is(err, cache.ErrLost) {
+					if ok && string(a.Body) != key ||
+						err != nil && !errors.Is(err, cache.ErrUnavailable) {
 						t.Errorf("%s: %+v, %v, %v", key, a, ok, err)
 					}
 				}
@@ -366,22 +399,23 @@ func TestManyMayUseItAtOnce(t *testing.T) {
 // Not parallel: goroutines of other tests would count.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	m := cache.NewMemory(cache.New(redistest.Lost(t)), 0, func() bool { return false })
-	tell(t, m, "k", answer("known", 0), time.Hour)
+	m := cache.NewMemory(cache.New(redistest.Unavailable(t)), 0, func() bool { return false })
+	remember(t, m, "k", answer("known", 0), time.Hour)
 	m.Close()
 	m.Close()
 	serves(t, m, "k", "known", 0) // it works all the same
 	goleak.VerifyNone(t, before)
 }
 
-// Case C113: what one process removes, every process forgets, also one that isn't asked for it and then loses Redis; and one that missed the
-// news.
+// Case C113: every process drops an answer that one process removed, even if it isn't asked for the
+// answer and then loses Redis, or missed the message.
 func TestWhatOneProcessRemovesEveryProcessForgets(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Start(t).Client(t) // of its own: a purge of another test would empty the memory
+	rdb := redistest.Start(t).Client(t) // its own: another test's purge would empty the memory
 	var healthy atomic.Bool
 	healthy.Store(true)
-	gone, missed, stays := cache.Key("op", "", []byte("1")), cache.Key("op", "", []byte("2")), cache.Key("op", "", []byte("3"))
+	gone, missed, stays := cache.Key("op", "", []byte("1")), cache.Key("op", "", []byte("2")),
+		cache.Key("op", "", []byte("3"))
 	there := memory(t, cache.New(rdb), 0, healthy.Load)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -389,31 +423,33 @@ func TestWhatOneProcessRemovesEveryProcessForgets(t *testing.T) {
 	defer cancel()
 	running.Go(func() { there.Run(ctx) })
 	eventually(t, "it listens and has looked for the first time", func() bool {
-		return rdb.PubSubNumSub(t.Context(), cache.ForgottenNews).Val()[cache.ForgottenNews] == 1 && gets(t, rdb) >= 2
+		return rdb.PubSubNumSub(t.Context(), cache.ForgottenNews).Val()[cache.ForgottenNews] == 1 &&
+			gets(t, rdb) >= 2
 	})
-	remember := func() {
+	rememberAll := func() {
 		for _, key := range []string{gone, missed, stays} {
 			put(t, rdb, key, answer("body", 0), time.Hour)
 			serves(t, there, key, "body", 0)
 		}
 	}
-	eventually(t, "it remembers", func() bool { // the first look drops what came before
-		remember()
+	eventually(t, "it remembers", func() bool { // the first look drops earlier answers
+		rememberAll()
 		n, _ := there.Holds()
 		return n == 3
 	})
 	if err := cache.New(rdb).Forget(t.Context(), "op", gone); err != nil {
 		t.Fatal(err)
 	}
-	// As Forget does, but that nobody hears of it at once.
+	// As Forget does, but without a message.
 	rdb.Del(t.Context(), missed)
-	rdb.ZAdd(t.Context(), cache.ForgottenKey, redis.Z{Score: float64(rdb.Incr(t.Context(), cache.ForgottenCount).Val()), Member: missed})
+	rdb.ZAdd(t.Context(), cache.ForgottenKey,
+		redis.Z{Score: float64(rdb.Incr(t.Context(), cache.ForgottenCount).Val()), Member: missed})
 	eventually(t, "both are forgotten", func() bool { n, _ := there.Holds(); return n == 1 })
 	healthy.Store(false)
 	serves(t, there, gone, "", 0)
 	serves(t, there, missed, "", 0)
 	serves(t, there, stays, "body", 0)
 	if ttl := rdb.PTTL(t.Context(), cache.ForgottenKey).Val(); ttl < 366*24*time.Hour {
-		t.Errorf("what is forgotten is told of for %v", ttl)
+		t.Errorf("a removal stays on record for %v", ttl)
 	}
 }

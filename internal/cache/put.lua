@@ -1,6 +1,7 @@
 -- Stores an answer, unless a younger one is there.
 --
--- KEYS[1]  the answer's key   KEYS[2] the set of clients from whom the one before is kept (hide.lua): it ends with that
+-- KEYS[1]  the answer's key
+-- KEYS[2]  set of the clients from which the previous answer is withheld (hide.lua): removed
 -- ARGV[1]  the value (layout: cache.go)
 -- ARGV[2]  ms that the value stays good, counted from the backend's answer
 -- ARGV[3]  ms that have passed of these already; less than ARGV[2]
@@ -10,7 +11,8 @@ local good, age = tonumber(ARGV[2]), tonumber(ARGV[3])
 local left = redis.call('PTTL', KEYS[1])
 if left > 0 then
   local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 31), '^1 (%d+) ')
-  if there and math.max(tonumber(there) - left, 0) < age then -- under 0 where the clock stepped back
+  -- negative if the clock stepped back
+  if there and math.max(tonumber(there) - left, 0) < age then
     return 0
   end
 end

@@ -16,10 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Owner is whose request an answer was given to.
+// Owner names the request to which an answer was given.
 type Owner struct{ Operation, Client string }
 
-// mark is an Owner as a stored answer carries it: digests, since a client may be an address, which is personal. "" for the answer of no operation.
+// mark returns an Owner as a stored answer carries it: digests, since a client may be an address,
+// which is personal data. An answer of no operation has "".
 func (o Owner) mark() string {
 	if o.Operation == "" {
 		return ""
@@ -27,21 +28,23 @@ func (o Owner) mark() string {
 	return markOf(o.Operation) + markOf(o.Client)
 }
 
-const markDigits = 16 // 64 bits: among a million clients two share one with a chance of 1 in 30 million
+// markDigits is 64 bits: among a million clients, two share a mark with a chance of 1 in 30
+// million.
+const markDigits = 16
 
 func markOf(name string) string {
 	digest := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(digest[:markDigits/2])
 }
 
-// Holding is what is stored of one operation.
+// Holding describes the stored answers of one operation.
 type Holding struct {
 	Answers int
-	Bytes   int64 // in Redis: the bodies, and under 100 bytes more for most
-	Partial bool  // there are more: MaxCounted of them were counted
+	Bytes   int64 // in Redis: the bodies, and under 100 bytes more for most answers
+	Partial bool  // only MaxCounted answers were counted; there are more
 }
 
-// Entry is a stored answer as operators see it: not what it says.
+// Entry describes a stored answer to operators, without its body.
 type Entry struct {
 	Key         string
 	Age         time.Duration
@@ -51,27 +54,29 @@ type Entry struct {
 	Size        int64 // bytes of its body
 }
 
-// Filter says which answers to purge. What is given must all fit; at least one must be given.
+// Filter selects the answers to purge. All given fields must match, and at least one must be given.
 type Filter struct {
 	Operation string
-	Client    string // those that were given to requests of this client, whoever shares them
+	Client    string // answers given to requests of this client, even if other clients share them
 	Key       string // as Key makes them
 }
 
-// ErrNoFilter is what Purge says to a Filter that would mean everything.
+// ErrNoFilter is Purge's error for an empty Filter, which would select all answers.
 var ErrNoFilter = errors.New("a purge must name an operation, a client or a key")
 
 const (
-	// MaxCounted bounds the answers that Holding counts. Redis takes some 2 ms for them.
+	// MaxCounted bounds the answers that Holding counts. Redis takes some 2 ms for that many.
 	MaxCounted = 5_000
 	// walkStep is how many answers one round trip looks at: some 0.3 ms of Redis's time.
 	walkStep = 500
-	// tokenLife is how long a purge is told of: longer than any answer lives (a config's stale_for is at most 366 days), in whatever memory.
+	// tokenLife is how long a purge stays on record: longer than any answer lives in any memory (a
+	// config's stale_for is at most 366 days).
 	tokenLife = 400 * 24 * time.Hour
-	// tellTime bounds the telling, which goes on when the purge itself was cut short: what it did must be known.
-	tellTime = time.Second
-	// maxForgotten bounds the removals that are told of one by one: 1 MB of Redis. A process that has missed more (at 10,000 a
-	// second it would, from one look to the next) drops all that it remembers.
+	// noteTime bounds the recording of a purge. The purge's own context may have ended, but what it
+	// removed must be recorded.
+	noteTime = time.Second
+	// maxForgotten bounds the removals that are recorded one by one: 1 MB of Redis. A process that
+	// has missed more (10,000 a second, from one look to the next) drops all that it remembers.
 	maxForgotten = 10_000
 )
 
@@ -79,9 +84,9 @@ const (
 const (
 	listBegin     = "fb:cache:{index}:of:" // and the operation's name
 	operationsKey = "fb:cache:{index}:operations"
-	purgedKey     = "fb:cache:{index}:purged"        // a random text, another one after each purge
-	forgottenKey  = "fb:cache:{index}:forgotten"     // zset: keys of single answers that were removed, by forgottenCount at that
-	countKey      = "fb:cache:{index}:forgotten:n"   // how many were
+	purgedKey     = "fb:cache:{index}:purged"        // a random text, replaced by each purge
+	forgottenKey  = "fb:cache:{index}:forgotten"     // zset: keys of removed answers, by count
+	countKey      = "fb:cache:{index}:forgotten:n"   // the count of removed answers
 	forgottenNews = "fb:cache:{index}:forgotten:now" // a channel: each key as it is removed
 )
 
@@ -100,20 +105,22 @@ var hideSource string
 var listScript, unlistScript = redis.NewScript(listSource), redis.NewScript(unlistSource)
 var forgetScript, hideScript = redis.NewScript(forgetSource), redis.NewScript(hideSource)
 
-// maxHidden bounds the clients from whom one answer is kept; where more have purged it, it is removed for all.
+// maxHidden bounds the clients from which one answer is withheld. Once more have purged it, it is
+// removed for all clients.
 const maxHidden = 100
 
-// hiddenKey is where the marks of those clients are: in the answer's cluster slot.
+// hiddenKey holds the marks of those clients, in the answer's cluster slot.
 func hiddenKey(key string) string { return key + ":hidden" }
 
-// list notes in the lists that an answer is there for some ms to come.
+// list records in the lists that an answer exists for the next left ms.
 func (c *Cache) list(ctx context.Context, key, operation string, left int64) error {
-	return listScript.Run(ctx, c.rdb, []string{listBegin + operation, operationsKey}, key, operation, left).Err()
+	return listScript.Run(ctx, c.rdb, []string{listBegin + operation, operationsKey}, key,
+		operation, left).Err()
 }
 
-// Holding counts what is stored of an operation. It takes a round trip for each 500 answers.
+// Holding counts the stored answers of an operation. It takes a round trip per 500 answers.
 func (c *Cache) Holding(ctx context.Context, operation string) (Holding, error) {
-	// Those that will be there longest first: what is gone and still in the list comes last.
+	// Longest-lived first: expired answers that are still in the list come last.
 	keys, err := c.rdb.ZRevRange(ctx, listBegin+operation, 0, MaxCounted).Result()
 	if err != nil {
 		return Holding{}, fmt.Errorf("count stored answers: %w", err)
@@ -139,7 +146,7 @@ func (c *Cache) Holding(ctx context.Context, operation string) (Holding, error) 
 	return h, nil
 }
 
-// Inspect tells of one stored answer, and whether there is one.
+// Inspect returns a description of one stored answer, and whether there is one.
 func (c *Cache) Inspect(ctx context.Context, key string) (Entry, bool, error) {
 	if !IsKey(key) {
 		return Entry{}, false, nil
@@ -163,13 +170,14 @@ func (c *Cache) Inspect(ctx context.Context, key string) (Entry, bool, error) {
 		return Entry{}, false, fmt.Errorf("inspect stored answer: %s holds something else", key)
 	}
 	contentType, _ := h.texts([]byte(text))
-	return Entry{Key: key, Age: h.age(left.Val()), Left: left.Val(), Status: h.status, ContentType: contentType,
-		Size: size.Val() - int64(h.body)}, true, nil
+	return Entry{Key: key, Age: h.age(left.Val()), Left: left.Val(), Status: h.status,
+		ContentType: contentType, Size: size.Val() - int64(h.body)}, true, nil
 }
 
-// Purge removes stored answers, in Redis at once and in the memory of every process within about a second, and returns how many it removed in
-// Redis. It goes on until all are gone or ctx ends; on an error some may be gone, and it may be called again. A call of the backend that is under
-// way meanwhile may store its answer afterwards.
+// Purge removes stored answers, in Redis at once and in the memory of every process within about a
+// second. It returns how many it removed in Redis. It continues until all are removed or ctx ends.
+// After an error some may have been removed, and it may be called again. A call of the backend
+// under way may store its answer afterwards.
 func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	switch {
 	case f == Filter{}:
@@ -181,18 +189,20 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	default:
 		removed, err = c.purgeLists(ctx, f)
 	}
-	// Last: who reads this and drops what it remembers mustn't read it again from Redis.
-	tell, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTime)
+	// Last: a process that notices this and drops its copies mustn't read them from Redis again.
+	note, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
-	if err := errors.Join(err, c.rdb.Set(tell, purgedKey, rand.Text(), tokenLife).Err()); err != nil {
+	err = errors.Join(err, c.rdb.Set(note, purgedKey, rand.Text(), tokenLife).Err())
+	if err != nil {
 		return removed, fmt.Errorf("purge stored answers: %w", err)
 	}
 	return removed, nil
 }
 
-// Forget removes the one answer under a key of Key, its line in the list of the operation that it was stored for, and what every
-// process remembers of it: most within milliseconds, each within about a second while it reaches Redis. Errors are Redis's: it may be
-// there still, and calling again does no harm. An answer that is stored meanwhile may stay.
+// Forget removes the answer under a key of Key, its entry in the operation's list, and the copies
+// in every process: most within milliseconds, all within about a second while they reach Redis.
+// Errors are Redis's: the answer may still be there, and calling again does no harm. An answer
+// stored meanwhile may stay.
 func (c *Cache) Forget(ctx context.Context, operation, key string) error {
 	list := listBegin + operation
 	score, err := c.rdb.ZScore(ctx, list, key).Result()
@@ -200,33 +210,39 @@ func (c *Cache) Forget(ctx context.Context, operation, key string) error {
 	case errors.Is(err, redis.Nil):
 		_, _, err = c.drop(ctx, []string{key}, Filter{})
 	case err == nil:
-		_, err = c.purgeListed(ctx, list, []string{key, strconv.FormatFloat(score, 'f', -1, 64)}, Filter{})
+		_, err = c.purgeListed(ctx, list, []string{key, strconv.FormatFloat(score, 'f', -1, 64)},
+			Filter{})
 	}
-	// Last: a process that hears of it mustn't read it again from Redis.
-	if err := errors.Join(err, c.tellForgotten(ctx, key)); err != nil {
+	// Last: a process that is notified mustn't read the answer from Redis again.
+	if err := errors.Join(err, c.noteForgotten(ctx, key)); err != nil {
 		return fmt.Errorf("forget stored answer: %w", err)
 	}
 	return nil
 }
 
-// Hide keeps the answer under a key of Key, which clients share, from one of them, until a younger one is stored: in Redis at once, in the
-// memory of every process as Forget does. The others go on getting it. Errors are Redis's: calling again does no harm.
+// Hide withholds the answer under a key of Key, which clients share, from one of them, until a
+// younger one is stored: in Redis at once, in the memory of every process as Forget does. The other
+// clients still get it. Errors are Redis's: calling again does no harm.
 func (c *Cache) Hide(ctx context.Context, key, client string) error {
-	err := hideScript.Run(ctx, c.rdb, []string{key, hiddenKey(key)}, markOf(client), maxHidden).Err()
-	if err := errors.Join(err, c.tellForgotten(ctx, key)); err != nil {
+	err := hideScript.Run(ctx, c.rdb, []string{key, hiddenKey(key)}, markOf(client),
+		maxHidden).Err()
+	if err := errors.Join(err, c.noteForgotten(ctx, key)); err != nil {
 		return fmt.Errorf("hide stored answer: %w", err)
 	}
 	return nil
 }
 
-// tellForgotten has every process drop what it remembers under the key.
-func (c *Cache) tellForgotten(ctx context.Context, key string) error {
-	return forgetScript.Run(ctx, c.rdb, []string{forgottenKey, countKey}, key, maxForgotten, tokenLife.Milliseconds(), forgottenNews).Err()
+// noteForgotten makes every process drop its copy of the answer under the key.
+func (c *Cache) noteForgotten(ctx context.Context, key string) error {
+	return forgetScript.Run(ctx, c.rdb, []string{forgottenKey, countKey},
+		key, maxForgotten, tokenLife.Milliseconds(), forgottenNews).Err()
 }
 
-// forgotten are the keys of the answers that were removed one by one since there had been n of them, and how many there are by now. all: it
-// can't be said any more.
-func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int64, all bool, err error) {
+// forgotten returns the keys of the answers that were removed one by one since the count was n, and
+// the count now. all is true if they are no longer on record, so that any answer may have been
+// removed.
+func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int64, all bool,
+	err error) {
 	now, err = c.rdb.Get(ctx, countKey).Int64()
 	if errors.Is(err, redis.Nil) {
 		now, err = 0, nil
@@ -237,11 +253,12 @@ func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int6
 	case now < n, now-n > maxForgotten:
 		return nil, now, true, nil
 	}
-	keys, err = c.rdb.ZRangeByScore(ctx, forgottenKey, &redis.ZRangeBy{Min: "(" + strconv.FormatInt(n, 10), Max: "+inf"}).Result()
+	keys, err = c.rdb.ZRangeByScore(ctx, forgottenKey,
+		&redis.ZRangeBy{Min: "(" + strconv.FormatInt(n, 10), Max: "+inf"}).Result()
 	return keys, now, false, err
 }
 
-// purgeLists goes through the lists of all operations that the filter means.
+// purgeLists walks the lists of all operations that match the filter.
 func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err error) {
 	operations := []string{f.Operation}
 	if f.Operation == "" {
@@ -252,10 +269,12 @@ func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err erro
 	for _, operation := range operations {
 		for cursor, list := uint64(0), listBegin+operation; ; {
 			var found []string // keys, each followed by its score
-			if found, cursor, err = c.rdb.ZScan(ctx, list, cursor, "", walkStep).Result(); err != nil {
+			found, cursor, err = c.rdb.ZScan(ctx, list, cursor, "", walkStep).Result()
+			if err != nil {
 				return removed, err
 			}
-			for some := range slices.Chunk(found, 2*walkStep) { // a short list comes as a whole, and a step may be longer than asked for
+			// A short list comes as a whole, and a step may be longer than requested.
+			for some := range slices.Chunk(found, 2*walkStep) {
 				n, err := c.purgeListed(ctx, list, some, Filter{Client: f.Client})
 				if removed += n; err != nil {
 					return removed, err
@@ -269,8 +288,9 @@ func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err erro
 	return removed, nil
 }
 
-// purgeListed drops the answers that are told by their keys, each followed by its score, where they fit.
-func (c *Cache) purgeListed(ctx context.Context, list string, found []string, f Filter) (removed int, err error) {
+// purgeListed drops the matching answers among found, which holds keys, each followed by its score.
+func (c *Cache) purgeListed(ctx context.Context, list string, found []string,
+	f Filter) (removed int, err error) {
 	var keys []string
 	scores := map[string]string{}
 	for pair := range slices.Chunk(found, 2) {
@@ -288,9 +308,11 @@ func (c *Cache) purgeListed(ctx context.Context, list string, found []string, f 
 	return removed, unlistScript.Run(ctx, c.rdb, []string{list}, args...).Err()
 }
 
-// drop removes those of the answers that have the filter's operation and client, and tells which are gone, by this or before. An answer that is
-// replaced between look and removal goes too: it is one that will be made again.
-func (c *Cache) drop(ctx context.Context, keys []string, f Filter) (removed int, gone []string, err error) {
+// drop removes the answers that match the filter's operation and client, and returns the keys that
+// hold none now, removed by this call or before it. An answer replaced between the look and the
+// removal is removed too: it will be made again.
+func (c *Cache) drop(ctx context.Context, keys []string,
+	f Filter) (removed int, gone []string, err error) {
 	heads, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			p.GetRange(ctx, key, 0, maxHead)
@@ -324,14 +346,16 @@ func (c *Cache) drop(ctx context.Context, keys []string, f Filter) (removed int,
 	return removed, append(gone, fit...), err
 }
 
-// fits reports whether the value that begins so is of the filter's operation and client. What is no answer fits no name.
+// fits reports whether a value with this beginning matches the filter's operation and client. A
+// value that isn't an answer matches no name.
 func (f Filter) fits(value []byte) bool {
 	h, _ := parseHead(value)
 	return (f.Operation == "" || strings.HasPrefix(h.owner, markOf(f.Operation))) &&
-		(f.Client == "" || len(h.owner) == 2*markDigits && strings.HasSuffix(h.owner, markOf(f.Client)))
+		(f.Client == "" || len(h.owner) == 2*markDigits &&
+			strings.HasSuffix(h.owner, markOf(f.Client)))
 }
 
-// purged is the text that each purge changes; "" before the first.
+// purged returns the text that each purge replaces; "" before the first.
 func (c *Cache) purged(ctx context.Context) (string, error) {
 	text, err := c.rdb.Get(ctx, purgedKey).Result()
 	if errors.Is(err, redis.Nil) {

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// shelf stores answers of operations and clients that are the test's own.
+// shelf stores answers of operations and clients that belong to the test.
 type shelf struct {
 	*testing.T
 	rdb              redis.UniversalClient
@@ -27,21 +27,24 @@ type shelf struct {
 
 func newShelf(t *testing.T, rdb redis.UniversalClient) *shelf {
 	name := func(prefix string) string { return redistest.Name(t, prefix) }
-	return &shelf{t, rdb, cache.New(rdb), name("report"), name("summary"), name("acme"), name("bolt"), name("core")}
+	return &shelf{t, rdb, cache.New(rdb), name("report"), name("summary"), name("acme"),
+		name("bolt"), name("core")}
 }
 
 // store puts an answer of 10 bytes to a request of the client, and returns its key.
 func (s *shelf) store(operation, client, payload string) string {
 	s.Helper()
 	key := cache.Key(operation, "client:"+client, []byte(payload))
-	a := cache.Answer{Status: 201, ContentType: "text/plain", Body: []byte("ten bytes!"), Age: 10 * time.Minute}
-	if err := s.cache.Put(s.Context(), key, a, time.Hour, cache.Owner{Operation: operation, Client: client}); err != nil {
+	a := cache.Answer{Status: 201, ContentType: "text/plain", Body: []byte("ten bytes!"),
+		Age: 10 * time.Minute}
+	if err := s.cache.Put(s.Context(), key, a, time.Hour,
+		cache.Owner{Operation: operation, Client: client}); err != nil {
 		s.Fatal(err)
 	}
 	return key
 }
 
-// has fails the test unless those of the answers are there that are wanted, by key.
+// has fails the test unless exactly the wanted answers are there, by key.
 func (s *shelf) has(want map[string]bool) {
 	s.Helper()
 	for key, there := range want {
@@ -51,13 +54,16 @@ func (s *shelf) has(want map[string]bool) {
 	}
 }
 
-// eachShelf runs a promise on real Redis and on the embedded one.
-func eachShelf(t *testing.T, promise func(s *shelf)) {
+// eachShelf runs a test on real Redis and on the embedded one.
+func eachShelf(t *testing.T, check func(s *shelf)) {
 	t.Parallel()
-	for name, client := range map[string]func(testing.TB) redis.UniversalClient{"redis": redistest.Client, "embedded": redistest.Miniredis} {
+	clients := map[string]func(testing.TB) redis.UniversalClient{
+		"redis": redistest.Client, "embedded": redistest.Miniredis,
+	}
+	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			promise(newShelf(t, client(t)))
+			check(newShelf(t, client(t)))
 		})
 	}
 }
@@ -66,15 +72,17 @@ func TestOperatorsSeeHowMuchIsStored(t *testing.T) {
 	eachShelf(t, func(s *shelf) {
 		for i := range 30 {
 			s.store(s.report, s.acme, fmt.Sprint(i))
-			s.store(s.report, s.acme, fmt.Sprint(i)) // it replaces the one before
+			s.store(s.report, s.acme, fmt.Sprint(i)) // replaces the previous one
 		}
 		s.store(s.summary, s.acme, "1")
 		gone := s.store(s.report, s.bolt, "1")
-		s.rdb.Del(s.Context(), gone) // such as by eviction
+		s.rdb.Del(s.Context(), gone) // as eviction does
 		for operation, want := range map[string]int{s.report: 30, s.summary: 1, "unknown": 0} {
 			h, err := s.cache.Holding(s.Context(), operation)
-			if err != nil || h.Answers != want || h.Partial || h.Bytes < int64(20*want) || h.Bytes > int64(120*want) {
-				s.Errorf("%s: %+v, %v; want %d answers of 20 bytes and their heads", operation, h, err, want)
+			if err != nil || h.Answers != want || h.Partial || h.Bytes < int64(20*want) ||
+				h.Bytes > int64(120*want) {
+				s.Errorf("%s: %+v, %v; want %d answers of 20 bytes and their heads", operation, h,
+					err, want)
 			}
 		}
 	})
@@ -85,7 +93,8 @@ func TestALongListIsCountedInPart(t *testing.T) {
 	s := newShelf(t, redistest.Client(t))
 	var all []redis.Z
 	for i := range cache.MaxCounted {
-		all = append(all, redis.Z{Score: float64(time.Now().UnixMilli() + int64(i)), Member: cache.Key(s.report, "", fmt.Append(nil, i))})
+		all = append(all, redis.Z{Score: float64(time.Now().UnixMilli() + int64(i)),
+			Member: cache.Key(s.report, "", fmt.Append(nil, i))})
 	}
 	if err := s.rdb.ZAdd(t.Context(), cache.ListOf(s.report), all...).Err(); err != nil {
 		t.Fatal(err)
@@ -101,7 +110,8 @@ func TestOperatorsLookAtAnAnswerWithoutReadingIt(t *testing.T) {
 	eachShelf(t, func(s *shelf) {
 		key := s.store(s.report, s.acme, "1")
 		e, ok, err := s.cache.Inspect(s.Context(), key)
-		if err != nil || !ok || e.Key != key || e.Status != 201 || e.ContentType != "text/plain" || e.Size != 10 || e.Age < 10*time.Minute || e.Age > 11*time.Minute ||
+		if err != nil || !ok || e.Key != key || e.Status != 201 || e.ContentType != "text/plain" ||
+			e.Size != 10 || e.Age < 10*time.Minute || e.Age > 11*time.Minute ||
 			e.Age+e.Left != time.Hour {
 			s.Errorf("%+v, %v, %v", e, ok, err)
 		}
@@ -109,7 +119,8 @@ func TestOperatorsLookAtAnAnswerWithoutReadingIt(t *testing.T) {
 			Fields: jobs.Fields(strings.Repeat("f", jobs.MaxFields)), Body: make([]byte, 1<<20)}
 		key = cache.Key(s.report, "long", nil)
 		put(s.T, s.rdb, key, long, time.Hour)
-		if e, ok, err := s.cache.Inspect(s.Context(), key); err != nil || !ok || e.ContentType != long.ContentType || e.Size != 1<<20 {
+		if e, ok, err := s.cache.Inspect(s.Context(), key); err != nil || !ok ||
+			e.ContentType != long.ContentType || e.Size != 1<<20 {
 			s.Errorf("%d bytes of type, %d of body, %v, %v", len(e.ContentType), e.Size, ok, err)
 		}
 		for _, none := range []string{cache.Key(s.report, "", []byte("none")), "", "fb:cache:{}"} {
@@ -124,11 +135,14 @@ func TestOperatorsLookAtAnAnswerWithoutReadingIt(t *testing.T) {
 	})
 }
 
-func TestAPurgeTakesWhatFitsAndNothingElse(t *testing.T) {
+func TestAPurgeRemovesExactlyTheMatchingAnswers(t *testing.T) {
 	eachShelf(t, func(s *shelf) {
 		type answer struct{ operation, client string }
-		answers := []answer{{s.report, s.acme}, {s.report, s.bolt}, {s.summary, s.acme}, {s.summary, s.core}}
-		of := func(a answer) string { return cache.Key(a.operation, "client:"+a.client, []byte("1")) }
+		answers := []answer{{s.report, s.acme}, {s.report, s.bolt}, {s.summary, s.acme},
+			{s.summary, s.core}}
+		of := func(a answer) string {
+			return cache.Key(a.operation, "client:"+a.client, []byte("1"))
+		}
 		first := of(answers[0])
 		for _, c := range []struct {
 			filter cache.Filter
@@ -161,12 +175,13 @@ func TestAPurgeTakesWhatFitsAndNothingElse(t *testing.T) {
 	})
 }
 
-// Whoever shares it: the answer is that of the client whose request was answered last.
+// An answer belongs to the client whose request was answered last, whichever clients share it.
 func TestASharedAnswerGoesWithTheClientThatItWasGivenTo(t *testing.T) {
 	eachShelf(t, func(s *shelf) {
 		key := cache.Key(s.report, "", nil)
 		give := func(client string, age time.Duration) {
-			if err := s.cache.Put(s.Context(), key, cache.Answer{Status: 200, Age: age}, time.Hour, cache.Owner{Operation: s.report, Client: client}); err != nil {
+			if err := s.cache.Put(s.Context(), key, cache.Answer{Status: 200, Age: age}, time.Hour,
+				cache.Owner{Operation: s.report, Client: client}); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -174,32 +189,36 @@ func TestASharedAnswerGoesWithTheClientThatItWasGivenTo(t *testing.T) {
 		give(s.bolt, time.Second)
 		give(s.core, time.Hour/2) // too late: a younger one is there
 		for client, removed := range map[string]int{s.acme: 0, s.core: 0} {
-			if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: client}); n != removed || err != nil {
+			if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: client}); n != removed ||
+				err != nil {
 				s.Errorf("%s: removed %d, %v; want %d", client, n, err, removed)
 			}
 		}
-		if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: s.bolt}); n != 1 || err != nil {
+		if n, err := s.cache.Purge(s.Context(), cache.Filter{Client: s.bolt}); n != 1 ||
+			err != nil {
 			s.Errorf("removed %d, %v; want bolt's", n, err)
 		}
 	})
 }
 
-func TestAPurgeNamesWhatIsToGo(t *testing.T) {
+func TestAPurgeNeedsAFilter(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, redistest.Client(t))
 	key := s.store(s.report, s.acme, "1")
-	if n, err := s.cache.Purge(t.Context(), cache.Filter{}); n != 0 || !errors.Is(err, cache.ErrNoFilter) {
+	if n, err := s.cache.Purge(t.Context(), cache.Filter{}); n != 0 ||
+		!errors.Is(err, cache.ErrNoFilter) {
 		t.Errorf("of everything: %d, %v", n, err)
 	}
 	other := redistest.Name(t, "other")
 	s.rdb.Set(t.Context(), other, "1", time.Hour)
-	if n, err := s.cache.Purge(t.Context(), cache.Filter{Key: other}); n != 0 || err != nil || s.rdb.Exists(t.Context(), other).Val() != 1 {
+	if n, err := s.cache.Purge(t.Context(), cache.Filter{Key: other}); n != 0 || err != nil ||
+		s.rdb.Exists(t.Context(), other).Val() != 1 {
 		t.Errorf("of a key that is no answer's: %d, %v", n, err)
 	}
 	s.has(map[string]bool{key: true})
 }
 
-// More answers than one step takes, among them some that aren't meant.
+// More answers than one step takes, among them some that don't match.
 func TestAPurgeGoesThroughALongList(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, redistest.Client(t))
@@ -211,7 +230,8 @@ func TestAPurgeGoesThroughALongList(t *testing.T) {
 			s.rdb.Del(t.Context(), key)
 		}
 	}
-	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != n-3 || err != nil {
+	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != n-3 ||
+		err != nil {
 		t.Errorf("removed %d, %v; want %d", removed, err, n-3)
 	}
 	s.has(kept)
@@ -220,19 +240,20 @@ func TestAPurgeGoesThroughALongList(t *testing.T) {
 	}
 }
 
-// What is gone leaves the lists, and the lists end by themselves.
+// Expired answers leave the lists, and the lists expire too.
 func TestListsDontGrowForEver(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, redistest.Client(t))
 	list := cache.ListOf(s.report)
 	var old []redis.Z
 	for i := range 7 {
-		old = append(old, redis.Z{Score: float64(i), Member: cache.Key(s.report, "", fmt.Append(nil, i))})
+		old = append(old,
+			redis.Z{Score: float64(i), Member: cache.Key(s.report, "", fmt.Append(nil, i))})
 	}
 	if err := s.rdb.ZAdd(t.Context(), list, old...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []int64{4, 2, 3} { // four go with each that comes
+	for i, want := range []int64{4, 2, 3} { // each addition removes four
 		s.store(s.report, s.acme, fmt.Sprint(i))
 		if n := s.rdb.ZCard(t.Context(), list).Val(); n != want {
 			t.Errorf("the list has %d answers, want %d", n, want)
@@ -250,17 +271,18 @@ func TestListsDontGrowForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ttl := s.rdb.PTTL(t.Context(), cache.PurgedKey).Val(); ttl < 366*24*time.Hour {
-		t.Errorf("the purge is told of for %v: some answers live longer", ttl)
+		t.Errorf("the purge stays on record for %v: some answers live longer", ttl)
 	}
 }
 
-// Whatever call fails, and whether it was applied: another purge finishes the work, and no answer is in no list.
+// Whichever call fails, and whether it was applied or not: another purge finishes the work, and
+// every answer is in a list.
 func TestAFailedPurgeDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	for name, applied := range map[string]bool{"not applied": false, "reply lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for call := range 5 { // look at the list, at the answers, remove them, unlist them, tell
+			for call := range 5 { // read the list, read the answers, remove, unlist, record
 
 				s := newShelf(t, redistest.Client(t))
 				faults := redistest.NewFaulty(t, s.rdb)
@@ -271,7 +293,8 @@ func TestAFailedPurgeDoesNoHarm(t *testing.T) {
 				if failed == nil {
 					t.Errorf("call %d fails: no error", call)
 				}
-				if _, err := cache.New(redistest.Client(t)).Purge(t.Context(), cache.Filter{Operation: s.report}); err != nil {
+				if _, err := cache.New(redistest.Client(t)).Purge(t.Context(),
+					cache.Filter{Operation: s.report}); err != nil {
 					t.Error(err)
 				}
 				if n := redistest.Client(t).Exists(t.Context(), key).Val(); n != 0 {
@@ -282,7 +305,8 @@ func TestAFailedPurgeDoesNoHarm(t *testing.T) {
 			faults := redistest.NewFaulty(t, s.rdb)
 			faults.FailNext(redistest.Any, applied)
 			key := cache.Key(s.report, "", nil)
-			if err := s.cache.Put(t.Context(), key, cache.Answer{Status: 200}, time.Hour, cache.Owner{Operation: s.report}); err == nil {
+			if err := s.cache.Put(t.Context(), key, cache.Answer{Status: 200}, time.Hour,
+				cache.Owner{Operation: s.report}); err == nil {
 				t.Error("no error where the answer can't be listed")
 			}
 			s.has(map[string]bool{key: false})
@@ -302,18 +326,21 @@ func TestOperatorsReachAnswersOnACluster(t *testing.T) {
 	if h, err := s.cache.Holding(t.Context(), s.report); err != nil || h.Answers != 20 {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != 20 || err != nil {
+	if removed, err := s.cache.Purge(t.Context(), cache.Filter{Client: s.acme}); removed != 20 ||
+		err != nil {
 		t.Errorf("removed %d, %v", removed, err)
 	}
 	s.has(want)
 	for key, there := range want {
-		if e, ok, err := s.cache.Inspect(context.Background(), key); ok != there || err != nil || there && e.Size != 10 {
+		if e, ok, err := s.cache.Inspect(context.Background(), key); ok != there || err != nil ||
+			there && e.Size != 10 {
 			t.Errorf("%s: %+v, %v, %v", key, e, ok, err)
 		}
 	}
 }
 
-// One answer goes, and its line in the list with it; what is asked for twice, or was never there, is no error.
+// The answer is removed, and its entry in the list with it. Forgetting it twice, or an answer that
+// was never there, is no error.
 func TestOneAnswerIsForgotten(t *testing.T) {
 	eachShelf(t, func(s *shelf) {
 		key, other := s.store(s.report, s.acme, "1"), s.store(s.report, s.acme, "2")
@@ -325,13 +352,14 @@ func TestOneAnswerIsForgotten(t *testing.T) {
 			}
 		}
 		s.has(map[string]bool{key: false, unlisted: false, other: true})
-		if listed, err := s.rdb.ZRange(s.Context(), cache.ListOf(s.report), 0, -1).Result(); err != nil || !slices.Equal(listed, []string{other}) {
+		if listed, err := s.rdb.ZRange(s.Context(), cache.ListOf(s.report), 0,
+			-1).Result(); err != nil || !slices.Equal(listed, []string{other}) {
 			s.Errorf("listed: %v, %v; want %s", listed, err, other)
 		}
 	})
 }
 
-func TestWhatCantBeForgottenIsTold(t *testing.T) {
+func TestAFailureToForgetIsReported(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	s := newShelf(t, rdb)
@@ -339,7 +367,8 @@ func TestWhatCantBeForgottenIsTold(t *testing.T) {
 	faulty := redistest.NewFaulty(t, rdb)
 	for _, command := range []string{"zscore", "getrange", "unlink", "evalsha"} {
 		faulty.FailNext(func(cmd redis.Cmder) bool { return cmd.Name() == command }, false)
-		if err := s.cache.Forget(t.Context(), s.report, key); !errors.Is(err, redistest.ErrNotApplied) {
+		err := s.cache.Forget(t.Context(), s.report, key)
+		if !errors.Is(err, redistest.ErrNotApplied) {
 			t.Errorf("without %s: %v", command, err)
 		}
 	}

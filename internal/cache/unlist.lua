@@ -1,9 +1,10 @@
--- Takes answers that are gone out of the list of their operation, but for those that were stored again since they were read there.
+-- Takes expired answers out of the list of their operation, except those stored again since
+-- they were read there.
 --
 -- KEYS[1]  the operation's list
--- ARGV     an answer's key and the score that it was read with, and so on
+-- ARGV     pairs of an answer's key and the score with which it was read
 --
--- Returns how many it took out.
+-- Returns how many it removed.
 local taken = 0
 for i = 1, #ARGV, 2 do
   local score = redis.call('ZSCORE', KEYS[1], ARGV[i])

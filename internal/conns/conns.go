@@ -1,5 +1,5 @@
-// Package conns is a listener for HTTP servers whose connections are bounded, in all and from one
-// address, and which can be closed so that no client sees its connection reset.
+// Package conns provides a listener for HTTP servers with bounds on its connections, in total and
+// per address. It can be closed without any client seeing its connection reset.
 package conns
 
 import (
@@ -17,18 +17,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds are those of one listener.
+// Bounds are the bounds of one listener.
 type Bounds struct {
-	All        int            // connections at one time; at least 1
-	Address    int            // from one address; at least 1
-	IPv6Prefix int            // leading bits of an IPv6 address that make one address; 0: 64
-	Proxies    []netip.Prefix // from whose addresses there may be as many as in all
+	All        int            // open connections; at least 1
+	Address    int            // open connections of one address; at least 1
+	IPv6Prefix int            // leading bits of an IPv6 address that count as one address; 0: 64
+	Proxies    []netip.Prefix // addresses for which only All holds
 }
 
-// Listener accepts connections within its bounds. Where one is reached the connection makes room that
-// has been silent for longest, since it was opened or since its last answer: so connections on which
-// nothing is ever sent don't put out those of clients. Where all are at work the new one is closed. Each such closing is counted, and logged at most once
-// a second. Its ConnState must be the server's. Safe for concurrent use.
+// Listener accepts connections within its bounds. If a bound is reached, the connection that has
+// been silent for longest, since it was opened or since its last answer, makes room. So connections
+// that never send anything don't displace those of clients. If all are at work, the new one is
+// closed. Each such closing is counted, and logged at most once a second. The server's ConnState
+// must be the Listener's. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	name   string
@@ -38,7 +39,7 @@ type Listener struct {
 
 	mu        sync.Mutex
 	all       pool                   // guarded by mu
-	addresses map[netip.Prefix]*pool // guarded by mu; none without connections
+	addresses map[netip.Prefix]*pool // guarded by mu; only addresses with connections
 	logged    time.Time              // guarded by mu
 }
 
@@ -46,22 +47,22 @@ type Listener struct {
 type pool struct {
 	bound     string
 	open, max int
-	kept      list.List // of *conn: those between two requests, the longest there first
-	fresh     list.List // of *conn: those on which nothing was sent yet, the oldest first
+	kept      list.List // of *conn: those between two requests, the longest silent first
+	fresh     list.List // of *conn: those that have sent nothing yet, the oldest first
 }
 
-// conn is a connection that takes a place in each of its pools until it is closed.
+// conn is a connection that counts in each of its pools until it is closed.
 type conn struct {
 	net.Conn
 	l       *Listener
 	address netip.Prefix
-	pools   []*pool         // guarded by l.mu; nil: it has been closed
-	spots   []*list.Element // guarded by l.mu: where it is in one list of each pool; nil: at work
-	since   time.Time       // guarded by l.mu: of its last change between idle and at work
+	pools   []*pool         // guarded by l.mu; nil once closed
+	spots   []*list.Element // guarded by l.mu: its element in a list of each pool; nil: at work
+	since   time.Time       // guarded by l.mu: when it last changed between idle and at work
 	fresh   bool            // guarded by l.mu: nothing was sent yet
 }
 
-// Words for metrics and the log.
+// Values of labels, and of the log.
 const (
 	boundAll     = "all"
 	boundAddress = "address"
@@ -69,10 +70,12 @@ const (
 	closedNew    = "new"
 )
 
-// Listen listens on a TCP address. name is the listener's in log and metrics; an error is net.Listen's.
-func Listen(name, addr string, b Bounds, metrics prometheus.Registerer, log *slog.Logger) (*Listener, error) {
+// Listen listens on a TCP address. name is the listener's name in the log and in metrics. Its
+// errors are net.Listen's.
+func Listen(name, addr string, b Bounds, metrics prometheus.Registerer,
+	log *slog.Logger) (*Listener, error) {
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // or Quiet's filter would be refused
+	config.SetMultipathTCP(false) // otherwise Quiet's filter would be refused
 	inner, err := config.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s listener: %w", name, err)
@@ -81,26 +84,35 @@ func Listen(name, addr string, b Bounds, metrics prometheus.Registerer, log *slo
 		b.IPv6Prefix = 64
 	}
 	labels := prometheus.Labels{"listener": name}
-	l := &Listener{Listener: inner, name: name, bounds: b, log: log, all: pool{bound: boundAll, max: b.All},
-		addresses: map[netip.Prefix]*pool{}, closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forebay_connections_closed_total", ConstLabels: labels, Help: "Connections closed since a bound on them was reached, " +
-				"in all or of one address: idle ones that made room, and new ones where all were at work."}, []string{"bound", "connection"})}
+	l := &Listener{Listener: inner, name: name, bounds: b, log: log,
+		all: pool{bound: boundAll, max: b.All}, addresses: map[netip.Prefix]*pool{}}
+	l.closed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "forebay_connections_closed_total", ConstLabels: labels,
+		Help: "Connections closed since a bound on them was reached, in all or of one address: " +
+			"idle ones that made room, and new ones where all were at work.",
+	}, []string{"bound", "connection"})
 	for _, bound := range []string{boundAll, boundAddress} {
 		for _, which := range []string{closedIdle, closedNew} {
 			l.closed.WithLabelValues(bound, which)
 		}
 	}
-	metrics.MustRegister(l.closed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_connections",
-		ConstLabels: labels, Help: "Open connections of clients."}, func() float64 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return float64(l.all.open)
-	}), prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_connections_max", ConstLabels: labels,
-		Help: "How many connections there may be."}, func() float64 { return float64(b.All) }))
+	metrics.MustRegister(l.closed,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forebay_connections", ConstLabels: labels,
+			Help: "Open connections of clients.",
+		}, func() float64 {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return float64(l.all.open)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forebay_connections_max", ConstLabels: labels,
+			Help: "How many connections there may be.",
+		}, func() float64 { return float64(b.All) }))
 	return l, nil
 }
 
-// Accept is net.Listener's.
+// Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -115,7 +127,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection its places, those of idle ones where need be.
+// admit counts a connection in its pools, and closes idle ones to make room. It returns false if
+// there is no room.
 func (l *Listener) admit(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +139,8 @@ func (l *Listener) admit(c *conn) bool {
 		if p == nil {
 			p = &pool{bound: boundAddress, max: l.bounds.Address}
 		}
-		pools = []*pool{p, &l.all} // an address over its bound costs others no place
+		// first: an address over its bound closes no connection of others
+		pools = []*pool{p, &l.all}
 	}
 	for _, p := range pools {
 		if p.open < p.max {
@@ -155,7 +169,7 @@ func (l *Listener) admit(c *conn) bool {
 	return true
 }
 
-// peer is the address that a connection counts for, if it does for one.
+// peer returns the address for which a connection counts, if it counts for one.
 func (l *Listener) peer(c *conn) (netip.Prefix, bool) {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -173,7 +187,8 @@ func (l *Listener) peer(c *conn) (netip.Prefix, bool) {
 	return p, err == nil
 }
 
-// idlest is the connection that has been silent for longest; nil: all are at work. l.mu is held.
+// idlest returns the connection that has been silent for longest, or nil if all are at work. l.mu
+// is held.
 func (p *pool) idlest() (longest *conn) {
 	for _, in := range []*list.List{&p.kept, &p.fresh} {
 		if first := in.Front(); first != nil {
@@ -185,16 +200,17 @@ func (p *pool) idlest() (longest *conn) {
 	return longest
 }
 
-// reached counts a closing and logs some. l.mu is held.
+// reached counts a closing and logs it, at most once a second. l.mu is held.
 func (l *Listener) reached(p *pool, which string) {
 	l.closed.WithLabelValues(p.bound, which).Inc()
 	if now := time.Now(); now.Sub(l.logged) >= time.Second {
 		l.logged = now
-		l.log.Warn("a bound on connections is reached", "listener", l.name, "bound", p.bound, "max", p.max, "closed", which)
+		l.log.Warn("a bound on connections is reached", "listener", l.name,
+			"bound", p.bound, "max", p.max, "closed", which)
 	}
 }
 
-// settle puts a connection that isn't at work where it can be found. l.mu is held.
+// settle adds an idle connection to the lists of its pools. l.mu is held.
 func (l *Listener) settle(c *conn) {
 	l.unsettle(c)
 	c.since = time.Now()
@@ -207,16 +223,16 @@ func (l *Listener) settle(c *conn) {
 	}
 }
 
-// unsettle takes a connection out of the lists of those that aren't at work. l.mu is held.
+// unsettle removes a connection from the lists of idle ones. l.mu is held.
 func (l *Listener) unsettle(c *conn) {
 	for i, spot := range c.spots {
-		c.pools[i].kept.Remove(spot) // which of the two it is in the list itself knows
+		c.pools[i].kept.Remove(spot) // Remove ignores elements of other lists
 		c.pools[i].fresh.Remove(spot)
 	}
 	c.spots = nil
 }
 
-// release gives a connection's places back, once. l.mu is held.
+// release removes a connection from its pools, once. l.mu is held.
 func (l *Listener) release(c *conn) {
 	l.unsettle(c)
 	for _, p := range c.pools {
@@ -227,7 +243,7 @@ func (l *Listener) release(c *conn) {
 	c.pools = nil
 }
 
-// ConnState is for http.Server: it tells which connections are at work.
+// ConnState is for http.Server, whose calls report which connections are at work.
 func (l *Listener) ConnState(inner net.Conn, state http.ConnState) {
 	c, ok := inner.(*conn)
 	if !ok {
@@ -244,8 +260,8 @@ func (l *Listener) ConnState(inner net.Conn, state http.ConnState) {
 	}
 }
 
-// AtWork reports whether a request may be under way: a connection is neither between two of them, nor
-// has been silent from its beginning for a second.
+// AtWork reports whether a request may be under way. It returns false if each connection is between
+// two requests, or has been silent since it was opened, for a second or more.
 func (l *Listener) AtWork() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,7 +270,7 @@ func (l *Listener) AtWork() bool {
 		newest != nil && time.Since(newest.Value.(*conn).since) < time.Second
 }
 
-// Close is net.Conn's.
+// Close implements net.Conn.
 func (c *conn) Close() error {
 	c.l.mu.Lock()
 	c.l.release(c)

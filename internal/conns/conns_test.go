@@ -24,7 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
-// site is a server behind a listener with bounds. A request for /hold is answered once hold is closed.
+// site is a server behind a Listener. A request for /hold is answered once hold is closed.
 type site struct {
 	t       *testing.T
 	l       *conns.Listener
@@ -35,18 +35,21 @@ type site struct {
 }
 
 func open(t *testing.T, b conns.Bounds) *site {
-	s := &site{t: t, metrics: prometheus.NewRegistry(), log: &strings.Builder{}, hold: make(chan struct{})}
+	s := &site{t: t, metrics: prometheus.NewRegistry(), log: &strings.Builder{},
+		hold: make(chan struct{})}
 	var err error
-	if s.l, err = conns.Listen("public", "127.0.0.1:0", b, s.metrics, slog.New(slog.NewTextHandler(s.log, nil))); err != nil {
+	log := slog.New(slog.NewTextHandler(s.log, nil))
+	if s.l, err = conns.Listen("public", "127.0.0.1:0", b, s.metrics, log); err != nil {
 		t.Fatal(err)
 	}
-	s.server = &http.Server{ConnState: s.l.ConnState, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hold" {
 			w.WriteHeader(200)
 			w.(http.Flusher).Flush()
 			<-s.hold
 		}
-	})}
+	}
+	s.server = &http.Server{ConnState: s.l.ConnState, Handler: http.HandlerFunc(serve)}
 	go s.server.Serve(s.l)
 	t.Cleanup(func() { s.server.Close() })
 	return s
@@ -63,7 +66,7 @@ func (s *site) dial() net.Conn {
 	return c
 }
 
-// ask sends a request and returns the head of its answer.
+// ask sends a request and reads the head of its answer. An answer other than 200 is an error.
 func ask(c net.Conn, path string) error {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		return err
@@ -114,7 +117,8 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDont(t *testing.T) {
 		}
 	}
 	s.want("forebay_connections", 3)
-	for _, victim := range []net.Conn{silent, kept} { // silent for longest, since it was opened or since its last answer
+	// Each has been silent for longest: since it was opened, or since its last answer.
+	for _, victim := range []net.Conn{silent, kept} {
 		c := s.dial()
 		if err := ask(c, "/hold"); err != nil {
 			t.Fatal(err)
@@ -124,7 +128,7 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDont(t *testing.T) {
 		}
 	}
 	if !closed(s.dial()) {
-		t.Error("there is one more than there may be")
+		t.Error("a connection beyond the bound stays open")
 	}
 	s.want("forebay_connections_closed_total", 3)
 	s.want("forebay_connections", 3)
@@ -135,14 +139,14 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDont(t *testing.T) {
 	busy.Close()
 	s.want("forebay_connections", 2)
 	if err := ask(s.dial(), "/"); err != nil {
-		t.Errorf("a place that is free again: %v", err)
+		t.Errorf("a connection after one was closed: %v", err)
 	}
 	if problems, err := testutil.GatherAndLint(s.metrics); err != nil || len(problems) > 0 {
 		t.Error(err, problems)
 	}
 }
 
-func TestOneAddressTakesItsPartAndProxiesMore(t *testing.T) {
+func TestTheBoundOfAnAddressDoesNotHoldForProxies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		proxies []netip.Prefix
@@ -161,15 +165,15 @@ func TestOneAddressTakesItsPartAndProxiesMore(t *testing.T) {
 				}
 			}
 			if !closed(s.dial()) {
-				t.Error("there is one more than there may be")
+				t.Error("a connection beyond the bound stays open")
 			}
 			s.want("forebay_connections", c.want)
 		})
 	}
 }
 
-// N43: clients that connect again and again until the port is closed are refused at last, and none of
-// their connections is reset before.
+// N43: clients that keep connecting until the port is closed are refused in the end. None of their
+// connections is reset before.
 func TestAListenerIsClosedWithoutAReset(t *testing.T) {
 	t.Parallel()
 	for range 3 {

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// quietLook is how long a handshake that is under way may take: a round trip within a country.
+	// quietLook is how long a handshake under way may take: a round trip within a country.
 	quietLook = 50 * time.Millisecond
 	quietMost = 2 * time.Second
 )
 
-// noSYN is a filter over TCP segments that passes all but those that begin a connection. Its
-// sender repeats such a segment after a second, and is then refused by a port that is closed.
+// noSYN is a filter that passes all TCP segments except those that begin a connection. The sender
+// repeats such a segment after a second, and is then refused by the closed port.
 var noSYN = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 13}, // the flags
 	{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x12},
@@ -23,9 +23,9 @@ var noSYN = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 }
 
-// Quiet makes ready for Close: no connection begins any more, and those that have begun are
-// accepted, which takes some 100 ms. Without it the kernel resets the connections that nobody has
-// accepted yet. It is best effort: a kernel that can't do it is no error.
+// Quiet prepares for Close: no new connection begins, and those under way are accepted, which takes
+// some 100 ms. Without it, the kernel resets connections that were not accepted yet. It is best
+// effort: a kernel that doesn't support it is no error.
 func (l *Listener) Quiet() {
 	inner, ok := l.Listener.(syscall.Conn)
 	if !ok {
@@ -46,7 +46,7 @@ func (l *Listener) Quiet() {
 		program := unix.SockFprog{Len: uint16(len(noSYN)), Filter: &noSYN[0]}
 		_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
 	})
-	// Twice nothing: what the first look finds accepted, the server has in its books by the second.
+	// Twice: what the server accepted before the first look, it has counted by the second.
 	for none, until := 0, time.Now().Add(quietMost); none < 2 && time.Now().Before(until); {
 		time.Sleep(quietLook)
 		none++

@@ -2,5 +2,5 @@
 
 package conns
 
-// Quiet does nothing here: connections that nobody has accepted at Close may be reset.
+// Quiet does nothing on this system: connections not accepted at Close may be reset.
 func (l *Listener) Quiet() {}

@@ -1,11 +1,12 @@
-// Package degrade says what to answer instead of new work.
+// Package degrade decides which answer replaces new work.
 //
-// A request that admission refused walks the list of steps that its operation's config gives (on_overload): stale, the last good
-// answer to the same request, something simpler, or reject. Whether a stored answer may be served, as if it were new or as a stale one, is a pure
-// decision on the config (Policy), the caller's wish (Wish) and the answer's age. It is permitted by config alone, and shared between
-// clients only where the config says so.
+// A refused request walks the list of steps of its operation's config (on_overload): stale, the
+// last good answer to the same request; a fallback operation; a fixed body; or reject. Whether a
+// stored answer may be served, as fresh or as stale, is a pure decision on the config (Policy), the
+// caller's wish (Wish) and the answer's age. The config alone permits it, and clients share answers
+// only if the config says so.
 //
-// Which answers are stored at all is decided here too (Keeper): the backend may forbid it.
+// The package also decides which answers are stored (Keeper): the backend may forbid it.
 package degrade
 
 import (
@@ -16,21 +17,21 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Kind says what a Step tries.
+// Kind names what a Step tries.
 type Kind string
 
 const (
-	Stale     Kind = "stale"     // the last good answer, where one may be served
-	Operation Kind = "operation" // a job of another, cheaper operation
+	Stale     Kind = "stale"     // the last good answer, if it may be served
+	Operation Kind = "operation" // a job of a fallback operation
 	Body      Kind = "body"      // a fixed answer
-	Reject    Kind = "reject"    // refuse; what follows in the list is not tried
+	Reject    Kind = "reject"    // refuse; later steps are not tried
 )
 
-// Step is one thing to try, in the order of an operation's on_overload.
+// Step is one entry of an operation's on_overload. Steps are tried in order.
 type Step struct {
 	Kind      Kind
-	Operation string // of Operation
-	Body      []byte // of Body: JSON
+	Operation string // for Operation
+	Body      []byte // for Body: JSON
 }
 
 // Situation is what decides which steps can come to something.
@@ -57,32 +58,35 @@ func (p Policy) Next(from int, now Situation) (Step, int) {
 	return Step{Kind: Reject}, len(p.Steps)
 }
 
-// Who shares an operation's stored answers.
+// Values of Policy.Share: the clients that share an operation's stored answers.
 const (
-	ShareClient = "client" // nobody: each client sees its own
+	ShareClient = "client" // none: each client sees its own
 	ShareTier   = "tier"   // the clients of one tier
-	ShareAll    = "all"    // everybody
+	ShareAll    = "all"    // all clients
 )
 
 // Policy is what an operation's config permits. The zero value permits nothing.
 type Policy struct {
 	Steps    []Step
-	FreshFor time.Duration // how old an answer may be that is served as if it were new; 0: none is
-	StaleFor time.Duration // how old an answer may be
-	Share    string        // ShareClient, ShareTier or ShareAll; anything else counts as ShareClient, the narrowest
-	Key      []string      // JSON Pointers to what in the payload tells answers apart; empty: the whole payload does
-	Refresh  bool          // a stale answer that was served is asked for anew, once, behind the client's back
-	Sick     Sick
+	FreshFor time.Duration // the age up to which an answer is served as fresh; 0: never
+	StaleFor time.Duration // the age up to which an answer is served as stale
+	Share    string        // ShareClient, ShareTier or ShareAll; other values mean ShareClient
+	// JSON Pointers to the parts of the payload that distinguish answers; empty: all
+	Key     []string
+	Refresh bool // after a stale answer was served, a job renews it, once
+	Sick    Sick
 }
 
-// Sick says when a backend counts as sick, so that stale answers are served before the line is tried. The zero value: never.
+// Sick defines when a backend counts as sick, so that stale answers are served before the line is
+// tried. The zero value means never.
 type Sick struct {
-	On    bool
-	Below float64 // effective rate as a part of the configured or overridden one; a closed gate counts as sick anyway
+	On bool
+	// effective rate as a fraction of the set one; a closed gate always counts as sick
+	Below float64
 }
 
-// Scope is the part of a stored answer's key that keeps those apart who don't share it. Different callers who don't share never
-// have the same scope.
+// Scope returns the part of a stored answer's key that separates callers who don't share it. Two
+// callers who don't share never have the same scope.
 func (p Policy) Scope(client, tier string) string {
 	switch p.Share {
 	case ShareAll:
@@ -93,21 +97,23 @@ func (p Policy) Scope(client, tier string) string {
 	return "client:" + client
 }
 
-// Allows reports whether a stale answer of some age may be served at all. Where it is false there is none to look up.
+// Allows reports whether a stale answer of any age may be served. If it returns false, there is no
+// answer to look up.
 func (p Policy) Allows(w Wish) bool {
 	for _, step := range p.Steps {
 		switch step.Kind {
 		case Stale:
 			return !w.NoCache && p.StaleFor > 0
-		case Body, Reject: // what follows is never tried
+		case Body, Reject: // later steps are never tried
 			return false
 		}
 	}
 	return false
 }
 
-// Serves reports whether an answer of the given age may be served stale: no older than StaleFor, whatever the caller says, nor than its max-age, nor
-// past FreshFor by more than its max-stale.
+// Serves reports whether an answer of the given age may be served as stale. It must not be older
+// than StaleFor, whatever the caller wishes, nor than the caller's max-age, nor exceed FreshFor by
+// more than the caller's max-stale.
 func (p Policy) Serves(age time.Duration, w Wish) bool {
 	if w.HasMaxStale && age-p.FreshFor > w.MaxStale {
 		return false
@@ -115,27 +121,27 @@ func (p Policy) Serves(age time.Duration, w Wish) bool {
 	return p.Allows(w) && age <= p.StaleFor && w.bears(age)
 }
 
-// Fresh reports whether an answer of the given age may be served as if it were new: no older than FreshFor, nor than the caller's max-age.
+// Fresh reports whether an answer of the given age may be served as fresh: no older than FreshFor,
+// nor than the caller's max-age.
 func (p Policy) Fresh(age time.Duration, w Wish) bool {
 	return p.FreshFor > 0 && !w.NoCache && age <= p.FreshFor && w.bears(age)
 }
 
-// Keeps reports whether answers are worth storing: some request may get them later.
+// Keeps reports whether answers are worth storing: a later request may get them.
 func (p Policy) Keeps() bool { return p.FreshFor > 0 || p.Allows(Wish{}) }
 
-// KeepsFor is Keeps for a client's requests. A caller without a key has no answers of its own: strangers
-// may share its address, so nothing is kept for it where Share is ShareClient.
+// KeepsFor is Keeps for a client's requests. A caller without a key has no answers of its own,
+// since other callers may share its address. If Share is ShareClient, nothing is kept for it.
 func (p Policy) KeepsFor(client string) bool {
 	return p.Keeps() && p.HasScope(client)
 }
 
-// HasScope reports whether there are requests that are known to come from those who may share a
-// client's answers.
+// HasScope reports whether requests can be attributed to the callers who share a client's answers.
 func (p Policy) HasScope(client string) bool {
 	return p.Share == ShareTier || p.Share == ShareAll || !jobs.IsAnonymous(client)
 }
 
-// KeepFor is how old an answer may become that somebody may still get; 0 where Keeps is false.
+// KeepFor returns the age up to which an answer may be served; 0 if Keeps is false.
 func (p Policy) KeepFor() time.Duration {
 	if !p.Allows(Wish{}) {
 		return p.FreshFor
@@ -143,24 +149,26 @@ func (p Policy) KeepFor() time.Duration {
 	return max(p.FreshFor, p.StaleFor)
 }
 
-// CacheKey names the answer to a request, among those that its caller may see.
+// CacheKey names the answer to a request, within its caller's scope.
 func (p Policy) CacheKey(operation, client, tier string, payload []byte) string {
 	return cache.Key(operation, p.Scope(client, tier), payload, p.Key...)
 }
 
-// Known returns the newest good answer under a key of CacheKey, whatever its age: whether it may be served is the policy's to say. Its body is
-// shared: it must not be written into.
+// Known returns the newest good answer under a key of CacheKey, whatever its age: the policy
+// decides whether it may be served. Callers must not write into its body, which is shared.
 func (d *Degrader) Known(ctx context.Context, key string) (cache.Answer, bool, error) {
 	return d.answers.Get(ctx, key)
 }
 
-// Warm has the answer under a key, where there is one, in the memory of this process, so that it outlives the store. It may ask the store.
+// Warm loads the answer under a key, if there is one, into the memory of this process, so that it
+// remains while the store is unavailable. It may read the store.
 func (d *Degrader) Warm(ctx context.Context, key string) {
 	_, _, _ = d.answers.Get(ctx, key)
 }
 
-// Purge has a client no longer get the answer under a key of p.CacheKey, where there is one: it removes an answer that is that client's
-// alone, and keeps one that others share from it, until there is a younger one. On an error the client may get it still.
+// Purge stops a client from getting the answer under a key of p.CacheKey. An answer that is that
+// client's alone is removed. One that others share is withheld from it, until there is a younger
+// one. After an error the client may still get it.
 func (d *Degrader) Purge(ctx context.Context, p Policy, operation, key, client string) error {
 	if p.Share == ShareTier || p.Share == ShareAll {
 		return d.answers.Hide(ctx, key, client)
@@ -168,15 +176,17 @@ func (d *Degrader) Purge(ctx context.Context, p Policy, operation, key, client s
 	return d.answers.Forget(ctx, operation, key)
 }
 
-// Answers finds a stored answer by its key, removes it, or keeps it from one client; *cache.Cache and *cache.Memory are such. Get reports false where there is none.
+// Answers finds a stored answer by its key, removes it, or withholds it from one client.
+// *cache.Cache and *cache.Memory implement it. Get returns false if there is none.
 type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
 	Forget(ctx context.Context, operation, key string) error
 	Hide(ctx context.Context, key, client string) error
 }
 
-// Degrader finds what to answer instead. Safe for concurrent use when its Answers is.
+// Degrader finds stored answers. It is safe for concurrent use if its Answers is.
 type Degrader struct{ answers Answers }
 
-// New returns a Degrader that takes answers from answers. Where that is a *cache.Memory, some outlive the store.
+// New returns a Degrader on answers. With a *cache.Memory, answers remain while the store is
+// unavailable.
 func New(answers Answers) *Degrader { return &Degrader{answers: answers} }

@@ -6,25 +6,29 @@ import (
 	"time"
 )
 
-// Wish is what a request's Cache-Control says about stored answers. The zero value has no wish: the policy alone decides.
+// Wish holds what a request's Cache-Control asks of stored answers. The zero value asks nothing:
+// the policy alone decides.
 type Wish struct {
-	NoCache      bool          // no-cache or no-store: no stored answer at all
-	NoStore      bool          // no-store: NoCache, and the answer isn't stored for others
-	OnlyIfCached bool          // a stored answer or none: no new work
-	MaxAge       time.Duration // with HasMaxAge: no answer older than this, fresh or stale; in whole seconds
-	HasMaxAge    bool          // max-age=N was given
-	MaxStale     time.Duration // with HasMaxStale: no answer that has been stale for longer than this; in whole seconds
-	HasMaxStale  bool          // max-stale=N was given; without a number it accepts any age, which is no wish
+	NoCache      bool // no-cache or no-store: no stored answer at all
+	NoStore      bool // no-store: NoCache, and the answer isn't stored for others
+	OnlyIfCached bool // a stored answer or none: no new work
+	// with HasMaxAge: no answer older than this, fresh or stale; in whole seconds
+	MaxAge    time.Duration
+	HasMaxAge bool // max-age=N was given
+	// with HasMaxStale: no answer stale for longer than this; in whole seconds
+	MaxStale    time.Duration
+	HasMaxStale bool // max-stale=N was given; without a number it accepts any age
 }
 
-// bears reports whether an answer of the given age isn't older than is wished for.
+// bears reports whether the wish accepts an answer of the given age.
 func (w Wish) bears(age time.Duration) bool { return !w.HasMaxAge || age <= w.MaxAge }
 
-// maxDelta is what RFC 9111, section 1.2.2, has a larger number of seconds count as.
+// maxDelta replaces a larger number of seconds, as RFC 9111, section 1.2.2, asks.
 const maxDelta = 1 << 31
 
-// ParseCacheControl reads the lines of a request's Cache-Control field (RFC 9111, section 5.2.1). Of several max-age or max-stale the smallest
-// counts. Directives that it doesn't know, and numbers that aren't, are ignored, as the RFC asks for.
+// ParseCacheControl parses the lines of a request's Cache-Control field (RFC 9111, section 5.2.1).
+// The smallest of several max-age or max-stale counts. Unknown directives and malformed numbers are
+// ignored, as the RFC asks.
 func ParseCacheControl(lines []string) Wish {
 	var w Wish
 	for name, value := range directives(lines) {
@@ -44,14 +48,14 @@ func ParseCacheControl(lines []string) Wish {
 	return w
 }
 
-// narrow takes in a number of seconds, where it is one and less than what was given before.
+// narrow sets *to to a number of seconds if value is one and less than any before it.
 func narrow(to *time.Duration, has *bool, value string) {
 	if d, ok := seconds(value); ok && (!*has || d < *to) {
 		*to, *has = d, true
 	}
 }
 
-// directives goes through what the lines of a Cache-Control field say.
+// directives iterates over the directives in the lines of a Cache-Control field.
 func directives(lines []string) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for _, line := range lines {
@@ -66,8 +70,8 @@ func directives(lines []string) iter.Seq2[string, string] {
 	}
 }
 
-// directive cuts the first of a list of directives (name, name=value or name="value") off a field line. Commas within a quoted
-// value belong to it.
+// directive cuts the first directive (name, name=value or name="value") off a field line. Commas
+// within a quoted value belong to the value.
 func directive(line string) (name, value, rest string) {
 	end, quoted := 0, false
 	for ; end < len(line) && (quoted || line[end] != ','); end++ {
@@ -84,12 +88,12 @@ func directive(line string) (name, value, rest string) {
 	name, value, _ = strings.Cut(line[:end], "=")
 	value = strings.Trim(value, " \t")
 	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
-		value = value[1 : n-1] // RFC 9111, section 5.2: both forms are to be accepted
+		value = value[1 : n-1] // RFC 9111, section 5.2: both forms are accepted
 	}
 	return strings.Trim(name, " \t"), value, rest
 }
 
-// seconds reads a non-negative whole number of seconds.
+// seconds parses a non-negative whole number of seconds.
 func seconds(text string) (time.Duration, bool) {
 	var n int64
 	for _, digit := range []byte(text) {

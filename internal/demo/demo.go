@@ -1,5 +1,5 @@
-// Package demo is a backend to try Forebay on: slow, and honestly fragile. Every call takes its time, and more than a
-// few calls in any second are refused with 503, as an overloaded renderer would.
+// Package demo is a backend to try Forebay on: slow, and easily overloaded. Every call takes time,
+// and more than a few calls in any second are refused with 503, as by an overloaded renderer.
 package demo
 
 import (
@@ -16,11 +16,12 @@ import (
 
 const (
 	callTime  = 300 * time.Millisecond
-	perSecond = 3       // calls that it bears in any second
-	maxBody   = 1 << 20 // what it reads of a request: Forebay sends no more by default
+	perSecond = 3       // calls that it serves in any second
+	maxBody   = 1 << 20 // bytes that it reads of a request: Forebay sends no more by default
 )
 
-// Backend renders reports (POST /report) and thumbnails (POST /thumbnail). Safe for concurrent use.
+// Backend renders reports (POST /report) and thumbnails (POST /thumbnail). It is safe for
+// concurrent use.
 type Backend struct {
 	mux http.ServeMux
 
@@ -40,12 +41,14 @@ func New() *Backend {
 // ServeHTTP answers one call.
 func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
 
-// fragile lets render be called at most perSecond times in any second, and makes each call slow.
-func (b *Backend) fragile(render func(w http.ResponseWriter, r *http.Request, call int)) http.HandlerFunc {
+// fragile refuses calls of render beyond perSecond in any second, and makes each call slow.
+func (b *Backend) fragile(render func(w http.ResponseWriter, r *http.Request,
+	call int)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		call, ok := b.bear(time.Now())
+		call, ok := b.take(time.Now())
 		if !ok {
-			http.Error(w, "overloaded: more than 3 calls within a second", http.StatusServiceUnavailable)
+			http.Error(w, "overloaded: more than 3 calls within a second",
+				http.StatusServiceUnavailable)
 			return
 		}
 		select {
@@ -56,8 +59,8 @@ func (b *Backend) fragile(render func(w http.ResponseWriter, r *http.Request, ca
 	}
 }
 
-// bear counts a call, unless perSecond calls began within the second before now.
-func (b *Backend) bear(now time.Time) (call int, ok bool) {
+// take counts a call, unless perSecond calls began within the second before now.
+func (b *Backend) take(now time.Time) (call int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.recent) > 0 && now.Sub(b.recent[0]) >= time.Second {
@@ -85,12 +88,12 @@ func (b *Backend) report(w http.ResponseWriter, r *http.Request, call int) {
 		"call":        call,
 	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		// The input wasn't JSON: nothing has been written yet.
+		// The input wasn't JSON. Nothing has been written yet.
 		http.Error(w, "the payload isn't JSON", http.StatusUnprocessableEntity)
 	}
 }
 
-// thumbnail answers with a PNG whose colour tells the calls apart.
+// thumbnail answers with a PNG whose color differs between calls.
 func (b *Backend) thumbnail(w http.ResponseWriter, _ *http.Request, call int) {
 	img := image.NewRGBA(image.Rect(0, 0, 32, 32))
 	for x := range 32 {

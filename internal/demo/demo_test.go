@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/demo"
 )
 
-// call makes one call of the backend and returns its status and how long it took.
+// call makes one call of the backend and returns its response and how long it took.
 func call(b *demo.Backend, path string) (*httptest.ResponseRecorder, time.Duration) {
 	began := time.Now()
 	w := httptest.NewRecorder()
@@ -20,7 +20,7 @@ func call(b *demo.Backend, path string) (*httptest.ResponseRecorder, time.Durati
 	return w, time.Since(began)
 }
 
-func TestItBearsThreeCallsInAnySecond(t *testing.T) {
+func TestItServesThreeCallsInAnySecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := demo.New()
@@ -54,7 +54,8 @@ func TestItBearsThreeCallsInAnySecond(t *testing.T) {
 func TestAThumbnailIsAPicture(t *testing.T) {
 	t.Parallel()
 	w, _ := call(demo.New(), "/thumbnail")
-	if got := w.Header().Get("Content-Type"); got != "image/png" || !strings.HasPrefix(w.Body.String(), "\x89PNG") {
+	if got := w.Header().Get("Content-Type"); got != "image/png" ||
+		!strings.HasPrefix(w.Body.String(), "\x89PNG") {
 		t.Fatalf("content type %q, body %.8q", got, w.Body.String())
 	}
 }

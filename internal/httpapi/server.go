@@ -59,8 +59,9 @@ type Store interface {
 	Writable() bool     // false: it can be read, and takes no job
 	Embedded() bool     // in memory: nothing is kept
 	Warnings() []string // what the operator should mend
-	// Lost's channel is closed while the store isn't healthy; another one is given once it is again.
-	Lost() <-chan struct{}
+	// Unavailable's channel is closed while the store isn't healthy. After a recovery, a new channel
+	// is returned.
+	Unavailable() <-chan struct{}
 }
 
 // Server answers both listeners. Safe for concurrent use.

@@ -128,7 +128,7 @@ type vigil struct {
 // keepVigil begins to watch over the job that a call is about, for some time. The caller must look then, or moves that came just before
 // are missed, and end the vigil.
 func (s *Server) keepVigil(c *call, line Line, look leaky.Look, span time.Duration) *vigil {
-	v := &vigil{s: s, c: c, line: line, id: look.Job.ID, lost: s.Store.Lost(), over: time.NewTimer(span)}
+	v := &vigil{s: s, c: c, line: line, id: look.Job.ID, lost: s.Store.Unavailable(), over: time.NewTimer(span)}
 	if source := look.Job.Source(); source != v.id {
 		v.moved, v.forget = s.Finals.Watch(v.id, source)
 	} else {

@@ -430,7 +430,7 @@ func (s *storeState) Writable() bool     { return !s.full.Load() }
 func (s *storeState) Embedded() bool     { return s.embedded }
 func (s *storeState) Warnings() []string { return s.warnings }
 
-func (s *storeState) Lost() <-chan struct{} { return s.lost }
+func (s *storeState) Unavailable() <-chan struct{} { return s.lost }
 
 // lockedBuffer takes logs.
 type lockedBuffer struct {

@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// CountryDatabase knows the countries of addresses; *Countries is one. Safe for concurrent use, and quick: it is asked
-// within a request.
+// CountryDatabase finds the countries of addresses; *Countries implements it. It must be safe for
+// concurrent use, and fast: it is called within a request.
 type CountryDatabase interface {
-	// Country is the upper-case ISO 3166-1 alpha-2 code of where a is, or "" where that isn't known.
+	// Country returns the upper-case ISO 3166-1 alpha-2 code of a's country, or "" if it isn't
+	// known.
 	Country(a netip.Addr) string
 }
 
-// country says where the caller at addr is: the word of a trusted proxy, else the database's, else "". proxied tells that the
-// connection's peer is a trusted proxy; anybody else's header is only what the caller would like to be.
+// country returns the country of the caller at addr: from a trusted proxy, otherwise from the
+// database, otherwise "". proxied reports whether the connection's peer is a trusted proxy. From
+// any other peer, the header is the caller's own claim.
 func (i *Identifier) country(r *http.Request, addr netip.Addr, proxied bool) string {
 	if proxied && i.countryHeader != "" {
 		if c := countryOf(r.Header[i.countryHeader]); c != "" {
@@ -27,8 +29,8 @@ func (i *Identifier) country(r *http.Request, addr netip.Addr, proxied bool) str
 	return country(i.countries.Country(addr))
 }
 
-// countryOf reads the lines of a country header. Like the address's, they are one list, and the trusted peer wrote its end: what
-// stands before may be the caller's own, passed on.
+// countryOf parses the lines of a country header. Like those of the address, they form one list,
+// whose end the trusted peer wrote. Earlier entries may be the caller's own, passed on.
 func countryOf(lines []string) string {
 	if len(lines) == 0 {
 		return ""
@@ -37,16 +39,16 @@ func countryOf(lines []string) string {
 	return country(strings.Trim(last, " \t"))
 }
 
-// country returns the upper-case form of a country's ISO 3166-1 alpha-2 code, and "" for everything else: at most 676 values, so
-// no header can mint limits without end.
+// country returns the upper-case form of a country's ISO 3166-1 alpha-2 code, and "" for any other
+// text. There are at most 676 values, so no header can create limits without end.
 //
-// Not countries, though proxies and databases send them:
+// These are not countries, though proxies and databases send them:
 //
-//	A1 A2 O1 T1 T2   anonymous proxy, satellite, other, Tor: a way of connecting, anywhere
-//	EU EZ AP UN      Europe, the Eurozone, Asia and the Pacific, the United Nations: many countries
-//	XX ZZ            unknown; ISO leaves AA, QM to QZ, XA to XZ and ZZ to anybody's own use
+//	A1 A2 O1 T1 T2   anonymous proxy, satellite, other, Tor: ways of connecting
+//	EU EZ AP UN      Europe, the Eurozone, Asia and the Pacific, the United Nations
+//	XX ZZ            unknown; ISO reserves AA, QM to QZ, XA to XZ and ZZ for private use
 //
-// XK is among the latter, and stands for Kosovo everywhere.
+// XK is among the latter, but stands for Kosovo everywhere.
 func country(code string) string {
 	if len(code) != 2 {
 		return ""

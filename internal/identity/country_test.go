@@ -11,15 +11,15 @@ import (
 const (
 	cfIPCountry = "CF-IPCountry"
 	proxy       = "10.0.0.1:4711"  // trusted
-	stranger    = "192.0.2.9:4711" // not
+	stranger    = "192.0.2.9:4711" // not trusted
 )
 
-// placed counts as a database: address → what it says.
+// placed is a CountryDatabase: address → country.
 type placed map[string]string
 
 func (p placed) Country(a netip.Addr) string { return p[a.String()] }
 
-// located is an Identifier that believes 10.0.0.0/8 about countries.
+// located returns an Identifier that trusts 10.0.0.0/8 on countries.
 func located(d CountryDatabase) *Identifier {
 	return New(Config{
 		Clients:        []Registered{{Name: "acme", Tier: "pro", Keys: []Digest{digest("right")}}},
@@ -39,9 +39,10 @@ func countryFor(t *testing.T, i *Identifier, peer string, lines ...string) strin
 	return c.Country
 }
 
-// C38: what a caller says of itself is not believed, here of its country.
+// C38: a caller's claim about itself is not believed, here about its country.
 func TestACallerCannotChooseItsCountry(t *testing.T) {
 	t.Parallel()
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for name, c := range map[string]struct {
 		i    *Identifier
 		peer string
@@ -49,31 +50,42 @@ func TestACallerCannotChooseItsCountry(t *testing.T) {
 	}{
 		"peer not trusted":           {located(nil), stranger, ""},
 		"peer not trusted, database": {located(placed{"192.0.2.9": "DE"}), stranger, "DE"},
-		"nobody trusted":             {New(Config{Anonymous: "free", CountryHeader: cfIPCountry}), proxy, ""},
-		"no header named":            {New(Config{Anonymous: "free", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}), proxy, ""},
-		"another header named":       {New(Config{Anonymous: "free", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, CountryHeader: "X-Country"}), proxy, ""},
+		"no proxy trusted": {New(Config{Anonymous: "free", CountryHeader: cfIPCountry}),
+			proxy, ""},
+		"no header named": {New(Config{Anonymous: "free", TrustedProxies: trusted}),
+			proxy, ""},
+		"another header named": {New(Config{Anonymous: "free", TrustedProxies: trusted,
+			CountryHeader: "X-Country"}), proxy, ""},
 	} {
 		// A forwarded address in a trusted network makes no peer trusted.
-		if got := countryFor(t, c.i, c.peer, "CF-IPCountry: FR", "X-Forwarded-For: 10.0.0.7"); got != c.want {
+		if got := countryFor(t, c.i, c.peer, "CF-IPCountry: FR",
+			"X-Forwarded-For: 10.0.0.7"); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 	i := located(nil)
-	for _, lines := range [][]string{{"CF-IPCountry: FR", "CF-IPCountry: DE"}, {"CF-IPCountry: FR, DE"}, {"CF-IPCountry: FR,CH", "CF-IPCountry: US ,\tDE"}} {
+	for _, lines := range [][]string{
+		{"CF-IPCountry: FR", "CF-IPCountry: DE"},
+		{"CF-IPCountry: FR, DE"},
+		{"CF-IPCountry: FR,CH", "CF-IPCountry: US ,\tDE"},
+	} {
 		if got := countryFor(t, i, proxy, lines...); got != "DE" {
-			t.Errorf("%q: %q, want what the proxy added at the end", lines, got)
+			t.Errorf("%q: %q, want the proxy's entry at the end", lines, got)
 		}
 	}
 }
 
-func TestTheTrustedProxysWordIsUpperCaseAndACountryOrNothing(t *testing.T) {
+func TestATrustedProxysCountryIsAnUpperCaseCodeOrNone(t *testing.T) {
 	t.Parallel()
 	i := located(nil)
 	for word, want := range map[string]string{
-		"DE": "DE", "de": "DE", "dE": "DE", " gb\t": "GB", "XK": "XK", "xk": "XK", "QA": "QA", "AX": "AX", "UA": "UA", "EG": "EG", "ZW": "ZW",
-		"XX": "", "xx": "", "T1": "", "t1": "", "A1": "", "A2": "", "O1": "", "EU": "", "eu": "", "EZ": "", "AP": "", "UN": "", "AA": "", "ZZ": "",
+		"DE": "DE", "de": "DE", "dE": "DE", " gb\t": "GB", "XK": "XK", "xk": "XK", "QA": "QA",
+		"AX": "AX", "UA": "UA", "EG": "EG", "ZW": "ZW",
+		"XX": "", "xx": "", "T1": "", "t1": "", "A1": "", "A2": "", "O1": "", "EU": "", "eu": "",
+		"EZ": "", "AP": "", "UN": "", "AA": "", "ZZ": "",
 		"QM": "", "QZ": "", "XA": "", "XZ": "",
-		"": "", "D": "", "DEU": "", "Germany": "", "D E": "", "-": "", "??": "", "D\x00": "", "\u00c9": "", "\u212a": "", "@[": "", "`{": "", "DE,": "", "DE;": "",
+		"": "", "D": "", "DEU": "", "Germany": "", "D E": "", "-": "", "??": "", "D\x00": "",
+		"\u00c9": "", "\u212a": "", "@[": "", "`{": "", "DE,": "", "DE;": "",
 		strings.Repeat("DE", 1<<16): "",
 	} {
 		if got := countryFor(t, i, proxy, "CF-IPCountry: "+word); got != want {
@@ -85,9 +97,12 @@ func TestTheTrustedProxysWordIsUpperCaseAndACountryOrNothing(t *testing.T) {
 	}
 }
 
-func TestTheDatabaseIsAskedWhereTheHeaderSaysNothing(t *testing.T) {
+func TestTheDatabaseIsAskedIfTheHeaderNamesNoCountry(t *testing.T) {
 	t.Parallel()
-	i := located(placed{"198.51.100.1": "DE", "198.51.100.2": "EU", "198.51.100.3": "gb", "2001:db8::7": "JP", "10.0.0.1": "CH"})
+	i := located(placed{
+		"198.51.100.1": "DE", "198.51.100.2": "EU", "198.51.100.3": "gb",
+		"2001:db8::7": "JP", "10.0.0.1": "CH",
+	})
 	for _, c := range []struct {
 		addr, header, want string
 	}{
@@ -97,7 +112,7 @@ func TestTheDatabaseIsAskedWhereTheHeaderSaysNothing(t *testing.T) {
 		{"198.51.100.2", "T1", ""}, // no country either
 		{"198.51.100.3", "", "GB"},
 		{"198.51.100.4", "", ""},
-		{"2001:db8::7", "", "JP"}, // the address itself, not its network's first
+		{"2001:db8::7", "", "JP"}, // looked up by the address itself, not by its network's first
 		{"", "", "CH"},
 	} {
 		lines := []string{"CF-IPCountry: " + c.header}
@@ -110,7 +125,7 @@ func TestTheDatabaseIsAskedWhereTheHeaderSaysNothing(t *testing.T) {
 	}
 }
 
-func TestEveryIdentifiedClientHasItsCountryAndNobodyElse(t *testing.T) {
+func TestOnlyIdentifiedClientsHaveACountry(t *testing.T) {
 	t.Parallel()
 	i := located(placed{"10.0.0.1": "CH"})
 	for _, key := range []string{"", "right"} {
@@ -128,7 +143,8 @@ func TestEveryIdentifiedClientHasItsCountryAndNobodyElse(t *testing.T) {
 	}
 }
 
-// Each Identifier names the client of the key, its tier and its country alike: a request that sees two of them shows it.
+// Each Identifier uses one text for the client, its tier and its country. A request that used two
+// Identifiers would show it.
 func TestARequestSeesOneWholeIdentifierWhileTheyAreReplaced(t *testing.T) {
 	t.Parallel()
 	var each []*Identifier

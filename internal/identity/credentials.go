@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxKey bounds a key in bytes. Real keys have 20 to 200; without a bound a caller could
-// make us hash whatever fits into a request's headers.
+// maxKey bounds a key, in bytes. Real keys have 20 to 200. Without a bound, a caller could make the
+// process hash as much as fits into a request's headers.
 const maxKey = 512
 
-// credentials returns the one key that a request presents. presented is false where it
-// carries no credentials at all; anything that is there and isn't one key is an error.
+// credentials returns the one key that a request presents. presented is false if it carries no
+// credentials at all. Credentials that aren't exactly one key are an error.
 func credentials(h http.Header) (key string, presented bool, err error) {
 	foreign := false // an Authorization header of another scheme
 	take := func(k string) error {
@@ -38,7 +38,7 @@ func credentials(h http.Header) (key string, presented bool, err error) {
 			return "", false, err
 		}
 	}
-	// Beside an X-API-Key another scheme is let be: it may be a proxy's own.
+	// Beside an X-API-Key another scheme is allowed: it may be a proxy's own.
 	if foreign && !presented {
 		return "", false, ErrUnknownScheme
 	}

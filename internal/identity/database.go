@@ -12,38 +12,43 @@ import (
 )
 
 const (
-	// maxDatabase bounds a database's file, which is held in memory. One of countries takes some 10 MB, one of cities some 100.
+	// maxDatabase bounds a database's file, which is held in memory. One of countries takes some 10
+	// MB, one of cities some 100 MB.
 	maxDatabase = 1 << 30
-	// maxProbes bounds how many networks are looked at for one with a country when a database is opened. In a database
-	// of countries the first ones have one; to look at this many takes a moment at the start, and then ends it.
+	// maxProbes bounds how many networks are checked for a country when a database is opened. In a
+	// database of countries, the first ones have one. Checking this many delays the start for a
+	// moment.
 	maxProbes = 100_000
 )
 
-// isoCode is where records of MaxMind's Country, City and Enterprise databases hold the country, and those of others who follow them.
+// isoCode is the path of the country in records of MaxMind's Country, City and Enterprise
+// databases, and of compatible ones.
 var isoCode = []any{"country", "iso_code"}
 
-// Countries is a MaxMind database of countries. Safe for concurrent use, Close included.
+// Countries is a MaxMind database of countries. It is safe for concurrent use, including Close.
 //
-// It is read into memory whole, not mapped: a page that isn't there yet would make a lookup wait for the disk, and a file that
-// is overwritten in place would end the process.
+// The file is read into memory, not mapped. With a mapping, a lookup could wait for the disk, and
+// overwriting the file in place would end the process.
 type Countries struct {
 	db atomic.Pointer[maxminddb.Reader] // nil when closed
 }
 
-// OpenCountries reads the MaxMind DB file (.mmdb) at path, of at most 1 GiB. Its records must hold country.iso_code, as those of
-// GeoLite2-Country and GeoIP2-City do. A file that is broken or of another kind is an error that says which. The file may
-// be replaced afterwards: it isn't looked at again.
+// OpenCountries reads the MaxMind DB file (.mmdb) at path, of at most 1 GiB. Its records must hold
+// country.iso_code, as those of GeoLite2-Country and GeoIP2-City do. The error for a file that is
+// broken, or of another kind, says which. The file may be replaced afterwards: it isn't read again.
 func OpenCountries(path string) (*Countries, error) {
 	text, err := readDatabase(path)
 	if err != nil {
-		return nil, fmt.Errorf("country database: %w", err) // it names the path
+		return nil, fmt.Errorf("country database: %w", err) // the error names the path
 	}
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		return nil, fmt.Errorf("country database %s is compressed: unpack the .mmdb file in it", path)
+		return nil, fmt.Errorf("country database %s is compressed: unpack the .mmdb file in it",
+			path)
 	}
 	db, err := maxminddb.OpenBytes(text)
 	if err != nil {
-		return nil, fmt.Errorf("country database %s is broken, or no MaxMind DB file (.mmdb): %w", path, err)
+		return nil, fmt.Errorf("country database %s is broken, or no MaxMind DB file (.mmdb): %w",
+			path, err)
 	}
 	if err := knowsCountries(db); err != nil {
 		return nil, fmt.Errorf("country database %s %w", path, err)
@@ -69,11 +74,13 @@ func readDatabase(path string) ([]byte, error) {
 	return text, nil
 }
 
-// knowsCountries returns an error that reads on after the file's name, unless db has a network with a country.
+// knowsCountries returns nil if db has a network with a country. Otherwise its error continues a
+// sentence that begins with the file's name.
 func knowsCountries(db *maxminddb.Reader) error {
 	probes := 0
 	for network := range db.Networks() {
-		// Whole, since a path into a record of another shape is the same error as a broken record.
+		// The whole record: with a path, a record of another shape gives the same error as a broken
+		// one.
 		var record any
 		if err := network.Decode(&record); err != nil {
 			return fmt.Errorf("is broken: %w", err)
@@ -91,8 +98,8 @@ func knowsCountries(db *maxminddb.Reader) error {
 		"a database such as GeoLite2-Country or GeoLite2-City is needed", db.Metadata.DatabaseType)
 }
 
-// Country is the ISO 3166-1 alpha-2 code of the country that a is in, as the database has it; "" where it has none, where a
-// is an IPv6 address and the database holds only IPv4, and after Close.
+// Country returns the ISO 3166-1 alpha-2 code of a's country in the database. It returns "" if
+// there is none, if a is an IPv6 address and the database holds only IPv4, and after Close.
 func (c *Countries) Country(a netip.Addr) string {
 	db := c.db.Load()
 	if db == nil {
@@ -105,7 +112,7 @@ func (c *Countries) Country(a netip.Addr) string {
 	return code
 }
 
-// Close lets go of the database; every country is unknown from then on. The error is always nil.
+// Close releases the database; afterwards every country is unknown. The error is always nil.
 func (c *Countries) Close() error {
 	c.db.Store(nil)
 	return nil

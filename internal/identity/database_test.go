@@ -18,22 +18,29 @@ import (
 	"github.com/forebay/forebay/internal/identity"
 )
 
-// record is what a database of countries holds for a network; "" for a network that has none.
+// record returns the record of a network in a database of countries; with "", one without a
+// country.
 func record(code string) mmdbtype.Map {
 	r := mmdbtype.Map{
-		"continent":          mmdbtype.Map{"code": mmdbtype.String("EU")},
-		"registered_country": mmdbtype.Map{"iso_code": mmdbtype.String("US")}, // not where the address is
+		"continent": mmdbtype.Map{"code": mmdbtype.String("EU")},
+		// not where the address is
+		"registered_country": mmdbtype.Map{"iso_code": mmdbtype.String("US")},
 	}
 	if code != "" {
-		r["country"] = mmdbtype.Map{"geoname_id": mmdbtype.Uint32(1), "iso_code": mmdbtype.String(code)}
+		r["country"] = mmdbtype.Map{"geoname_id": mmdbtype.Uint32(1),
+			"iso_code": mmdbtype.String(code)}
 	}
 	return r
 }
 
-// database returns the bytes of a MaxMind DB of some kind, for IPv4 alone or for both: network → record.
-func database(t *testing.T, kind string, version int, networks map[string]mmdbtype.DataType) []byte {
+// database returns the bytes of a MaxMind DB of a kind, for IPv4 alone or for both: network →
+// record.
+func database(t *testing.T, kind string, version int,
+	networks map[string]mmdbtype.DataType) []byte {
 	t.Helper()
-	tree, err := mmdbwriter.New(mmdbwriter.Options{DatabaseType: kind, IPVersion: version, IncludeReservedNetworks: true})
+	tree, err := mmdbwriter.New(mmdbwriter.Options{
+		DatabaseType: kind, IPVersion: version, IncludeReservedNetworks: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +60,7 @@ func database(t *testing.T, kind string, version int, networks map[string]mmdbty
 	return file.Bytes()
 }
 
-// world is a database of countries.
+// world returns a database of countries.
 func world(t *testing.T, version int) []byte {
 	t.Helper()
 	networks := map[string]mmdbtype.DataType{
@@ -93,7 +100,7 @@ func TestTheDatabaseKnowsWhereAnAddressIs(t *testing.T) {
 		"192.0.2.255":        "DE",
 		"198.51.100.127":     "FR",
 		"198.51.100.128":     "",
-		"203.0.113.1":        "", // registered in a country, in none itself
+		"203.0.113.1":        "", // registered in a country, but located in none
 		"10.0.0.1":           "",
 		"2001:db8::1":        "JP",
 		"2001:db8:1::1":      "",
@@ -117,12 +124,14 @@ func TestTheDatabaseKnowsWhereAnAddressIs(t *testing.T) {
 	}
 }
 
-func TestADatabaseOfAnotherKindSaysWhatItIsAndWhatIsNeeded(t *testing.T) {
+func TestTheErrorOnADatabaseOfAnotherKindNamesItsKindAndTheNeededOne(t *testing.T) {
 	t.Parallel()
 	for kind, value := range map[string]mmdbtype.DataType{
-		"GeoLite2-ASN":      mmdbtype.Map{"autonomous_system_number": mmdbtype.Uint32(64496)},
-		"flat country_asn":  mmdbtype.Map{"country": mmdbtype.String("DE")},
-		"numbers":           mmdbtype.Map{"country": mmdbtype.Map{"iso_code": mmdbtype.Uint32(276)}},
+		"GeoLite2-ASN":     mmdbtype.Map{"autonomous_system_number": mmdbtype.Uint32(64496)},
+		"flat country_asn": mmdbtype.Map{"country": mmdbtype.String("DE")},
+		"numbers": mmdbtype.Map{
+			"country": mmdbtype.Map{"iso_code": mmdbtype.Uint32(276)},
+		},
 		"GeoLite2-Country-": record(""),
 		"text":              mmdbtype.String("DE"),
 		"empty":             nil,
@@ -133,15 +142,16 @@ func TestADatabaseOfAnotherKindSaysWhatItIsAndWhatIsNeeded(t *testing.T) {
 		}
 		path := file(t, "other.mmdb", database(t, kind, 6, networks))
 		_, err := identity.OpenCountries(path)
-		for _, word := range []string{path, fmt.Sprintf("%q", kind), "country.iso_code", "GeoLite2-Country"} {
+		for _, word := range []string{path, fmt.Sprintf("%q", kind), "country.iso_code",
+			"GeoLite2-Country"} {
 			if err == nil || !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: the error doesn't tell %s: %v", kind, word, err)
+				t.Errorf("%s: the error doesn't name %s: %v", kind, word, err)
 			}
 		}
 	}
 }
 
-func TestABrokenDatabaseIsAnErrorThatSaysSo(t *testing.T) {
+func TestABrokenDatabaseIsAnError(t *testing.T) {
 	t.Parallel()
 	good := world(t, 6)
 	meta := bytes.Index(good, []byte("\xab\xcd\xefMaxMind.com"))
@@ -149,7 +159,7 @@ func TestABrokenDatabaseIsAnErrorThatSaysSo(t *testing.T) {
 		t.Fatal("the database has no metadata")
 	}
 	torn := bytes.Clone(good)
-	copy(torn, bytes.Repeat([]byte{0x7f}, 64)) // the top of the tree leads nowhere
+	copy(torn, bytes.Repeat([]byte{0x7f}, 64)) // the root of the tree leads nowhere
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	if _, err := z.Write(good); err != nil {
@@ -171,18 +181,22 @@ func TestABrokenDatabaseIsAnErrorThatSaysSo(t *testing.T) {
 		"compressed":   {packed.Bytes(), "unpack"},
 	} {
 		path := file(t, "countries.mmdb", c.text)
-		if _, err := identity.OpenCountries(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		_, err := identity.OpenCountries(path)
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want an error with %q and the path", name, err, c.want)
 		}
 	}
 	for _, path := range []string{filepath.Join(t.TempDir(), "absent.mmdb"), t.TempDir()} {
-		if _, err := identity.OpenCountries(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := identity.OpenCountries(path); err == nil ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want an error with the path", path, err)
 		}
 	}
 }
 
-// The file is often replaced by a copy over it. That must neither be half seen nor end the process.
+// The file is often replaced by copying over it. A half-written file must neither be read nor end
+// the process.
 func TestTheFileMayBeOverwrittenWhileItIsInUse(t *testing.T) {
 	t.Parallel()
 	path := file(t, "countries.mmdb", world(t, 6))
@@ -198,7 +212,7 @@ func TestTheFileMayBeOverwrittenWhileItIsInUse(t *testing.T) {
 	}
 }
 
-func TestADatabaseMayBeClosedWhileRequestsAskIt(t *testing.T) {
+func TestADatabaseMayBeClosedDuringLookups(t *testing.T) {
 	t.Parallel()
 	c := open(t, world(t, 6))
 	a := netip.MustParseAddr("192.0.2.1")

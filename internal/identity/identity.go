@@ -1,17 +1,16 @@
-// Package identity says who asks: the owner of an API key, or an address where callers
-// without a key are allowed.
+// Package identity determines the caller of a request: the owner of an API key, or an address if
+// callers without a key are allowed.
 //
-// A request proves who it is with one key, in "Authorization: Bearer <key>" or in
-// "X-API-Key: <key>". A key that is presented must be known: a blank, malformed or
-// unknown one is an error and never falls back to "anonymous", so nobody ever shares a
-// client with others by sending something empty. A request without any key belongs to
-// its address, where the config names a tier for such callers.
+// A request carries one key, in "Authorization: Bearer <key>" or in "X-API-Key: <key>". A key that
+// is presented must be known: a blank, malformed or unknown one is an error, and never counts as
+// anonymous. So no two callers share a client by sending something empty. A request without a key
+// belongs to its address, if the config names a tier for such callers.
 //
-// Where the caller is (its country) is the word of a trusted proxy, or else what a database says of its address. A caller
-// can't choose it: a header of its own making is never believed.
+// The caller's country comes from a trusted proxy, or otherwise from a database of addresses. A
+// caller can't choose it: its own headers are never believed.
 //
-// Keys are known only by their SHA-256 digest. A plain hash is right for keys of many
-// random bits; for a password that people choose it would not be.
+// Keys are stored only as their SHA-256 digest. A plain hash is right for keys of many random bits;
+// for passwords chosen by people it would not be.
 //
 // # Callers without a key
 //
@@ -30,65 +29,71 @@ import (
 	"net/netip"
 )
 
-// Client is who asks. IDs of keyed and anonymous clients never meet: a configured name
-// has no colon, an anonymous id begins with "ip:". Every field is of bounded length.
+// Client is the caller of a request. The IDs of keyed and of anonymous clients never collide: a
+// configured name has no colon, and an anonymous id begins with "ip:". Every field is of bounded
+// length.
 type Client struct {
 	ID        string // the configured name, or "ip:" and Address
 	Name      string // the configured name; "" for an anonymous caller
 	Tier      string
 	Anonymous bool   // no key was presented
-	Address   string // what limits per ip count: the IPv4 address, or the IPv6 network such as 2001:db8::/64
-	Country   string // where the address is: upper-case ISO 3166-1 alpha-2; "" where nobody trusted knows
+	Address   string // what limits per ip count: an IPv4 address, or a network 2001:db8::/64
+	Country   string // of the address: upper-case ISO 3166-1 alpha-2; "" if unknown
 }
 
 // Digest is the SHA-256 of an API key.
 type Digest = [sha256.Size]byte
 
-// Registered is a client that the config knows.
+// Registered is a client of the config.
 type Registered struct {
 	Name string // unique, no colon
 	Tier string
-	Keys []Digest // any of them is right, so that a new key can be rolled out before the old one goes
+	Keys []Digest // each is valid, so that a new key can be introduced before an old one is removed
 }
 
-// Config is what an Identifier knows. The zero value knows nobody and trusts no proxy.
+// Config is the configuration of an Identifier. The zero value knows no clients and trusts no
+// proxies.
 type Config struct {
 	Clients   []Registered
 	Anonymous string // tier of callers without a key; "": a key is required
 
-	// TrustedProxies are the networks whose word about the caller's address is believed.
+	// TrustedProxies are the networks whose headers about the caller's address are believed.
 	TrustedProxies []netip.Prefix
-	// Header is the one header that trusted proxies write: "Forwarded" (RFC 7239), or any
-	// other name for a header with the syntax of X-Forwarded-For. "": X-Forwarded-For.
-	// Only one is ever read: a caller can write whatever header the proxies don't.
+	// Header is the one header that trusted proxies write: "Forwarded" (RFC 7239), or any other
+	// name for a header with the syntax of X-Forwarded-For. "" means X-Forwarded-For. No other
+	// header is read, because a caller can write any header that the proxies don't.
 	Header string
-	// IPv6Prefix is how many leading bits of an IPv6 address make one caller; 0 stands for
-	// 64, the smallest network that is given to one user, who then owns all its addresses.
+	// IPv6Prefix is how many leading bits of an IPv6 address identify one caller. 0 means 64, the
+	// smallest network that one user is given, with all of its addresses.
 	IPv6Prefix int
 
-	// Untrusted is told of a request whose peer has a private address, isn't among TrustedProxies and sends
-	// Header: most likely a proxy that was forgotten. It must be quick and safe for concurrent use; nil: nobody is told.
+	// Untrusted is called for a request that carries Header and whose peer has a private address
+	// that isn't among TrustedProxies: most likely a proxy missing from the config. It must be fast
+	// and safe for concurrent use. It may be nil.
 	Untrusted func(peer netip.Addr, header string)
 
-	// CountryHeader is the header in which trusted proxies tell the caller's country, such as "CF-IPCountry"; "": none. It is
-	// believed only where the connection's peer is in TrustedProxies, which must set it or remove it: one that
-	// passes the caller's own on lets it choose. What isn't the code of a country (XX, T1, EU) says nothing.
+	// CountryHeader is the header in which trusted proxies send the caller's country, such as
+	// "CF-IPCountry"; "" means none. It is believed only if the connection's peer is in
+	// TrustedProxies. The proxy must set or remove it: one that passes on the caller's own header
+	// lets the caller choose. Values that aren't the code of a country (XX, T1, EU) are ignored.
 	CountryHeader string
-	// Countries is asked where the header says nothing; nil: nobody is. Its word, too, counts only where it is a country's code.
+	// Countries is asked if the header gives no country; it may be nil. Its answer, too, counts
+	// only if it is a country's code.
 	Countries CountryDatabase
 }
 
-// Errors of Identify. None carries anything of what the caller sent.
+// Errors of Identify. None contains anything that the caller sent.
 var (
 	ErrNoKey         = errors.New("an API key is required: send it as Authorization: Bearer <key>")
 	ErrUnknownKey    = errors.New("the API key is not known")
 	ErrTwoKeys       = errors.New("the request carries two different keys: send one")
 	ErrMalformedKey  = errors.New("the API key is empty or has characters other than visible ASCII")
 	ErrKeyTooLong    = errors.New("the API key is longer than 512 bytes")
-	ErrUnknownScheme = errors.New("the Authorization header is not understood: send Authorization: Bearer <key>")
+	ErrUnknownScheme = errors.New("the Authorization header is not understood: " +
+		"send Authorization: Bearer <key>")
 )
 
-// Identifier tells callers apart. It is immutable and safe for concurrent use.
+// Identifier identifies callers. It is immutable and safe for concurrent use.
 type Identifier struct {
 	keys      map[[8]byte][]owner // by the first bytes of the digest
 	anonymous string
@@ -96,7 +101,7 @@ type Identifier struct {
 	header    string
 	forwarded bool
 	bits      int
-	untrusted func(peer netip.Addr, header string) // nil: nobody wants to know
+	untrusted func(peer netip.Addr, header string) // may be nil
 
 	countryHeader string
 	countries     CountryDatabase
@@ -107,7 +112,7 @@ type owner struct {
 	client *Registered
 }
 
-// New returns an Identifier for a config that was checked: names and digests are unique.
+// New returns an Identifier for a valid config: its names and digests are unique.
 func New(c Config) *Identifier {
 	i := &Identifier{
 		keys:      make(map[[8]byte][]owner),
@@ -138,9 +143,9 @@ func New(c Config) *Identifier {
 	return i
 }
 
-// Identify says who sent r. Its errors are those named above, with which the Client has its
-// Address and nothing else, so that failed attempts can be counted against that; and
-// ErrNoAddress, with which it has nothing.
+// Identify returns the caller of r. Its errors are those above and ErrNoAddress. With ErrNoAddress
+// the Client is empty. With the others it holds only its Address, by which failed requests can be
+// counted.
 func (i *Identifier) Identify(r *http.Request) (Client, error) {
 	addr, proxied, err := i.address(r)
 	if err != nil {
@@ -168,14 +173,14 @@ func (i *Identifier) Identify(r *http.Request) (Client, error) {
 	return c, nil
 }
 
-// lookup returns the owner of a key, or nil. Digests are compared in constant time past the
-// bytes that index the map; of those a timing could tell at most how a digest begins, which
-// doesn't help to find a key.
+// lookup returns the owner of a key, or nil. Digests are compared in constant time beyond the bytes
+// that index the map. From those, timing could reveal at most how a digest begins, which doesn't
+// help to find a key.
 func (i *Identifier) lookup(key string) *Registered {
 	d := sha256.Sum256([]byte(key))
 	candidates := i.keys[[8]byte(d[:8])]
 	if len(candidates) == 0 {
-		// A key that is not there costs a comparison too.
+		// An unknown key costs a comparison too.
 		candidates = []owner{{}}
 	}
 	var found *Registered

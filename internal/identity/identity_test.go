@@ -12,7 +12,7 @@ import (
 
 func digest(key string) Digest { return sha256.Sum256([]byte(key)) }
 
-// request is one from a peer, with header lines "Name: value".
+// request returns a request of a peer, with header lines "Name: value".
 func request(peer string, lines ...string) *http.Request {
 	r := &http.Request{RemoteAddr: peer, Header: http.Header{}}
 	for _, line := range lines {
@@ -25,14 +25,15 @@ func request(peer string, lines ...string) *http.Request {
 func TestAKeyIsAcceptedInEitherHeader(t *testing.T) {
 	t.Parallel()
 	const key = "fb_live_0123456789.-_~+/=="
-	i := New(Config{Clients: []Registered{{Name: "acme", Tier: "pro", Keys: []Digest{digest("old"), digest(key)}}}})
+	i := New(Config{Clients: []Registered{{Name: "acme", Tier: "pro",
+		Keys: []Digest{digest("old"), digest(key)}}}})
 	want := Client{ID: "acme", Name: "acme", Tier: "pro", Address: "192.0.2.1"}
 	for _, lines := range [][]string{
 		{"Authorization: Bearer " + key},
 		{"Authorization: bearer   " + key},
 		{"X-API-Key: " + key},
 		{"X-API-Key: " + key, "Authorization: Bearer " + key},
-		{"X-API-Key: " + key, "Authorization: Basic Zm9vOmJhcg=="}, // the scheme of a proxy in between
+		{"X-API-Key: " + key, "Authorization: Basic Zm9vOmJhcg=="}, // a proxy's own scheme
 		{"X-API-Key: old"},
 	} {
 		got, err := i.Identify(request("192.0.2.1:4711", lines...))
@@ -42,12 +43,13 @@ func TestAKeyIsAcceptedInEitherHeader(t *testing.T) {
 	}
 }
 
-// C43: whatever is sent instead of a key, nobody is let in as a client that others share.
-// C48: over-long keys are refused.
-func TestWhatIsNoKnownKeyIsRefusedAndCountedByAddress(t *testing.T) {
+// C43: a caller without a known key never gets a client that others share. C48: over-long keys are
+// refused.
+func TestAnUnknownKeyIsRefusedAndCountedByAddress(t *testing.T) {
 	t.Parallel()
 	i := New(Config{
-		Clients:   []Registered{{Name: "acme", Tier: "pro", Keys: []Digest{digest("right"), digest(strings.Repeat("k", maxKey))}}},
+		Clients: []Registered{{Name: "acme", Tier: "pro",
+			Keys: []Digest{digest("right"), digest(strings.Repeat("k", maxKey))}}},
 		Anonymous: "free",
 	})
 	for _, tc := range []struct {
@@ -87,12 +89,13 @@ func TestWhatIsNoKnownKeyIsRefusedAndCountedByAddress(t *testing.T) {
 			t.Errorf("%s: the error shows the key: %v", name, err)
 		}
 	}
-	if got, err := i.Identify(request("192.0.2.1:4711", "X-API-Key: "+strings.Repeat("k", maxKey))); err != nil || got.ID != "acme" {
+	longest := "X-API-Key: " + strings.Repeat("k", maxKey)
+	if got, err := i.Identify(request("192.0.2.1:4711", longest)); err != nil || got.ID != "acme" {
 		t.Errorf("a key of the greatest length: got %+v, %v", got, err)
 	}
 }
 
-// C43: callers without a key are told apart by address.
+// C43: callers without a key are distinguished by address.
 func TestCallersWithoutAKeyAreTheirAddress(t *testing.T) {
 	t.Parallel()
 	i := New(Config{Anonymous: "free"})
@@ -113,7 +116,7 @@ func TestCallersWithoutAKeyAreTheirAddress(t *testing.T) {
 	}
 }
 
-// C43: where no tier is named for them, callers without a key are refused.
+// C43: callers without a key are refused unless a tier is named for them.
 func TestAKeyIsRequiredUnlessATierIsNamedForCallersWithoutOne(t *testing.T) {
 	t.Parallel()
 	got, err := New(Config{}).Identify(request("[2001:db8::1]:4711"))
@@ -124,9 +127,12 @@ func TestAKeyIsRequiredUnlessATierIsNamedForCallersWithoutOne(t *testing.T) {
 
 func TestAPeerWithoutAnAddressIsAnErrorEvenWithAKey(t *testing.T) {
 	t.Parallel()
-	i := New(Config{Clients: []Registered{{Name: "acme", Keys: []Digest{digest("right")}}}, Anonymous: "free"})
-	for _, peer := range []string{"pipe", "example.com:80", "192.0.2.1:http", "[2001:db8::1", "1.2.3.4.5:6"} {
-		if got, err := i.Identify(request(peer, "X-API-Key: right")); !errors.Is(err, ErrNoAddress) || got != (Client{}) {
+	i := New(Config{Clients: []Registered{{Name: "acme", Keys: []Digest{digest("right")}}},
+		Anonymous: "free"})
+	for _, peer := range []string{"pipe", "example.com:80", "192.0.2.1:http", "[2001:db8::1",
+		"1.2.3.4.5:6"} {
+		got, err := i.Identify(request(peer, "X-API-Key: right"))
+		if !errors.Is(err, ErrNoAddress) || got != (Client{}) {
 			t.Errorf("peer %q: got %+v, %v; want %v", peer, got, err, ErrNoAddress)
 		}
 	}
@@ -139,7 +145,8 @@ func TestKeysThatDifferOnlyAtTheEndOrInCaseAreDifferentClients(t *testing.T) {
 	keys := []string{prefix + "a", prefix + "b", prefix + "A", strings.ToUpper(prefix) + "a"}
 	var c Config
 	for n, k := range keys {
-		c.Clients = append(c.Clients, Registered{Name: fmt.Sprintf("client-%d", n), Keys: []Digest{digest(k)}})
+		c.Clients = append(c.Clients,
+			Registered{Name: fmt.Sprintf("client-%d", n), Keys: []Digest{digest(k)}})
 	}
 	i := New(c)
 	for n, k := range keys {
@@ -150,26 +157,31 @@ func TestKeysThatDifferOnlyAtTheEndOrInCaseAreDifferentClients(t *testing.T) {
 	}
 }
 
-// Two digests that begin alike are still two keys: the index into the map decides nothing.
+// Two digests with the same first bytes are two keys: the index of the map decides nothing.
 func TestTheWholeDigestIsCompared(t *testing.T) {
 	t.Parallel()
 	near, right := digest("right"), digest("right")
 	near[31] ^= 1
-	i := New(Config{Clients: []Registered{{Name: "near", Keys: []Digest{near}}, {Name: "far", Keys: []Digest{{}}}}})
-	if got, err := i.Identify(request("192.0.2.1:1", "X-API-Key: right")); !errors.Is(err, ErrUnknownKey) {
+	i := New(Config{Clients: []Registered{{Name: "near", Keys: []Digest{near}},
+		{Name: "far", Keys: []Digest{{}}}}})
+	got, err := i.Identify(request("192.0.2.1:1", "X-API-Key: right"))
+	if !errors.Is(err, ErrUnknownKey) {
 		t.Errorf("got %+v, %v; want %v", got, err, ErrUnknownKey)
 	}
-	i = New(Config{Clients: []Registered{{Name: "near", Keys: []Digest{near}}, {Name: "true", Keys: []Digest{right}}}})
-	if got, err := i.Identify(request("192.0.2.1:1", "X-API-Key: right")); err != nil || got.ID != "true" {
+	i = New(Config{Clients: []Registered{{Name: "near", Keys: []Digest{near}},
+		{Name: "true", Keys: []Digest{right}}}})
+	if got, err := i.Identify(request("192.0.2.1:1", "X-API-Key: right")); err != nil ||
+		got.ID != "true" {
 		t.Errorf("got %+v, %v; want client true", got, err)
 	}
 }
 
-// C47: ids of different kinds never meet, also where a client is named like an address.
-func TestIDsOfKeyedAndAnonymousClientsNeverMeet(t *testing.T) {
+// C47: ids of different kinds never collide, even if a client is named like an address.
+func TestIDsOfKeyedAndAnonymousClientsNeverCollide(t *testing.T) {
 	t.Parallel()
 	i := New(Config{
-		Clients:   []Registered{{Name: "ip", Keys: []Digest{digest("a")}}, {Name: "ip-192-0-2-1", Keys: []Digest{digest("b")}}},
+		Clients: []Registered{{Name: "ip", Keys: []Digest{digest("a")}},
+			{Name: "ip-192-0-2-1", Keys: []Digest{digest("b")}}},
 		Anonymous: "free",
 	})
 	seen := map[string]string{}
@@ -185,15 +197,15 @@ func TestIDsOfKeyedAndAnonymousClientsNeverMeet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		who := fmt.Sprint(r.RemoteAddr, r.Header)
+		caller := fmt.Sprint(r.RemoteAddr, r.Header)
 		if other, ok := seen[c.ID]; ok {
-			t.Errorf("%s and %s are both %q", who, other, c.ID)
+			t.Errorf("%s and %s are both %q", caller, other, c.ID)
 		}
-		seen[c.ID] = who
+		seen[c.ID] = caller
 	}
 }
 
-// C41: one user owns at least a /64, so all of its addresses are one caller.
+// C41: one user owns at least a /64, so all its addresses are one caller.
 func TestAllAddressesOfAnIPv6NetworkAreOneCaller(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -215,12 +227,15 @@ func TestAllAddressesOfAnIPv6NetworkAreOneCaller(t *testing.T) {
 			}
 			got, err := i.Identify(request(fmt.Sprintf("[%s]:%d", netip.AddrFrom16(host), 1000+n)))
 			if want := tc.network; err != nil || got.Address != want || got.ID != "ip:"+want {
-				t.Fatalf("/%d: %s is %+v, %v; want %s", tc.bits, netip.AddrFrom16(host), got, err, want)
+				t.Fatalf("/%d: %s is %+v, %v; want %s",
+					tc.bits, netip.AddrFrom16(host), got, err, want)
 			}
 		}
 		for _, other := range tc.others {
-			if got, err := i.Identify(request("[" + other + "]:1")); err != nil || got.Address == tc.network {
-				t.Errorf("/%d: %s is %+v, %v; want another caller than %s", tc.bits, other, got, err, tc.network)
+			if got, err := i.Identify(request("[" + other + "]:1")); err != nil ||
+				got.Address == tc.network {
+				t.Errorf("/%d: %s is %+v, %v; want another caller than %s",
+					tc.bits, other, got, err, tc.network)
 			}
 		}
 	}

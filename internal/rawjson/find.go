@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Ambiguous says that libraries would read a text in different ways: on the way to what was looked for, an object gives the name twice,
-// or in another case, which some take for the same.
+// Ambiguous is the error for a text that libraries would read in different ways. On the path of a
+// pointer, an object has the name twice, or spelled in another case, which some libraries take for
+// the same name.
 type Ambiguous struct {
-	Name  string // as it is looked for
-	Given string // as it is spelled in the text; Name itself where that is given twice
+	Name  string // as in the pointer
+	Given string // as spelled in the text; equal to Name if that is given twice
 }
 
 func (a *Ambiguous) Error() string {
@@ -23,8 +24,9 @@ func (a *Ambiguous) Error() string {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// Find returns the value at a JSON Pointer (RFC 6901): "" is the whole text, others begin with "/". nil, where there is none; null is a value. The
-// error is an *Ambiguous. Each step takes one pass over what the one before found.
+// Find returns the value at a JSON Pointer (RFC 6901). "" is the whole text; other pointers begin
+// with "/". The value is nil if there is none; a null is a value. The error is an *Ambiguous. Each
+// step takes one pass over the value that the previous one found.
 func Find(text []byte, pointer string) (value []byte, err error) {
 	value = trim(text)
 	for _, step := range strings.Split(pointer, "/")[1:] {
@@ -44,7 +46,7 @@ func Find(text []byte, pointer string) (value []byte, err error) {
 	return value, nil
 }
 
-// memberOf returns an object's member; nil where it has none of that name.
+// memberOf returns an object's member, or nil if it has none of that name.
 func memberOf(object []byte, name string) (found []byte, err error) {
 	s, wanted := Scan(object), []byte(name)
 	for s.Next() {
@@ -66,7 +68,8 @@ func memberOf(object []byte, name string) (found []byte, err error) {
 	return found, nil
 }
 
-// elementOf returns an array's element; nil where it has none of that number. Numbers with zeroes in front name none.
+// elementOf returns an array's element, or nil if it has none of that number. Numbers with leading
+// zeros match none.
 func elementOf(array []byte, number string) []byte {
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || number[0] == '0' && number != "0" {

@@ -1,7 +1,8 @@
-// Package rawjson reads parts of JSON texts without changing a byte of them: no number goes through a float, no string is spelled anew.
+// Package rawjson reads parts of JSON texts without changing a byte of them: no number is parsed as
+// a float, and no string is rewritten.
 //
-// Everything here takes JSON that is known to be valid (json.Valid), and panics or answers anything on other texts. What it returns is
-// shared with the text.
+// All functions require valid JSON (json.Valid). On other texts they panic or return arbitrary
+// results. The returned slices are parts of the text.
 package rawjson
 
 import (
@@ -10,17 +11,19 @@ import (
 	"strings"
 )
 
-// Scanner walks over one object or array. Not safe for concurrent use.
+// Scanner iterates over one object or array. It is not safe for concurrent use.
 type Scanner struct {
 	in []byte
 	at int
 }
 
-// Scan returns a Scanner at the beginning of text, which must be an object or an array; white space may stand around it.
+// Scan returns a Scanner at the beginning of text, which must be an object or an array, with any
+// white space around it.
 func Scan(text []byte) Scanner { return Scanner{in: text} }
 
-// Next moves to the next member of the object, or element of the array, and reports whether there is one. Then of a member Name (or Label)
-// and Value are to be called, of an element Value alone, once each.
+// Next advances to the next member of the object, or element of the array, and reports whether
+// there is one. After it, call Name (or Label) and Value once each for a member, and Value once for
+// an element.
 func (s *Scanner) Next() bool {
 	if s.space(); s.ends() {
 		return false
@@ -30,13 +33,13 @@ func (s *Scanner) Next() bool {
 	return !s.ends()
 }
 
-// Name reads a member's name.
+// Name returns a member's name.
 func (s *Scanner) Name() string {
 	name, _ := Text(s.Label())
 	return name
 }
 
-// Label is Name for its bytes as they are spelled, with their quotes.
+// Label is Name, but returns the bytes as spelled, with their quotes.
 func (s *Scanner) Label() []byte {
 	from := s.at
 	s.text()
@@ -46,7 +49,8 @@ func (s *Scanner) Label() []byte {
 	return label
 }
 
-// Value reads a value, without the white space around it, and how deep arrays and objects nest in it: 0 for all others.
+// Value returns a value without the white space around it, and how deep arrays and objects nest in
+// it: 0 for other values.
 func (s *Scanner) Value() (value []byte, depth int) {
 	s.space()
 	from, open := s.at, 0
@@ -98,7 +102,7 @@ func IsObject(text []byte) bool {
 	return len(text) > 0 && text[0] == '{'
 }
 
-// Text reads a string value; false where it is a value of another kind.
+// Text returns the text of a string value. It returns false for a value of another kind.
 func Text(value []byte) (string, bool) {
 	if value[0] != '"' {
 		return "", false

@@ -17,28 +17,32 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// CheckBooks fails t, naming every difference, unless the backend's books balance. It reads all of them in one
-// atomic step, so it may be called at any moment, also while jobs run. It holds that
+// CheckBooks fails t, naming every difference, unless the backend's books balance. It reads all of
+// them in one atomic step, so it may be called at any moment, even while jobs run. The rules:
 //
 //   - accepted = waiting + delayed + in flight + succeeded + failed + canceled + expired + lost
-//   - no job is in two of line, delayed and inflight, and each job in one has a record without a TTL and a state
-//     that says so
-//   - a record without a TTL is in exactly one of them; one with a TTL is in none and its state is final
-//   - every lease ends, within an hour
-//   - share counts each client's waiting and delayed jobs
-//   - each job in failed has a record and has failed; each failed job on record is in failed, unless its operation keeps
-//     it at least as long as failed jobs are listed; its keys end together
-//   - a share's record has no TTL as long as its job has none, which knows of it then; what a job is found by to be joined, and
-//     the shares in it, are those of a job on record; rests of refreshes end
-//   - a client's list holds its own jobs alone, and each of its jobs on record, but for those that callers share; callers without
-//     a key have none
-//   - the bytes of jobs that are counted are those of the jobs on record: of each client's that
-//     live, and of each one's that ended
-//   - a claim on a decision ends, within 2 s
-//   - every key has a TTL or is one of the line's own
+//   - A job is in at most one of line, delayed and inflight. It then has a record without a TTL,
+//     and a state that agrees.
+//   - A record without a TTL is in exactly one of them. One with a TTL is in none, and its state
+//     is final.
+//   - Each lease ends, within an hour.
+//   - The hash share counts the waiting and delayed jobs of each client.
+//   - Each job in failed has a record and has failed. Each failed job on record is in failed,
+//     unless its operation keeps it at least as long as failed jobs are listed. Its keys end
+//     together.
+//   - A subscription's record has no TTL as long as its job, which counts it, has none. The keys
+//     by which a job is found to be joined, and its subscriptions, belong to a job on record.
+//     The pauses between refreshes end.
+//   - A client's list holds its own jobs alone, and each of its jobs on record, except for jobs
+//     that callers share. Callers without a key have no list.
+//   - The bytes counted are those of the jobs on record: per client for live jobs, and per job
+//     for ended ones.
+//   - A claim on a decision ends, within 2 s.
+//   - Each key has a TTL or is one of the line's own.
 func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout) // also in a Cleanup
+	// also in a Cleanup
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
 	defer cancel()
 	b, err := readBooks(ctx, rdb, backend)
 	if err != nil {
@@ -50,7 +54,7 @@ func CheckBooks(t testing.TB, rdb redis.UniversalClient, backend string) {
 	}
 }
 
-// longestLease is far over any lease: one that ends later never does.
+// longestLease is far more than any lease: one that ends later never ends.
 const longestLease = time.Hour
 
 //go:embed snapshot.lua
@@ -58,19 +62,19 @@ var snapshotSource string
 
 var snapshot = redis.NewScript(snapshotSource)
 
-// books are all keys of one backend at one moment.
+// books holds all keys of one backend at one moment.
 type books struct {
 	now    float64 // µs
 	zsets  map[string]map[string]float64
 	hashes map[string]map[string]string
 	lists  map[string][]string
-	joints map[string]string        // job ids by what they are joined by
-	heads  map[string]string        // by job id: the beginning of its record; not of shares
-	shared map[string]string        // by a share's id: the same
+	joints map[string]string        // job ids by the name under which they are joined
+	heads  map[string]string        // by job id: the start of its record; not of subscriptions
+	shared map[string]string        // by subscription id: the start of its record
 	states map[string]jobs.State    // by job id
 	sizes  map[string]int64         // of strings, by key without its prefix
 	ttls   map[string]time.Duration // by key without its prefix; only keys that have one
-	names  []string                 // of all keys, without their prefix
+	names  []string                 // all keys, without their prefix
 }
 
 func readBooks(ctx context.Context, rdb redis.UniversalClient, backend string) (books, error) {
@@ -148,24 +152,25 @@ func (b *books) keep(name, kind string, content []any) error {
 	return nil
 }
 
-// places are the zsets that a live job is in, with the states that fit them.
+// places are the zsets of live jobs, with the states that agree with each.
 var places = []struct {
 	name   string
 	states []jobs.State
 }{
-	{"line", []jobs.State{"", jobs.Waiting}}, // no state hash: it has never left the line
+	{"line", []jobs.State{"", jobs.Waiting}}, // no state hash: the job has never left the line
 	{"delayed", []jobs.State{jobs.Delayed}},
 	{"inflight", []jobs.State{jobs.Released, jobs.Running}},
 }
 
 var finals = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired}
 
-// differences says what is wrong, a line each; nothing when the books balance.
+// differences describes what is wrong, one line each. It is empty if the books balance.
 func (b *books) differences() []string {
-	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(), b.joined(), b.sharesOf(), b.listed(), b.stored(), b.owned())
+	return slices.Concat(b.sums(), b.placed(), b.recorded(), b.leases(), b.shares(), b.failed(),
+		b.joined(), b.subscriptions(), b.listed(), b.stored(), b.owned())
 }
 
-// sums holds the counters against each other and against the jobs on record.
+// sums compares the counters with each other and with the jobs on record.
 func (b *books) sums() (wrong []string) {
 	count := func(field string) int {
 		text, ok := b.hashes["books"][field]
@@ -192,17 +197,19 @@ func (b *books) sums() (wrong []string) {
 		n := count(string(state))
 		add(string(state), n)
 		if ended[state] > n {
-			wrong = append(wrong, fmt.Sprintf("%d jobs on record are %s, books count %d", ended[state], state, n))
+			wrong = append(wrong,
+				fmt.Sprintf("%d jobs on record are %s, books count %d", ended[state], state, n))
 		}
 	}
 	add("lost", count("lost"))
 	if accepted := count("accepted"); accepted != sum {
-		wrong = append(wrong, fmt.Sprintf("%d accepted, but %s make %d", accepted, strings.Join(terms, " + "), sum))
+		wrong = append(wrong,
+			fmt.Sprintf("%d accepted, but %s make %d", accepted, strings.Join(terms, " + "), sum))
 	}
 	return wrong
 }
 
-// placed looks from the zsets to the records.
+// placed checks the entries of the zsets against the records.
 func (b *books) placed() (wrong []string) {
 	in := map[string]string{} // by job id: the zset seen first
 	for _, p := range places {
@@ -215,12 +222,13 @@ func (b *books) placed() (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("%s is in %s and has no record", id, p.name))
 			}
 			if state, ok := b.states[id]; !slices.Contains(p.states, state) || ok && state == "" {
-				wrong = append(wrong, fmt.Sprintf("%s is in %s and its state is %q", id, p.name, state))
+				wrong = append(wrong,
+					fmt.Sprintf("%s is in %s and its state is %q", id, p.name, state))
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(b.zsets["deadlines"])) {
-		// One that has passed is dropped by the next release.
+		// A past one is dropped by the next release.
 		if at := b.zsets["deadlines"][id]; at > b.now && in[id] != "line" {
 			wrong = append(wrong, fmt.Sprintf("%s has a deadline ahead and doesn't wait", id))
 		}
@@ -228,7 +236,7 @@ func (b *books) placed() (wrong []string) {
 	return wrong
 }
 
-// recorded looks from the records to the zsets.
+// recorded checks the records against the zsets.
 func (b *books) recorded() (wrong []string) {
 	for _, id := range slices.Sorted(maps.Keys(b.heads)) {
 		var in []string
@@ -241,13 +249,16 @@ func (b *books) recorded() (wrong []string) {
 		_, ends := b.ttls["job:"+id]
 		switch {
 		case !ends && len(in) == 0:
-			wrong = append(wrong, fmt.Sprintf("%s has a record without a TTL and is nowhere; its state is %q", id, state))
+			wrong = append(wrong, fmt.Sprintf(
+				"%s has a record without a TTL and is nowhere; its state is %q", id, state))
 		case !ends && state.Final():
 			wrong = append(wrong, fmt.Sprintf("%s is %s and its record has no TTL", id, state))
 		case ends && len(in) > 0:
-			wrong = append(wrong, fmt.Sprintf("%s has a record with a TTL and is in %s", id, strings.Join(in, ", ")))
+			wrong = append(wrong,
+				fmt.Sprintf("%s has a record with a TTL and is in %s", id, strings.Join(in, ", ")))
 		case ends && !state.Final():
-			wrong = append(wrong, fmt.Sprintf("%s has a record with a TTL and its state is %q", id, state))
+			wrong = append(wrong,
+				fmt.Sprintf("%s has a record with a TTL and its state is %q", id, state))
 		}
 	}
 	return wrong
@@ -257,7 +268,8 @@ func (b *books) leases() (wrong []string) {
 	latest := b.now + float64(longestLease.Microseconds())
 	for _, id := range slices.Sorted(maps.Keys(b.zsets["inflight"])) {
 		if end := b.zsets["inflight"][id]; math.IsNaN(end) || math.IsInf(end, 0) || end > latest {
-			wrong = append(wrong, fmt.Sprintf("%s has a lease until %v µs, now is %.0f", id, end, b.now))
+			wrong = append(wrong,
+				fmt.Sprintf("%s has a lease until %v µs, now is %.0f", id, end, b.now))
 		}
 	}
 	return wrong
@@ -276,18 +288,23 @@ func (b *books) shares() (wrong []string) {
 	share := b.hashes["share"]
 	for _, client := range slices.Sorted(maps.Keys(share)) {
 		if got := share[client]; got != strconv.Itoa(held[client]) || held[client] == 0 {
-			wrong = append(wrong, fmt.Sprintf("share of client %s is %s, it has %d jobs in line and delayed", client, got, held[client]))
+			wrong = append(wrong, fmt.Sprintf(
+				"share of client %s is %s, it has %d jobs in line and delayed",
+				client, got, held[client]))
 		}
 	}
 	for _, client := range slices.Sorted(maps.Keys(held)) {
 		if _, ok := share[client]; !ok {
-			wrong = append(wrong, fmt.Sprintf("client %s has no share, it has %d jobs in line and delayed", client, held[client]))
+			wrong = append(wrong, fmt.Sprintf(
+				"client %s has no share, it has %d jobs in line and delayed",
+				client, held[client]))
 		}
 	}
 	return wrong
 }
 
-// clientOf reads the fifth field of a record: the tag of the client that owns the job (jobs/record.go).
+// clientOf reads the fifth field of a record: the tag of the client that owns the job
+// (jobs/record.go).
 func clientOf(head string) string {
 	if fields := strings.SplitN(head, " ", 6); len(fields) == 6 {
 		return fields[4]
@@ -295,7 +312,7 @@ func clientOf(head string) string {
 	return "(unreadable record)"
 }
 
-// failed holds the list of failed jobs against those on record.
+// failed checks the list of failed jobs against those on record.
 func (b *books) failed() (wrong []string) {
 	listed := b.zsets["failed"]
 	for _, id := range slices.Sorted(maps.Keys(listed)) {
@@ -313,14 +330,16 @@ func (b *books) failed() (wrong []string) {
 		record := b.ttls["job:"+id]
 		for _, key := range []string{"state:" + id, "result:" + id} {
 			if ttl, ends := b.ttls[key]; ends && (ttl-record).Abs() > time.Second {
-				wrong = append(wrong, fmt.Sprintf("%s has failed; its record ends in %v, %s in %v", id, record, key, ttl))
+				wrong = append(wrong, fmt.Sprintf("%s has failed; its record ends in %v, %s in %v",
+					id, record, key, ttl))
 			}
 		}
 	}
 	return wrong
 }
 
-// keptLonger tells whether a failed job is kept longer than its operation asks for: because it is listed.
+// keptLonger reports whether a failed job is kept longer than its operation asks, because it is
+// listed.
 func (b *books) keptLonger(id string) bool {
 	fields := strings.SplitN(b.heads[id], " ", 5)
 	if len(fields) < 5 {
@@ -337,21 +356,22 @@ func (b *books) keptLonger(id string) bool {
 	return number(state["exp"])-number(state["fin"]) > 1000*number(fields[3])
 }
 
-// owned looks for keys that nobody would ever remove.
+// owned looks for keys that no script would ever remove.
 func (b *books) owned() (wrong []string) {
 	for _, name := range b.names {
 		if _, ends := b.ttls[name]; ends {
 			continue
 		}
 		switch name {
-		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks", "permits", "stored":
+		case "line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books",
+			"failed", "sweep", "callbacks", "permits", "stored":
 			continue
 		}
 		if strings.HasPrefix(name, "job:") {
-			continue // recorded knows, or sharesOf
+			continue // checked by recorded, or by subscriptions
 		}
 		if strings.HasPrefix(name, "shares:") || strings.HasPrefix(name, "callers:") {
-			continue // sharesOf knows
+			continue // checked by subscriptions
 		}
 		if id, ok := strings.CutPrefix(name, "state:"); ok {
 			if _, ends := b.ttls["job:"+id]; b.heads[id] != "" && !ends {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// counted is how many bytes a record counts with, but for its result's (jobs/record.go); 0: it
-// isn't counted.
+// counted returns the bytes that a record counts with, without those of its result
+// (jobs/record.go); 0 if it isn't counted.
 func counted(head string) int64 {
 	for _, field := range strings.Split(head, " ")[min(5, strings.Count(head, " ")):] {
 		if text, ok := strings.CutPrefix(field, "$"); ok {
@@ -23,7 +23,7 @@ func counted(head string) int64 {
 	return 0
 }
 
-// stored holds the bytes that are counted for clients against the jobs on record.
+// stored checks the bytes counted for clients against the jobs on record.
 func (b *books) stored() (wrong []string) {
 	live, entries := map[string]int64{}, map[string]bool{} // by client; by key and member
 	for _, id := range slices.Sorted(maps.Keys(b.heads)) {
@@ -39,7 +39,7 @@ func (b *books) stored() (wrong []string) {
 		n += b.sizes["result:"+id]
 		entry := fmt.Sprintf("%s %d", id[max(0, len(id)-36):], n)
 		entries["kept:"+client+" "+entry] = true
-		// One whose time is over is taken away when its client's next job comes.
+		// An expired one is removed when its client's next job comes.
 		exp, err := strconv.ParseFloat(b.hashes["state:"+id]["exp"], 64)
 		if _, there := b.zsets["kept:"+client][entry]; !there && (err != nil || exp > b.now) {
 			wrong = append(wrong, fmt.Sprintf(
@@ -47,9 +47,11 @@ func (b *books) stored() (wrong []string) {
 		}
 	}
 	for _, client := range slices.Sorted(maps.Keys(b.hashes["stored"])) {
-		if got := b.hashes["stored"][client]; got != strconv.FormatInt(live[client], 10) || live[client] == 0 {
+		got := b.hashes["stored"][client]
+		if got != strconv.FormatInt(live[client], 10) || live[client] == 0 {
 			wrong = append(wrong, fmt.Sprintf(
-				"%s bytes are counted for client %s, its jobs that live have %d", got, client, live[client]))
+				"%s bytes are counted for client %s, its jobs that live have %d",
+				got, client, live[client]))
 		}
 		delete(live, client)
 	}
@@ -70,11 +72,13 @@ func (b *books) stored() (wrong []string) {
 			n, _ := strconv.ParseFloat(text, 64)
 			sum += n
 			if b.zsets[name][entry] > b.now && !entries[name+" "+entry] {
-				wrong = append(wrong, fmt.Sprintf("%s has %q, of no job that ended so", name, entry))
+				wrong = append(wrong,
+					fmt.Sprintf("%s has %q, of no job that ended so", name, entry))
 			}
 		}
 		if got := -b.zsets[name][""]; got != sum {
-			wrong = append(wrong, fmt.Sprintf("%s says %.0f bytes, its jobs have %.0f", name, got, sum))
+			wrong = append(wrong,
+				fmt.Sprintf("%s says %.0f bytes, its jobs have %.0f", name, got, sum))
 		}
 	}
 	return wrong

@@ -18,8 +18,9 @@ const (
 	slots   = 16384
 )
 
-// StartCluster starts a Redis Cluster of three masters without replicas that ends with t, and returns
-// a client of it, closed when t ends, and the masters' addresses. It takes about two seconds.
+// StartCluster starts a Redis Cluster of three masters without replicas that ends with t. It
+// returns a client of it, closed when t ends, and the masters' addresses. It takes about two
+// seconds.
 func StartCluster(t testing.TB) (redis.UniversalClient, []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
@@ -27,7 +28,8 @@ func StartCluster(t testing.TB) (redis.UniversalClient, []string) {
 	nodes := make([]redis.UniversalClient, masters)
 	addrs := make([]string, masters)
 	for i := range nodes {
-		s := Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+		s := Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "2000")
 		addrs[i], nodes[i] = s.Addr, s.Client(t)
 		if err := join(ctx, nodes[i], i, addrs[0]); err != nil {
 			t.Fatalf("redistest: cluster node %d: %v", i, err)
@@ -58,11 +60,12 @@ func StartCluster(t testing.TB) (redis.UniversalClient, []string) {
 
 // join gives the i-th node its third of the slots and introduces it to the first node.
 func join(ctx context.Context, node redis.UniversalClient, i int, first string) error {
-	// Distinct epochs from the start: nodes that all begin at 0 first have to settle a conflict.
+	// Distinct epochs from the start: nodes that all begin at 0 have to settle a conflict first.
 	if err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
 	}
-	if err := node.ClusterAddSlotsRange(ctx, i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+	if err := node.ClusterAddSlotsRange(ctx, i*slots/masters,
+		(i+1)*slots/masters-1).Err(); err != nil {
 		return err
 	}
 	if i == 0 {
@@ -90,12 +93,14 @@ func agreed(ctx context.Context, node redis.UniversalClient) error {
 		if err != nil {
 			return err
 		}
-		if covered == slots && len(shards) == masters && strings.Contains(info, "cluster_state:ok") {
+		if covered == slots && len(shards) == masters &&
+			strings.Contains(info, "cluster_state:ok") {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("no agreement within %v: %d slots in %d shards", startTimeout, covered, len(shards))
+			return fmt.Errorf("no agreement within %v: %d slots in %d shards", startTimeout,
+				covered, len(shards))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Errors that an armed Faulty answers with.
+// Errors of commands that a Faulty makes fail.
 var (
 	ErrNotApplied = errors.New("redistest: connection lost before the command was sent")
 	ErrReplyLost  = errors.New("redistest: connection lost before the reply came")
@@ -28,8 +28,9 @@ type fault struct {
 	applied bool
 }
 
-// NewFaulty hooks into the client. Where commands must not be retried, the client must be one that
-// doesn't: those of this package don't. A fault that has not struck when t ends fails t: it tested nothing.
+// NewFaulty hooks into the client. If commands must not be retried, the client must be one that
+// doesn't retry, as those of this package. A fault that has not struck when t ends fails t, which
+// then tested nothing.
 func NewFaulty(t testing.TB, rdb redis.UniversalClient) *Faulty {
 	t.Helper()
 	f := &Faulty{}
@@ -42,17 +43,18 @@ func NewFaulty(t testing.TB, rdb redis.UniversalClient) *Faulty {
 	return f
 }
 
-// FailNext arms a fault: the next command that match accepts is not sent and fails with ErrNotApplied, or,
-// with applied, is carried out and then fails with ErrReplyLost. Where Redis itself answers with an error
-// (NOSCRIPT, say), that is passed on and the fault stays armed. A pipeline or transaction fails as a whole
-// with any of its commands. The commands that set up a connection are never asked for.
+// FailNext arms a fault for the next command that match accepts. The command is not sent and fails
+// with ErrNotApplied; or, with applied, it is carried out and then fails with ErrReplyLost. If
+// Redis itself answers with an error (such as NOSCRIPT), that error is passed on and the fault
+// stays armed. A pipeline or transaction fails as a whole with any of its commands. match never
+// sees the commands that set up a connection.
 func (f *Faulty) FailNext(match func(cmd redis.Cmder) bool, applied bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = append(f.faults, fault{match, applied})
 }
 
-// Armed is the number of faults that have not struck.
+// Armed returns the number of faults that have not struck.
 func (f *Faulty) Armed() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,7 +64,7 @@ func (f *Faulty) Armed() int {
 // Any matches every command.
 func Any(redis.Cmder) bool { return true }
 
-// strike takes the first armed fault that matches one of the commands.
+// strike removes and returns the first armed fault that matches one of the commands.
 func (f *Faulty) strike(cmds ...redis.Cmder) (fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +96,9 @@ func handshake(cmd redis.Cmder) bool {
 
 // DialHook is part of redis.Hook.
 func (f *Faulty) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 
 // ProcessHook is part of redis.Hook.
@@ -107,7 +111,7 @@ func (f *Faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := ErrNotApplied
 		if fault.applied {
 			if err := next(ctx, cmd); err != nil && !errors.Is(err, redis.Nil) {
-				f.rearm(fault) // NOSCRIPT, say: nothing was carried out
+				f.rearm(fault) // such as NOSCRIPT: nothing was carried out
 				return err
 			}
 			err = ErrReplyLost

@@ -1,12 +1,12 @@
 // Package redistest gives tests a real Redis and ways to break it. Tests only.
 //
-// A test binary that calls Main from TestMain has one private redis-server, on a unix
-// socket in a directory of its own. Its tests run in parallel on it: each takes its own
-// Client, and from Name the names that keep its keys apart from all others. Nobody flushes.
-// A test that kills, stops or reconfigures Redis Starts a server of its own.
+// A test binary that calls Main from TestMain has one private redis-server, on a unix socket in a
+// directory of its own. Its tests run in parallel on it. Each takes its own Client, and from Name
+// the names that keep its keys apart from all others. No test flushes it. A test that kills, stops
+// or reconfigures Redis starts a server of its own (Start).
 //
-// All processes are killed by pid when their test ends, and by the kernel where the test
-// binary itself is killed (on Linux).
+// All processes are killed by pid when their test ends. On Linux, the kernel kills them if the test
+// binary itself is killed.
 package redistest
 
 import (
@@ -33,7 +33,7 @@ import (
 var shared *process
 
 // Main runs the tests of a binary with a private redis-server for Client, kills it when they end,
-// and exits. Where redis-server is not installed it says how to get it and exits with status 1.
+// and exits. If redis-server is not installed, it prints how to get it and exits with status 1.
 func Main(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(silent{}) // it writes each failed dial to stderr; callers get the error anyway
@@ -52,7 +52,8 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "s")
-	shared, err = start(dir, socket, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no")
+	shared, err = start(dir, socket, "--port", "0", "--unixsocket", socket, "--save", "",
+		"--appendonly", "no")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "redistest:", err)
 		return 1
@@ -61,7 +62,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// maxSocketPath is the longest path that a unix socket's address can hold on every system (104 on the BSDs and macOS).
+// maxSocketPath is the longest path that the address of a unix socket can hold on every system (104
+// on the BSDs and macOS).
 const maxSocketPath = 103
 
 // socketDir makes a directory whose path is short enough for a socket, even under a long TMPDIR.
@@ -76,7 +78,8 @@ func socketDir() (string, error) {
 	return os.MkdirTemp("/tmp", "fb")
 }
 
-// Client returns a client of the binary's own server, closed when t ends. It never retries a command.
+// Client returns a client of the binary's own server, closed when t ends. It never retries a
+// command.
 func Client(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	if shared == nil {
@@ -85,7 +88,7 @@ func Client(t testing.TB) redis.UniversalClient {
 	return newClient(t, shared.addr)
 }
 
-// Miniredis returns a client of an embedded Redis of t's own. Its TTLs stand still.
+// Miniredis returns a client of an embedded Redis of t's own. Its TTLs never run down.
 func Miniredis(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	return newClient(t, miniredis.RunT(t).Addr())
@@ -101,8 +104,8 @@ func newClient(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// options are those of the service's own clients but for the timeouts: a test under the race
-// detector on a busy machine must not fail because an answer took half a second.
+// options returns those of the service's own clients, except for the timeouts: a test under the
+// race detector on a busy machine must not fail because an answer took half a second.
 func options(addr string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr, // a path is a unix socket
@@ -133,7 +136,8 @@ func randomID() string {
 const maxName = 40
 
 // Name returns a name that no other call in any test binary gets, fit for a backend, a limit or a
-// client: [a-z][a-z0-9-]*, at most 40 characters. It begins with what of prefix fits that form.
+// client: [a-z][a-z0-9-]*, at most 40 characters. It begins with as much of prefix as fits that
+// form.
 func Name(t testing.TB, prefix string) string {
 	t.Helper()
 	tail := "-" + runID + "-" + strconv.FormatInt(counter.Add(1), 36)

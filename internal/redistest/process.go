@@ -15,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTimeout bounds the wait for a server's first answer: milliseconds as a rule, more on a machine that is short of CPU.
+// startTimeout bounds the wait for a server's first answer: usually milliseconds, more on a machine
+// that is short of CPU.
 const startTimeout = 30 * time.Second
 
 // process is one redis-server that this binary started.
@@ -41,7 +42,7 @@ func start(dir, addr string, args ...string) (*process, error) {
 	}
 	p := &process{addr: addr, cmd: cmd, gone: make(chan struct{})}
 	go func() {
-		cmd.Wait() // its status says nothing new: servers here end by being killed
+		cmd.Wait() // its status is known: servers here are killed
 		close(p.gone)
 	}()
 	if err := ready(addr, cmd.Process.Pid, p.gone); err != nil {
@@ -49,12 +50,12 @@ func start(dir, addr string, args ...string) (*process, error) {
 		if strings.Contains(out.String(), "Address already in use") {
 			err = errTaken
 		}
-		return nil, fmt.Errorf("redis-server %q: %w; it said:\n%s", args, err, out.String())
+		return nil, fmt.Errorf("redis-server %q: %w; its output:\n%s", args, err, out.String())
 	}
 	return p, nil
 }
 
-// errNotInstalled says how to get redis-server.
+// errNotInstalled explains how to get redis-server.
 var errNotInstalled = errors.New(`redis-server is not installed; these tests need a real one (6.2 or later):
 	apt-get install redis-server    (Debian, Ubuntu)
 	dnf install redis               (Fedora)
@@ -68,11 +69,11 @@ func lookup() (string, error) {
 	return path, nil
 }
 
-// errTaken says that another process has the port.
+// errTaken reports that another process has the port.
 var errTaken = errors.New("address already in use")
 
 // ready waits until the server at addr answers, and checks that it is the process pid: another
-// server may have been faster to take the port.
+// server may have taken the port first.
 func ready(addr string, pid int, gone <-chan struct{}) error {
 	rdb := redis.NewClient(options(addr))
 	defer rdb.Close()
@@ -89,7 +90,7 @@ func ready(addr string, pid int, gone <-chan struct{}) error {
 			}
 		}
 		if redis.HasErrorPrefix(err, "NOAUTH") {
-			return nil // it answers, and tells nobody here more
+			return nil // it answers, and this client can't learn more
 		}
 		select {
 		case <-gone:
@@ -103,7 +104,7 @@ func ready(addr string, pid int, gone <-chan struct{}) error {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// kill ends the process with SIGKILL, also a stopped one, and waits until it is gone.
+// kill ends the process with SIGKILL, even if it is stopped, and waits until it is gone.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.gone
@@ -111,7 +112,7 @@ func (p *process) kill() {
 
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// syncBuffer keeps the first 64 KiB of a server's output: enough to say why it didn't start.
+// syncBuffer keeps the first 64 KiB of a server's output: enough to show why it didn't start.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu

@@ -2,7 +2,7 @@ package redistest
 
 import "syscall"
 
-// dieWithParent has the kernel kill the server when the test binary is killed and can't do it itself.
+// dieWithParent makes the kernel kill the server if the test binary is killed and can't do so.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package redistest
 
 import "syscall"
 
-// dieWithParent can't be asked of this system: servers of a killed test binary live on.
+// dieWithParent isn't available on this system: servers of a killed test binary live on.
 func dieWithParent() *syscall.SysProcAttr { return nil }

@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy before a server, for faults of the network. Methods are safe for concurrent use.
+// Proxy is a TCP proxy in front of a server, for faults of the network. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	Addr string // host:port; the same after Refuse and Resume
 
 	t      testing.TB
 	target string
-	all    sync.WaitGroup // every goroutine of the proxy
+	all    sync.WaitGroup // all goroutines of the proxy
 
 	mu       sync.Mutex
 	closed   bool               // guarded by mu: the test is over
@@ -26,27 +27,27 @@ type Proxy struct {
 	there, back link
 }
 
-// link is one direction of the line that all connections share.
+// link is one direction of the network, shared by all connections.
 type link struct {
 	mu   sync.Mutex
-	rate float64   // guarded by mu: bytes per second; 0: as fast as it goes
-	free time.Time // guarded by mu: when what has been taken so far is through
+	rate float64   // guarded by mu: bytes per second; 0: unlimited
+	free time.Time // guarded by mu: when everything taken so far has passed
 }
 
-// late is how far a link catches up with what a busy machine has kept it from.
+// late bounds how far a link catches up after a busy machine has delayed it.
 const late = 50 * time.Millisecond
 
-// maxTurn is what one connection may send before it is another's turn.
-const maxTurn = 4 << 10
+// maxChunk is how much one connection may send before another one may.
+const maxChunk = 4 << 10
 
-// turn waits until it is the caller's turn to send, and returns how many of its bytes.
-func (l *link) turn(bytes int) int {
+// take waits until the caller may send, and returns how many of its bytes it may send.
+func (l *link) take(bytes int) int {
 	l.mu.Lock()
 	if l.rate == 0 {
 		l.mu.Unlock()
 		return bytes
 	}
-	bytes = min(bytes, maxTurn)
+	bytes = min(bytes, maxChunk)
 	if late := time.Now().Add(-late); l.free.Before(late) {
 		l.free = late
 	}
@@ -57,8 +58,8 @@ func (l *link) turn(bytes int) int {
 	return bytes
 }
 
-// Throttle lets so many bytes a second pass in each direction, over all connections together, in
-// turns, as a network would. 0: as many as can.
+// Throttle limits each direction to rate bytes a second over all connections together, which take
+// turns as on a network. 0 means no limit.
 func (p *Proxy) Throttle(rate float64) {
 	for _, l := range []*link{&p.there, &p.back} {
 		l.mu.Lock()
@@ -71,8 +72,8 @@ func (p *Proxy) Throttle(rate float64) {
 type pair struct {
 	front, back net.Conn
 	once        sync.Once
-	cut         chan struct{} // closed when the pair is
-	lame        atomic.Bool   // it passes nothing on any more
+	cut         chan struct{} // closed with the pair
+	lame        atomic.Bool   // it passes on nothing any more
 }
 
 func (p *pair) close() {
@@ -83,7 +84,8 @@ func (p *pair) close() {
 	})
 }
 
-// StartProxy starts a proxy on the loopback before target (host:port, or the path of a unix socket). It ends with t.
+// StartProxy starts a proxy on the loopback in front of target (host:port, or the path of a unix
+// socket). It ends with t.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, pairs: map[*pair]struct{}{}, open: make(chan struct{})}
@@ -105,7 +107,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// URL is the proxy's as the service's config takes it.
+// URL returns the proxy's URL, in the form of the service's config.
 func (p *Proxy) URL() string { return "redis://" + p.Addr + "/0" }
 
 func (p *Proxy) listen() error {
@@ -135,7 +137,7 @@ func (p *Proxy) serve(front net.Conn) {
 	}
 	back, err := net.DialTimeout(network, p.target, startTimeout)
 	if err != nil {
-		front.Close() // as the server's own absence would look, but for the refusal
+		front.Close() // as with no server, except for the refusal
 		return
 	}
 	c := &pair{front: front, back: back, cut: make(chan struct{})}
@@ -143,7 +145,7 @@ func (p *Proxy) serve(front net.Conn) {
 	refused := p.listener == nil
 	p.pairs[c] = struct{}{}
 	p.mu.Unlock()
-	if refused { // since it was accepted
+	if refused { // since the connection was accepted
 		c.close()
 	}
 	var both sync.WaitGroup
@@ -155,7 +157,7 @@ func (p *Proxy) serve(front net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy passes on what it reads as long as data flows, and closes the pair at the first error.
+// copy passes on data while it flows, and closes the pair at the first error.
 func (p *Proxy) copy(c *pair, to, from net.Conn, over *link) {
 	defer c.close()
 	buf := make([]byte, 32<<10)
@@ -165,11 +167,11 @@ func (p *Proxy) copy(c *pair, to, from net.Conn, over *link) {
 			return
 		}
 		for rest := buf[:n]; len(rest) > 0; {
-			turn := rest[:over.turn(len(rest))]
-			if _, err := to.Write(turn); err != nil {
+			chunk := rest[:over.take(len(rest))]
+			if _, err := to.Write(chunk); err != nil {
 				return
 			}
-			rest = rest[len(turn):]
+			rest = rest[len(chunk):]
 		}
 		if err != nil {
 			return
@@ -177,7 +179,8 @@ func (p *Proxy) copy(c *pair, to, from net.Conn, over *link) {
 	}
 }
 
-// flows waits while the proxy hangs or the pair is lame; false when the pair was cut meanwhile.
+// flows waits while the proxy hangs or the pair is lame. It returns false if the pair was cut
+// meanwhile.
 func (p *Proxy) flows(c *pair) bool {
 	p.mu.Lock()
 	open := p.open
@@ -193,7 +196,7 @@ func (p *Proxy) flows(c *pair) bool {
 	}
 }
 
-// Cut drops all open connections. New ones are taken.
+// Cut drops all open connections. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +205,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Lame keeps the open connections open for good and passes nothing on, as when the host at the other end is gone. New ones work.
+// Lame keeps the open connections open for good and passes on nothing, as if the host at the other
+// end were gone. New ones work.
 func (p *Proxy) Lame() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +215,8 @@ func (p *Proxy) Lame() {
 	}
 }
 
-// Hang keeps connections open, takes new ones, and passes nothing on, in either direction, until Resume.
+// Hang keeps connections open, accepts new ones, and passes on nothing in either direction until
+// Resume.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,7 +227,7 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Refuse drops all open connections and refuses new ones until Resume, as when no server runs.
+// Refuse drops all open connections and refuses new ones until Resume, as if no server ran.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	if p.listener != nil {
@@ -233,7 +238,7 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Resume ends Hang and Refuse. What was held back by Hang is passed on.
+// Resume ends Hang and Refuse. Data held back by Hang is passed on.
 func (p *Proxy) Resume() {
 	p.t.Helper()
 	p.mu.Lock()

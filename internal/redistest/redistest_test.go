@@ -35,7 +35,8 @@ func TestNamesAreValidAndUnique(t *testing.T) {
 	t.Parallel()
 	valid := regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 	seen := map[string]bool{}
-	for _, prefix := range []string{"reports", "", "9lives", "Füße/x", "-", strings.Repeat("long", 30), "reports"} {
+	for _, prefix := range []string{"reports", "", "9lives", "Füße/x", "-",
+		strings.Repeat("long", 30), "reports"} {
 		name := redistest.Name(t, prefix)
 		if !valid.MatchString(name) || len(name) > 40 || seen[name] {
 			t.Errorf("Name(%q) = %q", prefix, name)
@@ -57,7 +58,8 @@ func TestAKilledServerComesBackWithItsData(t *testing.T) {
 		t.Fatalf("a killed server answers; pid %d", s.PID())
 	}
 	s.Restart()
-	if got, err := rdb.Get(t.Context(), "k").Result(); got != "v" || err != nil || s.PID() == before {
+	if got, err := rdb.Get(t.Context(), "k").Result(); got != "v" || err != nil ||
+		s.PID() == before {
 		t.Fatalf("after a restart: %q, %v, pid %d", got, err, s.PID())
 	}
 }
@@ -86,7 +88,8 @@ func TestAHungServerAnswersAfterCont(t *testing.T) {
 func TestTheProxyCutsHangsRefusesAndResumes(t *testing.T) {
 	t.Parallel()
 	p := redistest.StartProxy(t, redistest.Client(t).(*redis.Client).Options().Addr)
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1, DialerRetries: 1,
+		ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	ping := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -139,15 +142,21 @@ func TestAFaultStrikesOnceBeforeOrAfterTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulty.FailNext(incr, true)
-	if _, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error { p.Incr(ctx, key); p.Incr(ctx, key); return nil }); !errors.Is(err, redistest.ErrReplyLost) {
+	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Incr(ctx, key)
+		p.Incr(ctx, key)
+		return nil
+	})
+	if !errors.Is(err, redistest.ErrReplyLost) {
 		t.Fatal(err)
 	}
 	if n, err := rdb.Incr(ctx, key).Result(); n != 4 || err != nil {
-		t.Fatalf("the count is %d, %v; want 4: one lost reply, a pipeline of two, and this one", n, err)
+		t.Fatalf("the count is %d, %v; want 4: one lost reply, a pipeline of two, and this one", n,
+			err)
 	}
 }
 
-// A script's first call answers NOSCRIPT; the fault waits for the call that runs it.
+// A script's first call gets NOSCRIPT. The fault waits for the call that runs the script.
 func TestALostReplyIsThatOfACommandThatRan(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -155,7 +164,8 @@ func TestALostReplyIsThatOfACommandThatRan(t *testing.T) {
 	key := redistest.Name(t, "count")
 	script := redis.NewScript(`return redis.call("INCR", KEYS[1]) -- ` + key)
 	faulty.FailNext(redistest.Any, true)
-	if err := script.Run(t.Context(), rdb, []string{key}).Err(); !errors.Is(err, redistest.ErrReplyLost) {
+	err := script.Run(t.Context(), rdb, []string{key}).Err()
+	if !errors.Is(err, redistest.ErrReplyLost) {
 		t.Fatal(err)
 	}
 	if n, err := script.Run(t.Context(), rdb, []string{key}).Int(); n != 2 || err != nil {
@@ -190,10 +200,10 @@ func TestASentinelFailsOverToTheReplica(t *testing.T) {
 	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		role, err := replica.InfoMap(t.Context(), "replication").Result()
 		if err == nil && role["Replication"]["role"] == "master" {
-			break // an error may be the connection that the promotion has closed
+			break // an error may come from a connection that the promotion closed
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the replica is still one")
+			t.Fatal("the replica was not promoted")
 		}
 	}
 	if got := replica.Get(t.Context(), "k").Val(); got != "v" {

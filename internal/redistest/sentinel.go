@@ -11,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Sentinel is one sentinel that watches a master with one replica and fails over within about a second.
+// Sentinel is one sentinel that watches a master with one replica. It fails over within about a
+// second.
 type Sentinel struct {
 	Addr            string
 	Master, Replica *Server // as they were at the start
@@ -31,7 +32,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	s.Replica = Start(t, "--replicaof", host+" "+port)
 
 	dir := t.TempDir()
-	file := filepath.Join(dir, "sentinel.conf") // the sentinel rewrites it: it can't do without
+	file := filepath.Join(dir, "sentinel.conf") // required: the sentinel rewrites it
 	var p *process
 	err = onFreePort(func(own int) error {
 		s.Addr = loopback(own)
@@ -55,12 +56,13 @@ sentinel failover-timeout %[2]s 2000
 	return s
 }
 
-// awaitReplica waits until the sentinel has found the replica and the replica has the master's data:
-// before that there is nothing to fail over to.
+// awaitReplica waits until the sentinel has found the replica and the replica has the master's
+// data. Before that there is nothing to fail over to.
 func (s *Sentinel) awaitReplica(t testing.TB) {
 	t.Helper()
 	sentinel, replica := newClient(t, s.Addr), newClient(t, s.Replica.Addr)
-	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	deadline := time.Now().Add(startTimeout)
+	for ; time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		masters, err := sentinel.InfoMap(t.Context(), "sentinel").Result()
 		if err != nil {
 			t.Fatalf("redistest: sentinel: %v", err)
@@ -69,20 +71,22 @@ func (s *Sentinel) awaitReplica(t testing.TB) {
 		if err != nil {
 			t.Fatalf("redistest: replica: %v", err)
 		}
-		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=1", MasterName, s.Master.Addr)
-		if masters["Sentinel"]["master0"] == want && link["Replication"]["master_link_status"] == "up" {
+		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=1", MasterName,
+			s.Master.Addr)
+		if masters["Sentinel"]["master0"] == want &&
+			link["Replication"]["master_link_status"] == "up" {
 			return
 		}
 	}
 	t.Fatalf("redistest: the sentinel has not found the replica within %v", startTimeout)
 }
 
-// URL is the sentinel's as the service's config takes it.
+// URL returns the sentinel's URL, in the form of the service's config.
 func (s *Sentinel) URL() string {
 	return "redis+sentinel://" + s.Addr + "/" + MasterName + "/0"
 }
 
-// Client is connected to the sentinel itself, and closed when t ends.
+// Client returns a client of the sentinel itself, closed when t ends.
 func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	t.Helper()
 	return newClient(t, s.Addr)

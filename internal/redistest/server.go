@@ -14,7 +14,8 @@ import (
 )
 
 // Server is a redis-server of a test's own, on a port of the loopback. It keeps its data over Kill
-// and Restart. Methods are safe for concurrent use and fail the test where they can't do their work.
+// and Restart. Its methods are safe for concurrent use, and fail the test if they can't do their
+// work.
 type Server struct {
 	Addr string // host:port; the same after a Restart
 
@@ -26,8 +27,8 @@ type Server struct {
 	now *process // guarded by mu; nil while killed
 }
 
-// Start starts a server that ends with t. Args are redis-server's own and win over the defaults
-// (append-only file, no snapshots), e.g. Start(t, "--maxmemory-policy", "volatile-lru").
+// Start starts a server that ends with t. args are redis-server's own and override the defaults
+// (append-only file, no snapshots): Start(t, "--maxmemory-policy", "volatile-lru").
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{t: t, dir: t.TempDir(), args: args}
@@ -43,8 +44,9 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// arguments are the server's own. With "appendfsync no" every write is in the kernel's hands before
-// its reply is sent, so a killed server loses nothing; "everysec" may hold a write back for two seconds.
+// arguments returns the server's arguments. With "appendfsync no", every write is in the kernel's
+// hands before its reply is sent, so a killed server keeps all of them. "everysec" may hold a write
+// back for two seconds.
 func (s *Server) arguments(port int) []string {
 	return append([]string{
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
@@ -52,15 +54,15 @@ func (s *Server) arguments(port int) []string {
 	}, s.args...)
 }
 
-// Ports lie below the range from which systems number outgoing connections (32768 on Linux), so that
-// nobody takes the port of a killed server by chance. A cluster's bus uses the port 10,000 above.
+// Ports lie below the range of outgoing connections (from 32768 on Linux), so that no connection
+// takes the port of a killed server by chance. A cluster's bus uses the port 10,000 above.
 const (
 	lowPort  = 12000
 	highPort = 22000
 	busStep  = 10000
 )
 
-// freePort returns a port that is free now, and whose cluster bus port is.
+// freePort returns a port that is free now, and whose port for the cluster bus is free too.
 func freePort() (int, error) {
 	for range 100 {
 		port := lowPort + rand.IntN(highPort-lowPort)
@@ -71,7 +73,7 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d", lowPort, highPort)
 }
 
-// onFreePort calls listen with free ports until one is not taken between our look and its bind; at most 8 times.
+// onFreePort calls listen with free ports, at most 8, until one is still free when listen binds it.
 func onFreePort(listen func(port int) error) error {
 	var last error
 	for range 8 {
@@ -97,7 +99,7 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
-// URL is the server's as the service's config takes it.
+// URL returns the server's URL, in the form of the service's config.
 func (s *Server) URL() string { return "redis://" + s.Addr + "/0" }
 
 // Client returns a client that is closed when t ends. It never retries a command.
@@ -106,7 +108,7 @@ func (s *Server) Client(t testing.TB) redis.UniversalClient {
 	return newClient(t, s.Addr)
 }
 
-// PID is the process's id; 0 while the server is killed.
+// PID returns the process's id; 0 while the server is killed.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +118,8 @@ func (s *Server) PID() int {
 	return s.now.pid()
 }
 
-// Kill ends the server with SIGKILL. Whatever it has answered is on disk. Killing a dead server does nothing.
+// Kill ends the server with SIGKILL. All that it has acknowledged is on disk. Killing a dead server
+// does nothing.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +129,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart kills the server where it runs and starts it again, with its data, at the same address.
+// Restart starts the server again at the same address, with its data. A running server is killed
+// first.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -144,10 +148,11 @@ func (s *Server) Restart() {
 	}
 }
 
-// Stop halts the process (SIGSTOP): connections stay open and nothing answers, as with a hung Redis.
+// Stop halts the process (SIGSTOP): connections stay open and nothing answers, as with a hung
+// Redis.
 func (s *Server) Stop() { s.t.Helper(); s.signal(syscall.SIGSTOP) }
 
-// Cont lets a stopped process go on.
+// Cont resumes a stopped process.
 func (s *Server) Cont() { s.t.Helper(); s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {

@@ -1,9 +1,9 @@
 -- snapshot: all keys of one backend at one moment, for tests.
 -- KEYS[1]  any key of the backend, so that a cluster finds the node
 -- ARGV[1]  pattern of its keys
--- Returns  now in µs, then four values a key: name, type, TTL in ms (-1: none), content: the members and scores of a
---          zset, the fields and values of a hash, the elements of a list, the first 256 bytes of a
---          string and its length
+-- Returns  now in µs, then four values per key: name, type, TTL in ms (-1: none), content. The
+--          content is the members and scores of a zset, the fields and values of a hash, the
+--          elements of a list, or the first 256 bytes of a string and its length.
 local t = redis.call('TIME')
 local out = { string.format('%.0f', t[1] * 1000000 + t[2]) }
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -18,6 +18,7 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   elseif kind == 'string' then
     content = { redis.call('GETRANGE', key, 0, 255), redis.call('STRLEN', key) }
   end
-  out[#out + 1], out[#out + 2], out[#out + 3], out[#out + 4] = key, kind, redis.call('PTTL', key), content
+  out[#out + 1], out[#out + 2] = key, kind
+  out[#out + 1], out[#out + 2] = redis.call('PTTL', key), content
 end
 return out

@@ -13,25 +13,27 @@ import (
 )
 
 const (
-	// frontTimeout bounds each dial, write and read of Client, so that a hung Redis is an error after half a second
-	// and the front still answers within one. Large payloads add to it (movingConn).
+	// frontTimeout bounds each dial, write and read of Client. A hung Redis is an error after half
+	// a second, and the front still answers within one. Large payloads add to it (movingConn).
 	frontTimeout = 500 * time.Millisecond
-	// executorTimeout is Executor's: nobody waits for it, and every error there makes work.
+	// executorTimeout is Executor's. No caller waits for it, and each error there makes work.
 	executorTimeout = 2 * time.Second
 
-	// frontPool bounds Client's connections to each server. Redis runs one script at a time and concurrent requests
-	// share calls, so a few are busy at once; 32 leaves room for the back's calls of some thirty backends beside them.
+	// frontPool bounds Client's connections to each server. Redis runs one script at a time and
+	// concurrent requests share calls, so only a few connections are busy at once. 32 leaves room
+	// for the back's calls of some thirty backends.
 	frontPool = 32
-	// executorPool bounds Executor's. asynq makes some six short calls a second for each backend, and each dequeue
-	// that is let through uses one.
+	// executorPool bounds Executor's connections. asynq makes some six short calls a second for
+	// each backend, and each dequeue under way uses one.
 	executorPool = 16
 
-	// topologyAge is how old a client's picture of a cluster may be. A dead master is no MOVED: without this the
-	// Executor would call it for a minute after its replica has taken over.
+	// topologyAge is how old a client's view of a cluster may be. A dead master sends no MOVED:
+	// without this bound, the Executor would call it for a minute after its replica has taken over.
 	topologyAge = time.Second
 )
 
-// client returns a client of t. It repeats no command, and keeps a few connections of its pool at most for large ones.
+// client returns a client of t. It repeats no command, and keeps only a few connections of its pool
+// for large ones.
 func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 	o := &redis.UniversalOptions{
 		Addrs:            slices.Clone(t.addrs), // a cluster's client appends to it
@@ -42,10 +44,11 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 		SentinelUsername: t.sentinelUser,
 		SentinelPassword: t.sentinelPassword,
 
-		// A script whose reply was lost must not run twice.
+		// A script whose reply got lost must not run twice.
 		MaxRetries: -1,
-		// On a cluster redirections count as retries, and the same number governs both. What it costs: while a slot
-		// moves, calls to it fail; scripts of several keys, and those are all of ours, would anyway.
+		// On a cluster, redirections count as retries, and the same number governs both. The cost:
+		// while a slot moves, calls to it fail. Scripts of several keys would fail then anyway, and
+		// all of ours have several.
 		MaxRedirects: -1,
 
 		Dialer:                dialer(timeout, t.config),
@@ -54,11 +57,11 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 		ReadTimeout:           timeout,
 		WriteTimeout:          timeout,
 		PoolTimeout:           timeout,
-		ContextTimeoutEnabled: true, // or a caller's deadline wouldn't end a read
+		ContextTimeoutEnabled: true, // otherwise a caller's deadline wouldn't end a read
 		PoolSize:              size,
 		PipelinePoolSize:      -1, // one pool, one bound
 
-		// Each would send commands on every new connection that servers before 7.2 refuse.
+		// Both would send commands on each new connection that servers before 7.2 refuse.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -77,16 +80,18 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 	return c
 }
 
-// dialer returns the function that connects to a server, with TLS where config is set.
+// dialer returns the function that connects to a server, with TLS if config is set.
 //
-// It never fails: where it can't connect, the connection's first use does. go-redis's pool counts failed dials and,
-// after as many as it has places, fails every call without dialing until its own attempt, once a second, succeeds.
-// That would add up to a second to every recovery.
-func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// It never fails: if it can't connect, the connection's first use fails instead. go-redis's pool
+// counts failed dials. After as many as it has connections, it fails every call without dialing
+// until its own attempt, once a second, succeeds. That would add up to a second to every recovery.
+func dialer(timeout time.Duration, config *tls.Config) func(
+	ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout}
 	dial := plain.DialContext
 	if config != nil {
-		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext // each server is verified by its own address
+		// each server is verified by its own address
+		dial = (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)

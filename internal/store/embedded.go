@@ -9,15 +9,17 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// maxEmbeddedKeys bounds the embedded Redis: that many small keys take some 60 MB, and moving their TTLs on holds it
-// for 0.14 s of each second. Over it the store is unhealthy until keys end: nothing is evicted, because what an eviction
-// would forget is who has used up a limit.
+// maxEmbeddedKeys bounds the embedded Redis. That many small keys take some 60 MB, and aging their
+// TTLs blocks it for 0.14 s of each second. Above the bound the store is unhealthy until keys
+// expire. No key is evicted, because an eviction could forget which client has used up a limit.
 const maxEmbeddedKeys = 200_000
 
-// ageEvery is how often TTLs move on. A key may end that much early, which is why limits keep theirs for a second more.
+// ageEvery is how often TTLs are advanced. A key may expire that much early, which is why limits
+// keep theirs for a second more.
 const ageEvery = time.Second
 
-// embed starts a Redis inside this process, open to this process alone: on the loopback and with a password.
+// embed starts a Redis inside this process. Only this process can use it: it listens on the
+// loopback and requires a password.
 func embed() (*miniredis.Miniredis, target, error) {
 	m := miniredis.NewMiniRedis()
 	password := rand.Text()
@@ -28,7 +30,7 @@ func embed() (*miniredis.Miniredis, target, error) {
 	return m, target{kind: single, addrs: []string{m.Addr()}, password: password}, nil
 }
 
-// age moves the TTLs of the embedded Redis on, which stand still by themselves, until ctx ends.
+// age advances the TTLs of the embedded Redis, which doesn't do so itself, until ctx ends.
 func age(ctx context.Context, m *miniredis.Miniredis) {
 	last := time.Now()
 	tick := time.NewTicker(ageEvery)

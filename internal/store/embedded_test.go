@@ -18,7 +18,8 @@ func TestTheEmbeddedRedisSaysThatItKeepsNothing(t *testing.T) {
 	if !s.Embedded() || s.Cluster() {
 		t.Fatalf("embedded %v, cluster %v", s.Embedded(), s.Cluster())
 	}
-	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "nothing is kept") || len(log.lines("nothing is kept")) != 1 {
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "nothing is kept") ||
+		len(log.lines("nothing is kept")) != 1 {
 		t.Errorf("warnings %q, logged %q", w, log.lines(""))
 	}
 	if err := s.Executor().Set(t.Context(), "k", "v", 0).Err(); err != nil {
@@ -39,7 +40,7 @@ func TestTheEmbeddedRedisIsClosedToOthers(t *testing.T) {
 	}
 }
 
-// C133: keys whose time is over vanish by themselves, those that have time left stay.
+// C133: expired keys disappear by themselves, and others stay.
 func TestEmbeddedKeysEndWithTheirTime(t *testing.T) {
 	t.Parallel()
 	s, _ := opened(t, "")
@@ -50,14 +51,16 @@ func TestEmbeddedKeysEndWithTheirTime(t *testing.T) {
 	if n := rdb.DBSize(t.Context()).Val(); n != 5002 {
 		t.Fatalf("%d keys", n)
 	}
-	within(t, 30*time.Second, "the keys are gone", func() bool { return rdb.DBSize(t.Context()).Val() == 2 })
+	within(t, 30*time.Second, "the keys are gone", func() bool {
+		return rdb.DBSize(t.Context()).Val() == 2
+	})
 	if ttl := rdb.TTL(t.Context(), "long").Val(); ttl >= time.Hour || ttl < 50*time.Minute {
 		t.Errorf("the time left of an hour is %v", ttl)
 	}
 }
 
-// C133: the hard cap refuses, it doesn't evict: who has used up a limit stays known.
-func TestAFullEmbeddedRedisRefusesAndForgetsNobody(t *testing.T) {
+// C133: the hard cap refuses writes and evicts nothing, so that used-up limits are remembered.
+func TestAFullEmbeddedRedisRefusesAndForgetsNothing(t *testing.T) {
 	t.Parallel()
 	s, err := store.OpenSmall(t.Context(), slog.New(slog.DiscardHandler), 1000)
 	if err != nil {
@@ -71,9 +74,9 @@ func TestAFullEmbeddedRedisRefusesAndForgetsNobody(t *testing.T) {
 		t.Errorf("the reason is %q", s.Reason())
 	}
 	if got := s.Client().Get(t.Context(), "abuser").Val(); got != "limit used up" {
-		t.Errorf("of the abuser is left %q", got)
+		t.Errorf("the abuser's key is %q", got)
 	}
-	within(t, 20*time.Second, "healthy when keys have ended", s.Healthy)
+	within(t, 20*time.Second, "healthy when keys have expired", s.Healthy)
 }
 
 func fill(t *testing.T, rdb redis.UniversalClient, prefix string, n int, ttl time.Duration) {

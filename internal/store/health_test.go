@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// C124: with Redis down nobody waits for it, and all is well again soon after it is back.
+// C124: no caller waits for a Redis that is down, and all works again soon after it is back.
 func TestAKilledRedisIsNoticedAndSoIsItsReturn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -24,7 +24,8 @@ func TestAKilledRedisIsNoticedAndSoIsItsReturn(t *testing.T) {
 	if !strings.Contains(s.Reason(), "connection refused") {
 		t.Errorf("the reason is %q", s.Reason())
 	}
-	// More failed calls than the pool has places: none waits, and the pool must not hold its return up.
+	// More failed calls than the pool has connections: none waits, and the pool must not delay the
+	// recovery.
 	if took := median(100, func() {
 		if s.Client().Ping(t.Context()).Err() == nil {
 			t.Fatal("a killed Redis answers")
@@ -38,25 +39,28 @@ func TestAKilledRedisIsNoticedAndSoIsItsReturn(t *testing.T) {
 		t.Errorf("the first call after the return: %v", err)
 	}
 	within(t, promised, "healthy after a restart", s.Healthy)
-	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(), "Executor": s.Executor()} {
+	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(),
+		"Executor": s.Executor()} {
 		if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 			t.Errorf("%s of a healthy store: %v", name, err)
 		}
 	}
-	if lost, back := log.lines("redis: not healthy"), log.lines("redis: healthy"); len(lost) != 1 || len(back) != 2 {
-		t.Errorf("want one line for the loss, two for first contact and return:\n%s%s", lost, back)
+	down, back := log.lines("redis: not healthy"), log.lines("redis: healthy")
+	if len(down) != 1 || len(back) != 2 {
+		t.Errorf("want one line for the outage, two for first contact and return:\n%s%s",
+			down, back)
 	}
 }
 
-// Whoever waits for Redis's word learns at once when it can't come any more, each time.
-func TestThoseWhoWaitAreToldOfALoss(t *testing.T) {
+// A goroutine that waits for a message from Redis is notified of an outage at once, each time.
+func TestWaitersAreNotifiedOfAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s, _ := connected(t, server.URL())
-	gone := func(lost <-chan struct{}) func() bool {
+	closed := func(outage <-chan struct{}) func() bool {
 		return func() bool {
 			select {
-			case <-lost:
+			case <-outage:
 				return true
 			default:
 				return false
@@ -64,24 +68,24 @@ func TestThoseWhoWaitAreToldOfALoss(t *testing.T) {
 		}
 	}
 	for range 2 {
-		lost := s.Lost()
-		if gone(lost)() {
-			t.Fatal("lost while it is healthy")
+		outage := s.Unavailable()
+		if closed(outage)() {
+			t.Fatal("an outage is reported while it is healthy")
 		}
 		server.Kill()
-		within(t, promised, "told of a loss", gone(lost))
-		if s.Healthy() || !gone(s.Lost())() {
-			t.Error("who comes while it is lost isn't told")
+		within(t, promised, "notified of an outage", closed(outage))
+		if s.Healthy() || !closed(s.Unavailable())() {
+			t.Error("a new waiter isn't notified during an outage")
 		}
 		server.Restart()
 		within(t, promised, "healthy after a restart", s.Healthy)
-		if !gone(lost)() {
-			t.Error("a loss was taken back")
+		if !closed(outage)() {
+			t.Error("an outage was taken back")
 		}
 	}
 }
 
-// C124: a Redis that hangs holds nobody up for long, also where no context bounds the call.
+// C124: a Redis that hangs delays no caller for long, even if no context bounds the call.
 func TestAHungRedisIsAnErrorWithinHalfASecond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -103,13 +107,13 @@ func TestAHungRedisIsAnErrorWithinHalfASecond(t *testing.T) {
 		defer cancel()
 		ask(ctx)()
 	}); took > 400*time.Millisecond {
-		t.Errorf("a caller who had 50 ms waited %v", took)
+		t.Errorf("a caller with 50 ms waited %v", took)
 	}
 	server.Cont()
 	within(t, promised, "healthy after the hang", s.Healthy)
 }
 
-// median is the median time that a call takes of n.
+// median returns the median time of n calls.
 func median(n int, call func()) time.Duration {
 	took := make([]time.Duration, n)
 	for i := range took {
@@ -126,7 +130,8 @@ func TestARedisThatComesLaterIsUsedAndChecked(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	server.Kill()
 	s, log := opened(t, server.URL())
-	if s.Healthy() || !strings.Contains(s.Reason(), "connection refused") || len(log.lines("redis: not healthy")) != 1 {
+	if s.Healthy() || !strings.Contains(s.Reason(), "connection refused") ||
+		len(log.lines("redis: not healthy")) != 1 {
 		t.Fatalf("without Redis the reason is %q", s.Reason())
 	}
 	server.Restart()
@@ -136,7 +141,7 @@ func TestARedisThatComesLaterIsUsedAndChecked(t *testing.T) {
 	}
 }
 
-// C132: what waits on the Executor's connections never holds up admission.
+// C132: blocked calls on the Executor's connections never delay admission.
 func TestWaitersOfTheExecutorDontStarveTheClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -159,17 +164,17 @@ func TestWaitersOfTheExecutorDontStarveTheClient(t *testing.T) {
 		t.Errorf("a call of the front took %v", took)
 	}
 	if !blocked() {
-		t.Fatal("nobody waited: the test shows nothing")
+		t.Fatal("no call was blocked: the test shows nothing")
 	}
 	waiters.Wait()
 }
 
-// A reply that is lost leaves open whether the command ran. It must not run twice.
+// A lost reply leaves open whether the command ran. It must not run twice.
 func TestNoCommandIsSentTwice(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	s, _ := connected(t, server.URL())
-	warm(t, s.Client(), "list") // or the repetition would fail in its handshake
+	warm(t, s.Client(), "list") // otherwise a repetition would fail in its handshake
 	server.Stop()
 	if err := s.Client().Incr(t.Context(), "n").Err(); err == nil {
 		t.Fatal("a hung Redis answers")
@@ -187,7 +192,8 @@ func warm(t *testing.T, rdb redis.UniversalClient, emptyList string) {
 	var busy sync.WaitGroup
 	for range 8 {
 		busy.Go(func() {
-			if err := rdb.BLPop(t.Context(), 100*time.Millisecond, emptyList).Err(); !errors.Is(err, redis.Nil) {
+			if err := rdb.BLPop(t.Context(), 100*time.Millisecond,
+				emptyList).Err(); !errors.Is(err, redis.Nil) {
 				t.Errorf("warming up: %v", err)
 			}
 		})
@@ -204,13 +210,15 @@ func TestACloseIsFinal(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if s.Client().Ping(t.Context()).Err() == nil || s.Executor().Ping(t.Context()).Err() == nil {
+		if s.Client().Ping(t.Context()).Err() == nil ||
+			s.Executor().Ping(t.Context()).Err() == nil {
 			t.Error("a closed store answers")
 		}
 	}
 }
 
-// C100: a Redis that is full answers, can be read, and takes no job; when there is room again it is noticed.
+// C100: a Redis that is full answers, can be read, and takes no job. When there is room again, that
+// is noticed.
 func TestAFullRedisIsNoticedAndSoIsItsRoom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -232,8 +240,11 @@ func TestAFullRedisIsNoticedAndSoIsItsRoom(t *testing.T) {
 	}
 	limit("0")
 	within(t, 2*promised, "room again", s.Writable)
-	within(t, 2*promised, "which is told", func() bool { return len(log.lines("takes writes again")) > 0 })
-	if no, again := log.lines("takes no writes"), log.lines("takes writes again"); len(no) != 1 || len(again) != 1 {
+	within(t, 2*promised, "the recovery is logged", func() bool {
+		return len(log.lines("takes writes again")) > 0
+	})
+	if no, again := log.lines("takes no writes"), log.lines("takes writes again"); len(no) != 1 ||
+		len(again) != 1 {
 		t.Errorf("log: %q, %q", no, again)
 	}
 }

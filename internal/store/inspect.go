@@ -9,16 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// oldest is the first Redis that has all the scripts use.
+// The oldest version of Redis that has all that the scripts use.
 const oldestMajor, oldestMinor = 6, 2
 
-// node is what one server says of itself.
+// node is what one server reports of itself.
 type node struct {
-	version  string   // "" where it doesn't say
+	version  string   // "" if it isn't reported
 	warnings []string // sentences for the operator
 }
 
-// inspect asks every server that takes writes whether it is fit: an error says why one is not.
+// inspect checks whether each server that takes writes is fit. An error says why one is not.
 func inspect(ctx context.Context, rdb redis.UniversalClient) (node, error) {
 	c, ok := rdb.(*redis.ClusterClient)
 	if !ok {
@@ -42,8 +42,11 @@ func inspect(ctx context.Context, rdb redis.UniversalClient) (node, error) {
 func inspectNode(ctx context.Context, rdb redis.Cmdable) (node, error) {
 	info, err := rdb.InfoMap(ctx).Result() // without arguments: several need Redis 7
 	if forbidden(err) {
-		return node{warnings: []string{fmt.Sprintf("Version, eviction policy and persistence could not be checked: INFO is not "+
-			"permitted. Forebay needs Redis %d.%d or later, maxmemory-policy noeviction, and appendonly yes.", oldestMajor, oldestMinor)}}, nil
+		return node{warnings: []string{fmt.Sprintf(
+			"Version, eviction policy and persistence could not be checked: INFO is not "+
+				"permitted. Forebay needs Redis %d.%d or later, maxmemory-policy noeviction, "+
+				"and appendonly yes.",
+			oldestMajor, oldestMinor)}}, nil
 	}
 	if err != nil {
 		return node{}, err
@@ -56,8 +59,9 @@ func inspectNode(ctx context.Context, rdb redis.Cmdable) (node, error) {
 		return n, unfit("it is a read-only replica: set redis.url to its master")
 	}
 	if policy, ok := info["Memory"]["maxmemory_policy"]; ok && policy != "noeviction" {
-		n.warnings = append(n.warnings, fmt.Sprintf("maxmemory-policy is %s: a Redis whose memory is full removes accepted jobs "+
-			"and spent limits. Set maxmemory-policy noeviction.", policy))
+		n.warnings = append(n.warnings, fmt.Sprintf("maxmemory-policy is %s: a Redis whose memory "+
+			"is full removes accepted jobs and spent limits. Set maxmemory-policy noeviction.",
+			policy))
 	}
 	if info["Persistence"]["aof_enabled"] != "1" {
 		loses, err := checkSnapshots(ctx, rdb)
@@ -69,7 +73,7 @@ func inspectNode(ctx context.Context, rdb redis.Cmdable) (node, error) {
 	return n, nil
 }
 
-// unfit is the error of a Redis that answers and can't be used.
+// unfit is the error of a Redis that answers but can't be used.
 type unfit string
 
 func (u unfit) Error() string { return string(u) }
@@ -77,27 +81,31 @@ func (u unfit) Error() string { return string(u) }
 func checkVersion(version string) error {
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
-		return unfit(fmt.Sprintf("its version %q can't be read: Forebay needs Redis %d.%d or later", version, oldestMajor, oldestMinor))
+		return unfit(fmt.Sprintf("its version %q can't be read: Forebay needs Redis %d.%d or later",
+			version, oldestMajor, oldestMinor))
 	}
 	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
-		return unfit(fmt.Sprintf("its version is %s: Forebay needs Redis %d.%d or later", version, oldestMajor, oldestMinor))
+		return unfit(fmt.Sprintf("its version is %s: Forebay needs Redis %d.%d or later",
+			version, oldestMajor, oldestMinor))
 	}
 	return nil
 }
 
-// checkSnapshots says what a server without an append-only file loses.
+// checkSnapshots returns a warning on what a server without an append-only file loses.
 func checkSnapshots(ctx context.Context, rdb redis.Cmdable) (string, error) {
 	const mend = " Set appendonly yes to keep every accepted job."
 	save, err := rdb.ConfigGet(ctx, "save").Result()
 	switch {
-	case forbidden(err): // managed servers do so
-		return "There is no append-only file, and whether snapshots are taken could not be checked: CONFIG is not permitted." + mend, nil
+	case forbidden(err): // as on managed servers
+		return "There is no append-only file, and whether snapshots are taken could not be " +
+			"checked: CONFIG is not permitted." + mend, nil
 	case err != nil:
 		return "", err
 	case save["save"] == "":
 		return "Nothing is persisted: a restart of Redis loses all accepted jobs." + mend, nil
 	}
-	return "Only snapshots are persisted: a crash of Redis loses the jobs accepted since the last one." + mend, nil
+	return "Only snapshots are persisted: a crash of Redis loses the jobs accepted since the " +
+		"last one." + mend, nil
 }
 
 // forbidden reports whether the user may not use a command, or the server hides it.

@@ -43,7 +43,7 @@ func TestAUnixSocketIsReached(t *testing.T) {
 	}
 }
 
-// C76: after a fail-over work goes on by itself; meanwhile the store says that it can't.
+// C76: after a fail-over, work resumes by itself. Meanwhile the store reports that it can't.
 func TestAFailOverIsFollowed(t *testing.T) {
 	t.Parallel()
 	group := redistest.StartSentinel(t)
@@ -51,7 +51,8 @@ func TestAFailOverIsFollowed(t *testing.T) {
 	group.Master.Kill()
 	within(t, promised, "unhealthy without a master", unhealthy(s))
 	within(t, 10*time.Second, "healthy with the new master", s.Healthy)
-	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(), "Executor": s.Executor()} {
+	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(),
+		"Executor": s.Executor()} {
 		if err := rdb.Set(t.Context(), name, "v", 0).Err(); err != nil {
 			t.Errorf("%s after the fail-over: %v", name, err)
 		}
@@ -69,17 +70,21 @@ func TestAClusterIsUsedAndItsLossNoticed(t *testing.T) {
 	nodes, addrs := redistest.StartCluster(t)
 	s, _ := connected(t, "redis+cluster://"+strings.Join(addrs, ","))
 	if !s.Cluster() {
-		t.Fatal("a cluster is none")
+		t.Fatal("the cluster isn't taken for one")
 	}
-	script := redis.NewScript(`redis.call("SET", KEYS[1], ARGV[1]) return redis.call("SET", KEYS[2], ARGV[1])`)
+	script := redis.NewScript(`
+		redis.call("SET", KEYS[1], ARGV[1])
+		return redis.call("SET", KEYS[2], ARGV[1])`)
 	for i := range 20 { // over all nodes
 		tag := "{" + strconv.Itoa(i) + "}"
-		if err := script.Run(t.Context(), s.Client(), []string{tag + "a", tag + "b"}, "v").Err(); err != nil {
+		if err := script.Run(t.Context(), s.Client(), []string{tag + "a", tag + "b"},
+			"v").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 
-	// A reply that is lost leaves open whether the command ran. It must not run twice, on a cluster neither.
+	// A lost reply leaves open whether the command ran. It must not run twice, on a cluster
+	// neither.
 	const key = "{n}count"
 	pid := masterOf(t, nodes.(*redis.ClusterClient), key)
 	warm(t, s.Client(), "{n}list")
@@ -97,7 +102,8 @@ func TestAClusterIsUsedAndItsLossNoticed(t *testing.T) {
 	}
 
 	replicate(t, nodes.(*redis.ClusterClient), key)
-	if err := s.Executor().Get(t.Context(), key).Err(); err != nil { // so it knows the cluster as it was
+	// so that it knows the cluster's present topology
+	if err := s.Executor().Get(t.Context(), key).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -105,12 +111,15 @@ func TestAClusterIsUsedAndItsLossNoticed(t *testing.T) {
 	}
 	within(t, promised, "unhealthy without a node", unhealthy(s))
 	within(t, 15*time.Second, "healthy with the node's replica", s.Healthy)
-	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(), "Executor": s.Executor()} {
-		within(t, 3*time.Second, name+" calls the replica", func() bool { return rdb.Incr(t.Context(), key).Err() == nil })
+	for name, rdb := range map[string]redis.UniversalClient{"Client": s.Client(),
+		"Executor": s.Executor()} {
+		within(t, 3*time.Second, name+" calls the replica", func() bool {
+			return rdb.Incr(t.Context(), key).Err() == nil
+		})
 	}
 }
 
-// replicate adds a replica to the node that holds key and waits until it has the node's data.
+// replicate adds a replica to the node that holds key, and waits until it has the node's data.
 func replicate(t *testing.T, rdb *redis.ClusterClient, key string) {
 	t.Helper()
 	master, err := rdb.MasterForKey(t.Context(), key)
@@ -121,7 +130,8 @@ func replicate(t *testing.T, rdb *redis.ClusterClient, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000").Client(t)
+	replica := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", "2000").Client(t)
 	host, port, err := net.SplitHostPort(master.Options().Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +139,9 @@ func replicate(t *testing.T, rdb *redis.ClusterClient, key string) {
 	if err := replica.ClusterMeet(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 10*time.Second, "the nodes have met", func() bool { return replica.ClusterReplicate(t.Context(), id).Err() == nil })
+	within(t, 10*time.Second, "the nodes have met", func() bool {
+		return replica.ClusterReplicate(t.Context(), id).Err() == nil
+	})
 	within(t, 10*time.Second, "the replica has the data", func() bool {
 		info, err := replica.InfoMap(t.Context(), "replication").Result()
 		if err != nil || info["Replication"]["master_link_status"] != "up" {
@@ -145,7 +157,7 @@ func replicate(t *testing.T, rdb *redis.ClusterClient, key string) {
 	})
 }
 
-// masterOf returns the process of the node that holds key.
+// masterOf returns the pid of the node that holds key.
 func masterOf(t *testing.T, rdb *redis.ClusterClient, key string) int {
 	t.Helper()
 	node, err := rdb.MasterForKey(t.Context(), key)
@@ -163,8 +175,8 @@ func masterOf(t *testing.T, rdb *redis.ClusterClient, key string) int {
 	return pid
 }
 
-// N17: a Redis with a private authority, which asks its clients for certificates, is reached with both,
-// and a server that the authority doesn't vouch for isn't.
+// N17: a Redis with a private authority that requires client certificates is reached with both. A
+// server without a certificate of the authority isn't.
 func TestTLSIsVerified(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t), newAuthority(t)
@@ -180,22 +192,28 @@ func TestTLSIsVerified(t *testing.T) {
 	s, _ = openedAs(t, store.Config{URL: "rediss://" + addr, Login: login})
 	within(t, 10*time.Second, "healthy by the name in the certificate", s.Healthy)
 
-	for what, c := range map[string]store.Config{
-		"certificate": {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: theirs.file, Cert: cert, Key: key}}},
-		"unknown":     {URL: "rediss://" + addr},
-		"other.test":  {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: ours.file, Cert: cert, Key: key, ServerName: "other.test"}}},
-		"required":    {URL: "rediss://" + addr, Login: store.Login{TLS: store.TLS{CA: ours.file}}},
+	serverFor := func(t store.TLS) store.Config {
+		return store.Config{URL: "rediss://" + addr, Login: store.Login{TLS: t}}
+	}
+	for part, c := range map[string]store.Config{
+		"certificate": serverFor(store.TLS{CA: theirs.file, Cert: cert, Key: key}),
+		"unknown":     serverFor(store.TLS{}),
+		"other.test": serverFor(store.TLS{CA: ours.file, Cert: cert, Key: key,
+			ServerName: "other.test"}),
+		"required": serverFor(store.TLS{CA: ours.file}),
 	} {
 		s, _ := openedAs(t, c)
-		within(t, 10*time.Second, "the reason says "+what, func() bool { return strings.Contains(s.Reason(), what) })
+		within(t, 10*time.Second, "the reason says "+part, func() bool {
+			return strings.Contains(s.Reason(), part)
+		})
 	}
 	if s, _ := opened(t, "redis://"+addr); s.Healthy() {
-		t.Error("a server that wants TLS is healthy without")
+		t.Error("a server that requires TLS is healthy without it")
 	}
 }
 
-// N15: sentinels may ask for another password than the servers that they watch, or for none.
-// C122: passwords apart from the URL are taken as they are.
+// N15: sentinels may require another password than the servers that they watch, or none. C122:
+// passwords apart from the URL are taken literally.
 func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	const data, own = `d/a?t#a@%41:"`, `s#e/n?t@%`
@@ -207,14 +225,16 @@ func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {
 		}
 		require(t, rdb, data)
 	}
-	if err := group.Client(t).Do(t.Context(), "SENTINEL", "SET", redistest.MasterName, "auth-pass", data).Err(); err != nil {
+	if err := group.Client(t).Do(t.Context(), "SENTINEL", "SET", redistest.MasterName, "auth-pass",
+		data).Err(); err != nil {
 		t.Fatal(err)
 	}
 	s, _ := openedAs(t, store.Config{URL: group.URL(), Login: store.Login{Password: data}})
-	within(t, 10*time.Second, "healthy where the sentinel asks for none", s.Healthy)
+	within(t, 10*time.Second, "healthy while the sentinel requires no password", s.Healthy)
 
 	require(t, group.Client(t), own)
-	s, _ = openedAs(t, store.Config{URL: group.URL(), Login: store.Login{Password: data, SentinelPassword: own}})
+	s, _ = openedAs(t,
+		store.Config{URL: group.URL(), Login: store.Login{Password: data, SentinelPassword: own}})
 	within(t, 10*time.Second, "healthy with both passwords", s.Healthy)
 
 	escaped := fmt.Sprintf("redis+sentinel://:%s@%s/%s/0?sentinel_password=%s",
@@ -222,22 +242,24 @@ func TestSentinelsHaveAPasswordOfTheirOwn(t *testing.T) {
 	s, _ = openedAs(t, store.Config{URL: escaped})
 	within(t, 10*time.Second, "healthy with both passwords in the URL", s.Healthy)
 
-	for _, login := range []store.Login{{Password: data}, {Password: data, SentinelPassword: data}} {
+	for _, login := range []store.Login{{Password: data},
+		{Password: data, SentinelPassword: data}} {
 		if s, _ := openedAs(t, store.Config{URL: group.URL(), Login: login}); s.Healthy() {
 			t.Error("the sentinel takes the wrong password")
 		}
 	}
 }
 
-// require has a server or a sentinel ask new connections for a password.
+// require makes a server or a sentinel require a password of new connections.
 func require(t *testing.T, rdb redis.UniversalClient, password string) {
 	t.Helper()
-	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">"+password).Err(); err != nil {
+	if err := rdb.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass",
+		">"+password).Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// authority signs certificates; file holds its own.
+// authority signs certificates; file holds its own certificate.
 type authority struct {
 	file string
 	cert *x509.Certificate
@@ -250,8 +272,11 @@ func newAuthority(t *testing.T) *authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &authority{key: key, cert: &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}}
+	a := &authority{key: key, cert: &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}}
 	a.file = a.write(t, "CERTIFICATE", a.sign(t, a.cert, key))
 	return a
 }
@@ -267,7 +292,8 @@ func (a *authority) issue(t *testing.T, name string, ips ...net.IP) (cert, key s
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name}, IPAddresses: ips}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{name}, IPAddresses: ips}
 	return a.write(t, "CERTIFICATE", a.sign(t, template, private)), a.write(t, "PRIVATE KEY", der)
 }
 
@@ -283,7 +309,8 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.Pr
 func (a *authority) write(t *testing.T, kind string, der []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "file.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return file

@@ -12,17 +12,17 @@ import (
 	"github.com/forebay/forebay/internal/transfer"
 )
 
-// movingConn is a connection whose deadlines grow with the bytes that pass, as transfer.Time says:
-// a hung Redis is an error as soon as ever, and a large payload that still moves isn't cut. As of
-// any connection, one goroutine at a time may read and one may write.
+// movingConn is a connection whose deadlines grow with the bytes that pass, by transfer.Time. So a
+// hung Redis is an error as soon as on other connections, and a large payload that still moves
+// isn't cut. As with any connection, one goroutine may read and one may write at a time.
 type movingConn struct {
 	net.Conn
 	reads, writes progress
 }
 
-// progress is what has passed in one direction since the deadline was set.
+// progress counts the bytes that have passed in one direction since the deadline was set.
 type progress struct {
-	deadline time.Time // zero: there is none
+	deadline time.Time // zero: none
 	bytes    atomic.Int64
 }
 
@@ -31,7 +31,7 @@ func (p *progress) begin(deadline time.Time, bytes int64) {
 	p.bytes.Store(bytes)
 }
 
-// moved counts bytes, and returns the deadline after them, where it has moved.
+// moved counts bytes and returns the new deadline, if it has changed.
 func (p *progress) moved(bytes int) (deadline time.Time, changed bool) {
 	sum := p.bytes.Add(int64(bytes))
 	changed = bytes > 0 && sum > transfer.Small && !p.deadline.IsZero()
@@ -55,8 +55,8 @@ func (c *movingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SetReadDeadline is for the answer to what was written since the last SetWriteDeadline, which may
-// still be on its way there.
+// SetReadDeadline sets the deadline of the reply to the data written since the last
+// SetWriteDeadline. That data may still be on its way to Redis.
 func (c *movingConn) SetReadDeadline(t time.Time) error {
 	written := c.writes.bytes.Load()
 	c.reads.begin(t, written)
@@ -77,13 +77,13 @@ func (c *movingConn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// checkedConn is a movingConn over a socket, which go-redis looks at before it uses it again.
+// checkedConn is a movingConn over a socket, which go-redis checks before it reuses the connection.
 type checkedConn struct {
 	*movingConn
 	syscall.Conn
 }
 
-// moving wraps a connection. One with TLS has no socket to look at, here as without this.
+// moving wraps a connection. One with TLS has no socket to check, with or without this wrapper.
 func moving(conn net.Conn) net.Conn {
 	m := &movingConn{Conn: conn}
 	if socket, ok := conn.(syscall.Conn); ok {
@@ -92,13 +92,13 @@ func moving(conn net.Conn) net.Conn {
 	return m
 }
 
-// largePart is the part of a pool that large commands may have on their way at once: small ones
-// always find a connection, and a few fill any link.
+// largePart is the fraction of a pool that large commands may use at once (1/largePart). Small ones
+// always find a connection, and a few large ones fill any link.
 const largePart = 4
 
-// largeHook lets a few large commands or pipelines through at once; others wait, until their
-// context ends. Small ones pass.
-type largeHook struct{ places chan struct{} }
+// largeHook lets a few large commands or pipelines through at once. Others wait until their context
+// ends. Small ones pass.
+type largeHook struct{ slots chan struct{} }
 
 func newLargeHook(pool int) largeHook { return largeHook{make(chan struct{}, pool/largePart)} }
 
@@ -133,7 +133,7 @@ func (h largeHook) enter(ctx context.Context, cmds ...redis.Cmder) error {
 		return nil
 	}
 	select {
-	case h.places <- struct{}{}:
+	case h.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -142,7 +142,7 @@ func (h largeHook) enter(ctx context.Context, cmds ...redis.Cmder) error {
 
 func (h largeHook) leave(cmds ...redis.Cmder) {
 	if large(cmds) {
-		<-h.places
+		<-h.slots
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// What is large and still moves isn't cut, in either direction, though it takes longer than a hung
-// Redis would be waited for (issue 10, point 8).
+// A large payload that still moves isn't cut, in either direction, even if it takes longer than the
+// timeout for a hung Redis (issue 10, point 8).
 func TestALargePayloadThatMovesIsNotCut(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
@@ -27,12 +27,13 @@ func TestALargePayloadThatMovesIsNotCut(t *testing.T) {
 	}
 	proxy.Hang()
 	began := time.Now()
-	if err := s.Client().Get(t.Context(), "large").Err(); err == nil || time.Since(began) > promised {
+	if err := s.Client().Get(t.Context(), "large").Err(); err == nil ||
+		time.Since(began) > promised {
 		t.Errorf("a hung Redis after %v: %v", time.Since(began), err)
 	}
 }
 
-// Large commands leave connections for small ones: of 64 that hang, most wait without one.
+// Large commands leave connections for small ones: of 64 hung ones, most wait without a connection.
 func TestLargeCommandsLeaveConnectionsForSmallOnes(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
@@ -45,7 +46,8 @@ func TestLargeCommandsLeaveConnectionsForSmallOnes(t *testing.T) {
 		all.Go(func() { s.Client().Set(ctx, "large", payload, 0) })
 	}
 	most := uint32(0)
-	for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	end := time.Now().Add(300 * time.Millisecond)
+	for ; time.Now().Before(end); time.Sleep(time.Millisecond) {
 		stats := s.Client().PoolStats()
 		most = max(most, stats.TotalConns-stats.IdleConns)
 	}

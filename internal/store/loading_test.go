@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// loader stands in front of a Redis. As long as it loads it answers each command as a Redis does that reads its data after a start.
+// loader stands in front of a Redis. While loads is set, it answers each command as a Redis does
+// while it loads its data after a start.
 type loader struct {
 	net.Listener
 	loads  atomic.Bool
@@ -53,15 +54,16 @@ func (l *loader) answer(conn net.Conn) {
 				return
 			}
 		}
-		if _, err := io.WriteString(conn, "-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
+		if _, err := io.WriteString(conn,
+			"-LOADING Redis is loading the dataset in memory\r\n"); err != nil {
 			return
 		}
 	}
 }
 
-// A Redis that loads its data after a restart answers, and can't be used: the store isn't healthy and says why, and is healthy again by
-// itself once Redis has loaded.
-func TestARedisThatLoadsIsAwayUntilItHasLoaded(t *testing.T) {
+// A Redis that loads its data after a restart answers, but can't be used. The store is unhealthy
+// and gives the reason. It is healthy again once Redis has loaded.
+func TestALoadingRedisIsUnhealthyUntilItHasLoaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,9 +75,11 @@ func TestARedisThatLoadsIsAwayUntilItHasLoaded(t *testing.T) {
 	go l.serve()
 	s, log := connected(t, "redis://"+l.Addr().String()+"/0")
 	l.loads.Store(true)
-	server.Kill() // what was open before leads to Redis still
+	server.Kill() // connections made before still lead to Redis
 	server.Restart()
-	within(t, promised, "unhealthy while Redis loads", func() bool { return strings.Contains(s.Reason(), "LOADING") })
+	within(t, promised, "unhealthy while Redis loads", func() bool {
+		return strings.Contains(s.Reason(), "LOADING")
+	})
 	if s.Client().Set(t.Context(), "k", "v", 0).Err() == nil {
 		t.Error("a Redis that loads takes a write")
 	}
@@ -85,6 +89,6 @@ func TestARedisThatLoadsIsAwayUntilItHasLoaded(t *testing.T) {
 		t.Error(err)
 	}
 	if n := len(log.lines("redis: not healthy")); n != 1 {
-		t.Errorf("%d lines on one loss", n)
+		t.Errorf("%d lines on one outage", n)
 	}
 }

@@ -26,7 +26,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.buf.Write(p)
 }
 
-// lines returns those that contain part.
+// lines returns the lines that contain part.
 func (j *journal) lines(part string) (found []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -59,20 +59,20 @@ func openedAs(t *testing.T, c store.Config) (*store.Store, *journal) {
 	return s, j
 }
 
-// within waits for a condition and fails t when it isn't met in time.
-func within(t *testing.T, limit time.Duration, what string, met func() bool) {
+// within waits until met returns true, and fails t if that takes longer than limit.
+func within(t *testing.T, limit time.Duration, name string, met func() bool) {
 	t.Helper()
 	for start := time.Now(); !met(); time.Sleep(2 * time.Millisecond) {
 		if time.Since(start) > limit {
-			t.Fatalf("not within %v: %s", limit, what)
+			t.Fatalf("not within %v: %s", limit, name)
 		}
 	}
 }
 
-// promised is twice what Healthy promises: the machine may be busy with other tests.
+// promised is twice what Healthy promises, since the machine may be busy with other tests.
 const promised = 2 * time.Second
 
-// connected is opened, and healthy.
+// connected returns an opened store once it is healthy.
 func connected(t *testing.T, url string) (*store.Store, *journal) {
 	t.Helper()
 	s, log := opened(t, url)

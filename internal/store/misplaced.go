@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// misplacedFor is how long a warning stands after the last error over its keys: a probe sees it,
-	// and it goes soon after the mend.
+	// misplacedFor is how long a warning stands after the last error on its keys. A probe sees it,
+	// and it disappears soon after the fault is removed.
 	misplacedFor = time.Minute
-	// maxMisplaced bounds the warnings: more of them say no more.
+	// maxMisplaced bounds the warnings: more of them would add nothing.
 	maxMisplaced = 8
 )
 
-// misplaced notes the keys that hold a value of another type than a command needs, which Redis's own
-// error doesn't name. Scripts whose first key is a line are leaky.Line's, which names the key itself:
-// they make most of their keys. Safe for concurrent use.
+// misplaced records the keys that hold a value of another type than a command needs, which Redis's
+// own error doesn't name. Scripts whose first key is a line are left to leaky.Line, which names the
+// key itself, since they build most of their keys. It is safe for concurrent use.
 type misplaced struct {
-	found func(warning string) // called for a warning that didn't stand
+	found func(warning string) // called for each new warning
 
 	mu    sync.Mutex
 	until map[string]time.Time // guarded by mu: by warning
@@ -66,7 +66,8 @@ func (m *misplaced) look(cmd redis.Cmder, err error) {
 	if len(keys) > 1 {
 		text = "One of " + strings.Join(keys, ", ") + " holds"
 	}
-	text += " a value of another type than Forebay keeps there: remove it (DEL), or move it away (RENAME)."
+	text += " a value of another type than Forebay keeps there: " +
+		"remove it (DEL), or move it away (RENAME)."
 	now := time.Now()
 	m.mu.Lock()
 	until, known := m.until[text]
@@ -79,14 +80,15 @@ func (m *misplaced) look(cmd redis.Cmder, err error) {
 	}
 }
 
-// keysOf are the keys that a command names.
+// keysOf returns the keys that a command names.
 func keysOf(args []any) (keys []string) {
 	if len(args) < 2 {
 		return nil
 	}
 	first, last := 1, 2
-	if name := strings.ToLower(fmt.Sprint(args[0])); strings.HasPrefix(name, "eval") && len(args) > 2 {
-		n, _ := strconv.Atoi(fmt.Sprint(args[2])) // go-redis has written it
+	if name := strings.ToLower(fmt.Sprint(args[0])); strings.HasPrefix(name, "eval") &&
+		len(args) > 2 {
+		n, _ := strconv.Atoi(fmt.Sprint(args[2])) // written by go-redis
 		first, last = 3, min(3+n, len(args))
 	}
 	for _, key := range args[first:last] {
@@ -95,7 +97,7 @@ func keysOf(args []any) (keys []string) {
 	return keys
 }
 
-// warnings are the sentences that still stand, sorted.
+// warnings returns the warnings that still stand, sorted.
 func (m *misplaced) warnings() (all []string) {
 	now := time.Now()
 	m.mu.Lock()

@@ -1,5 +1,6 @@
-// Package store is the connection to Redis: one server, a master behind sentinels, a cluster, or one embedded in the
-// process. It knows whether Redis answers at this moment, and whether it is fit to keep jobs.
+// Package store is the connection to Redis: one server, a master behind sentinels, a cluster, or
+// one embedded in the process. It reports whether Redis answers now, and whether it is fit to keep
+// jobs.
 package store
 
 import (
@@ -16,18 +17,21 @@ import (
 )
 
 const (
-	// Redis is probed this often, each probe at most this long: a Redis that hangs or goes is noticed within the sum.
+	// Redis is probed every probeEvery, each probe for at most probeTimeout. An outage is noticed
+	// within their sum.
 	probeEvery   = 250 * time.Millisecond
 	probeTimeout = 500 * time.Millisecond
-	// recheckEvery is how often a healthy Redis is inspected again: its settings and its role can change under us.
+	// recheckEvery is how often a healthy Redis is inspected again: its settings and its role may
+	// change.
 	recheckEvery = 10 * time.Second
-	// A write is tried this often: a Redis that is full, or has become a replica, answers PING and takes no job.
+	// writeEvery is how often a write is tried: a Redis that is full, or has become a replica,
+	// answers PING but takes no jobs.
 	writeEvery = time.Second
-	// unprobed is the reason until the first probe has ended.
+	// unprobed is the reason before the first probe has ended.
 	unprobed = "not probed yet"
 )
 
-// Store is a connection to Redis. Safe for concurrent use.
+// Store is a connection to Redis. It is safe for concurrent use.
 type Store struct {
 	log      *slog.Logger
 	target   target
@@ -38,34 +42,34 @@ type Store struct {
 	strays   *misplaced
 
 	stop  context.CancelFunc
-	all   sync.WaitGroup // the background goroutines
-	close func() error   // once
+	all   sync.WaitGroup // background goroutines
+	close func() error   // runs shut, once
 
-	inspected time.Time // the watcher's own
-	written   time.Time // the watcher's own: when a write was tried last
+	inspected time.Time // used by probe only
+	written   time.Time // used by probe only: the time of the last trial write
 
 	mu       sync.RWMutex
-	reason   string        // guarded by mu: why unhealthy; "" when healthy
-	since    time.Time     // guarded by mu: when reason became or ceased to be ""
-	lost     chan struct{} // guarded by mu: closed while reason isn't ""
+	reason   string        // guarded by mu: why unhealthy; "" if healthy
+	since    time.Time     // guarded by mu: when reason last became or ceased to be ""
+	outage   chan struct{} // guarded by mu: closed while reason isn't ""
 	warnings []string      // guarded by mu
-	refusal  string        // guarded by mu: why Redis takes no writes; "" when it does
+	refusal  string        // guarded by mu: why Redis takes no writes; "" if it does
 }
 
-// Open connects to the Redis that c names. A Config that Check finds fault with is an error, which
-// repeats no secret.
+// Open connects to the Redis that c names. An error of c.Check is returned; it repeats no secret.
 //
-// A Redis that is absent, hung or too old is no error: Open says so in the log, Healthy is false, and the Store goes on
-// trying until Close. Open takes at most half a second; ctx cuts that short. go-redis's own messages go to log at debug
-// level, for the whole process.
+// A Redis that is absent, hung or too old is no error: Open logs it, Healthy returns false, and the
+// Store keeps trying until Close. Open takes at most half a second, less if ctx ends. go-redis's
+// own messages go to log at debug level, for the whole process.
 func Open(ctx context.Context, c Config, log *slog.Logger) (*Store, error) {
 	return open(ctx, c, log, maxEmbeddedKeys)
 }
 
 func open(ctx context.Context, c Config, log *slog.Logger, maxKeys int64) (*Store, error) {
 	redis.SetLogger(libraryLog{log})
-	s := &Store{log: log, maxKeys: maxKeys, reason: unprobed, since: time.Now(), lost: make(chan struct{})}
-	close(s.lost)
+	s := &Store{log: log, maxKeys: maxKeys, reason: unprobed, since: time.Now(),
+		outage: make(chan struct{})}
+	close(s.outage)
 	var err error
 	if c.URL == "" {
 		s.embedded, s.target, err = embed()
@@ -94,56 +98,61 @@ func open(ctx context.Context, c Config, log *slog.Logger, maxKeys int64) (*Stor
 	return s, nil
 }
 
-// Client is for admission and everything else that a caller waits for. It repeats no command, and a Redis that hangs is
-// an error within about 500 ms, sooner where the context says so.
+// Client returns the client for admission and other calls that a caller waits for. It repeats no
+// command. A hung Redis is an error within about 500 ms, or when the context ends.
 func (s *Store) Client() redis.UniversalClient { return s.client }
 
-// Executor is for asynq: a pool of its own, so that nothing there can hold up Client. Its timeouts are 2 s.
+// Executor returns the client for asynq. Its pool is its own, so that it can't delay Client. Its
+// timeouts are 2 s.
 func (s *Store) Executor() redis.UniversalClient { return s.executor }
 
-// Embedded reports whether Redis is inside this process and keeps nothing.
+// Embedded reports whether Redis is inside this process and keeps no data.
 func (s *Store) Embedded() bool { return s.embedded != nil }
 
 // Cluster reports whether Redis is a cluster, where a script's keys must share a hash slot.
 func (s *Store) Cluster() bool { return s.target.kind == cluster }
 
-// Healthy reports whether the last probe succeeded: Redis answered within 500 ms and is fit. A Redis that goes is
-// noticed within 750 ms, one that returns within 250 ms of its first answer. It costs nothing: ask before every call
-// that a caller would otherwise wait for in vain.
+// Healthy reports whether the last probe succeeded: Redis answered within 500 ms and is fit. An
+// outage is noticed within 750 ms, and its end within 250 ms of Redis's first answer. Healthy costs
+// nothing: check it before a call for which a caller would otherwise wait in vain.
 func (s *Store) Healthy() bool { return s.Reason() == "" }
 
-// Reason says why the store is not healthy; "" when it is. It may name Redis's address: for the operator, not for clients.
+// Reason returns why the store is not healthy; "" if it is. It may contain Redis's address, so it
+// is for the operator, not for clients.
 func (s *Store) Reason() string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.reason
 }
 
-// Lost returns a channel that is closed once the store isn't healthy any more; it is closed already while the store isn't. Once it is
-// healthy again Lost returns another one. So whoever waits for Redis's word needn't ask whether it can come.
-func (s *Store) Lost() <-chan struct{} {
+// Unavailable returns a channel that is closed once the store is no longer healthy, and already
+// closed while it isn't. After a recovery, Unavailable returns a new channel. A goroutine that
+// waits for a message from Redis need not poll for outages.
+func (s *Store) Unavailable() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.lost
+	return s.outage
 }
 
-// Writable reports whether Redis took the last write that was tried, within the last second or so. Where it didn't (it is full, or has become a
-// replica) jobs can't be admitted, though what is there can still be read.
+// Writable reports whether Redis took the last trial write, within the last second or so. If it
+// didn't (it is full, or has become a replica), jobs can't be admitted, but existing data can still
+// be read.
 func (s *Store) Writable() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.refusal == ""
 }
 
-// Warnings are sentences on what is wrong with a Redis that works: it may evict jobs, or doesn't persist them, or a key
-// holds what another program has put there.
+// Warnings returns sentences on faults of a Redis that works: it may evict jobs, or doesn't persist
+// them, or a key holds another program's value.
 func (s *Store) Warnings() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return append(slices.Clone(s.warnings), s.strays.warnings()...)
 }
 
-// Close ends the probes and closes all connections; an embedded Redis ends and forgets. Further calls do nothing.
+// Close ends the probes and closes all connections. An embedded Redis ends with its data. Further
+// calls do nothing.
 func (s *Store) Close() error { return s.close() }
 
 func (s *Store) shut() error {
@@ -170,7 +179,8 @@ func (s *Store) watch(ctx context.Context) {
 	}
 }
 
-// probe asks Redis for a sign of life and, on first contact, after an outage and now and then, whether it is fit.
+// probe pings Redis and, on first contact, after an outage and at intervals, checks whether it is
+// fit.
 func (s *Store) probe(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -179,7 +189,8 @@ func (s *Store) probe(ctx context.Context) {
 	if s.embedded != nil {
 		found.version = "embedded"
 	}
-	if err == nil && s.embedded == nil && (!s.Healthy() || time.Since(s.inspected) >= recheckEvery) {
+	if err == nil && s.embedded == nil &&
+		(!s.Healthy() || time.Since(s.inspected) >= recheckEvery) {
 		if found, err = inspect(bounded, s.client); err == nil {
 			s.inspected = time.Now()
 			s.warn(found.warnings)
@@ -190,12 +201,13 @@ func (s *Store) probe(ctx context.Context) {
 		s.tryWrite(bounded)
 	}
 	if ctx.Err() != nil {
-		return // stopping: the error would be ours
+		return // stopping: the error would be our own
 	}
 	s.record(err, found.version)
 }
 
-// tryWrite learns whether Redis takes writes. Only its own word counts: a write that got lost is the next probe's business.
+// tryWrite checks whether Redis takes writes. Only Redis's own errors count: a write that failed on
+// the way is left to the next probe.
 func (s *Store) tryWrite(ctx context.Context) {
 	err := s.client.Set(ctx, "fb:probe", 1, 10*writeEvery).Err()
 	var refused redis.Error
@@ -218,12 +230,14 @@ func (s *Store) tryWrite(ctx context.Context) {
 	}
 }
 
-// ping goes through the front's own pool, so it fails when the front would.
+// ping uses the front's own pool, so it fails when the front would.
 func (s *Store) ping(ctx context.Context) error {
 	if s.embedded != nil {
 		n, err := s.client.DBSize(ctx).Result()
 		if err == nil && n > s.maxKeys {
-			err = unfit(fmt.Sprintf("the embedded store is full, with over %d keys: set redis.url to a Redis server", s.maxKeys))
+			err = unfit(fmt.Sprintf(
+				"the embedded store is full, with over %d keys: set redis.url to a Redis server",
+				s.maxKeys))
 		}
 		return err
 	}
@@ -231,14 +245,18 @@ func (s *Store) ping(ctx context.Context) error {
 	if !ok {
 		return s.client.Ping(ctx).Err()
 	}
-	err := c.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return master.Ping(ctx).Err() })
+	err := c.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		return master.Ping(ctx).Err()
+	})
 	if err != nil {
 		return err
 	}
-	return c.Exists(ctx, "fb:probe").Err() // a cluster that is down answers PING, but no command with a key
+	// A cluster that is down answers PING, but no command with a key.
+	return c.Exists(ctx, "fb:probe").Err()
 }
 
-// record takes a probe's result. It logs each change of health, and a Redis that is back but unfit.
+// record applies a probe's result. It logs each change of health, and a Redis that is back but
+// unfit.
 func (s *Store) record(err error, version string) {
 	reason := ""
 	if err != nil {
@@ -250,22 +268,23 @@ func (s *Store) record(err error, version string) {
 	if (was == "") != (reason == "") {
 		s.since = time.Now()
 		if reason == "" {
-			s.lost = make(chan struct{})
+			s.outage = make(chan struct{})
 		} else {
-			close(s.lost)
+			close(s.outage)
 		}
 	}
 	s.mu.Unlock()
-	var verdict unfit
+	var fault unfit
 	switch {
 	case reason == "" && was != "":
-		s.log.Info("redis: healthy", "redis", s.target.String(), "version", version, "after", time.Since(since).Round(time.Millisecond))
-	case reason != "" && (was == "" || was == unprobed), errors.As(err, &verdict) && reason != was:
+		s.log.Info("redis: healthy", "redis", s.target.String(), "version", version,
+			"after", time.Since(since).Round(time.Millisecond))
+	case reason != "" && (was == "" || was == unprobed), errors.As(err, &fault) && reason != was:
 		s.log.Error("redis: not healthy", "redis", s.target.String(), "reason", reason)
 	}
 }
 
-// warn keeps the warnings and logs those that are new.
+// warn sets the warnings and logs the new ones.
 func (s *Store) warn(warnings []string) {
 	s.mu.Lock()
 	old := s.warnings
@@ -278,7 +297,8 @@ func (s *Store) warn(warnings []string) {
 	}
 }
 
-// libraryLog takes what go-redis would write to stderr. At debug level: each error also reaches its caller.
+// libraryLog receives the messages that go-redis would write to stderr. They are logged at debug
+// level, since each error also reaches its caller.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(ctx context.Context, format string, args ...any) {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// target is where Redis is, as a URL says it.
+// target is the place of Redis that a URL gives.
 type target struct {
 	kind             kind
 	tls              bool
 	config           *tls.Config // nil without tls
-	addrs            []string    // host:port; of a single server also the path of a unix socket
+	addrs            []string    // host:port; or, for a single server, the path of a unix socket
 	user, password   string
 	sentinelUser     string
 	sentinelPassword string
-	master           string // sentinel: the master's name
+	master           string // for sentinel: the master's name
 	db               int
 }
 
@@ -31,7 +31,7 @@ const (
 	cluster  kind = "cluster"
 )
 
-// schemes of URLs. Each mend below shows one.
+// schemes are those of URLs. Each error below shows one.
 var schemes = map[string]target{
 	"redis":           {kind: single},
 	"rediss":          {kind: single, tls: true},
@@ -42,23 +42,25 @@ var schemes = map[string]target{
 	"rediss+cluster":  {kind: cluster, tls: true},
 }
 
-// maxDB bounds a database's number: far more than any server has, and no overflow.
+// maxDB bounds a database's number: far more than any server has, and without overflow.
 const maxDB = 1 << 20
 
-// parse reads a URL. It doesn't use net/url, which refuses lists of hosts and quotes what it refuses: an error here
-// never repeats anything that may be part of a password.
+// parse parses a URL. It doesn't use net/url, which refuses lists of hosts and quotes refused text.
+// An error here never repeats text that may be part of a password.
 func parse(raw string) (target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	t, known := schemes[scheme]
 	if !ok || !known {
-		return target{}, errors.New("must begin with redis://, rediss:// (TLS), unix://, redis+sentinel://, " +
-			"rediss+sentinel://, redis+cluster:// or rediss+cluster://, as in redis://127.0.0.1:6379/0")
+		return target{}, errors.New("must begin with redis://, rediss:// (TLS), unix://, " +
+			"redis+sentinel://, rediss+sentinel://, redis+cluster:// or rediss+cluster://, " +
+			"as in redis://127.0.0.1:6379/0")
 	}
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	if strings.Contains(raw, "#") || strings.Contains(path, "@") || strings.Contains(query, "@") {
-		return target{}, errors.New("has a character in user or password that ends them; give username and password " +
-			"apart from the URL, or percent-encode it: / is %2F, ? is %3F, # is %23, @ is %40, % is %25")
+		return target{}, errors.New("has a character in user or password that ends them; " +
+			"give username and password apart from the URL, or percent-encode it: " +
+			"/ is %2F, ? is %3F, # is %23, @ is %40, % is %25")
 	}
 
 	at := strings.LastIndexByte(authority, '@')
@@ -72,7 +74,8 @@ func parse(raw string) (target, error) {
 
 	params, err := url.ParseQuery(query)
 	if err != nil {
-		return target{}, errors.New("must have after ? only name=value pairs joined by &, percent-encoded")
+		return target{},
+			errors.New("must have after ? only name=value pairs joined by &, percent-encoded")
 	}
 	take := func(name string) string {
 		v := params.Get(name)
@@ -105,10 +108,11 @@ func userinfo(s string) (user, password string, err error) {
 	password, err2 := url.PathUnescape(p)
 	switch {
 	case err1 != nil || err2 != nil:
-		return "", "", errors.New("has a % in user or password that begins no escape; write it %25, or give username and " +
-			"password apart from the URL")
+		return "", "", errors.New("has a % in user or password that begins no escape; " +
+			"write it %25, or give username and password apart from the URL")
 	case !found || password == "":
-		return "", "", errors.New("has a user without a password; write user:password@, or :password@ for a password alone")
+		return "", "", errors.New("has a user without a password; " +
+			"write user:password@, or :password@ for a password alone")
 	}
 	return user, password, nil
 }
@@ -116,7 +120,8 @@ func userinfo(s string) (user, password string, err error) {
 func (t *target) socket(hosts, path, db string) error {
 	p, err := url.PathUnescape(path)
 	if hosts != "" || path == "" || err != nil {
-		return errors.New("needs the absolute path of the unix socket, as in unix:///run/redis.sock?db=0")
+		return errors.New(
+			"needs the absolute path of the unix socket, as in unix:///run/redis.sock?db=0")
 	}
 	t.addrs = []string{"/" + p}
 	return t.setDB(db)
@@ -124,7 +129,8 @@ func (t *target) socket(hosts, path, db string) error {
 
 func (t *target) server(hosts, path string) (err error) {
 	if strings.Contains(hosts, ",") {
-		return errors.New("has several addresses; use redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
+		return errors.New("has several addresses; " +
+			"use redis+cluster:// for a cluster, redis+sentinel:// for sentinels")
 	}
 	if t.addrs, err = addresses(hosts, "6379"); err != nil {
 		return err
@@ -138,7 +144,8 @@ func (t *target) sentinels(hosts, path string) (err error) {
 	}
 	name, db, _ := strings.Cut(path, "/")
 	if t.master, err = url.PathUnescape(name); err != nil || t.master == "" {
-		return errors.New("lacks the name of the sentinels' master; write it as in redis+sentinel://host:26379,host2:26379/mymaster/0")
+		return errors.New("lacks the name of the sentinels' master; " +
+			"write it as in redis+sentinel://host:26379,host2:26379/mymaster/0")
 	}
 	return t.setDB(db)
 }
@@ -148,7 +155,8 @@ func (t *target) nodes(hosts, path string) (err error) {
 		return err
 	}
 	if path != "" && path != "0" {
-		return errors.New("names a database, and a cluster has 0 alone; write nothing after the addresses")
+		return errors.New("names a database, and a cluster has 0 alone; " +
+			"write nothing after the addresses")
 	}
 	return nil
 }
@@ -159,17 +167,19 @@ func (t *target) setDB(s string) error {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 || n > maxDB {
-		return errors.New("has a database that is no number; write it as in redis://127.0.0.1:6379/0")
+		return errors.New(
+			"has a database that is no number; write it as in redis://127.0.0.1:6379/0")
 	}
 	t.db = n
 	return nil
 }
 
-// addresses reads host:port pairs joined by commas. The port may be missing.
+// addresses parses host:port pairs joined by commas. The port may be missing.
 func addresses(hosts, port string) ([]string, error) {
 	var out []string
 	for i, h := range strings.Split(hosts, ",") {
-		wrong := fmt.Errorf("has an address (number %d) that isn't host:port with a port of 1 to 65535; write it as in 127.0.0.1:%s or [::1]:%[2]s", i+1, port)
+		wrong := fmt.Errorf("has an address (number %d) that isn't host:port with a port of 1 to "+
+			"65535; write it as in 127.0.0.1:%s or [::1]:%[2]s", i+1, port)
 		host, p := h, port
 		if strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
 			host = h[1 : len(h)-1]
@@ -179,7 +189,8 @@ func addresses(hosts, port string) ([]string, error) {
 				return nil, wrong
 			}
 		}
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, " %[]") {
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 || host == "" ||
+			strings.ContainsAny(host, " %[]") {
 			return nil, wrong
 		}
 		out = append(out, net.JoinHostPort(host, p))
@@ -187,7 +198,7 @@ func addresses(hosts, port string) ([]string, error) {
 	return out, nil
 }
 
-// String is the target without user and password, for logs.
+// String returns the target's URL without user and password, for logs.
 func (t target) String() string {
 	for scheme, s := range schemes {
 		if s.kind != t.kind || s.tls != t.tls || scheme == "unix" {

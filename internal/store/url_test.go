@@ -12,23 +12,36 @@ func TestURLsOfEveryKindAreRead(t *testing.T) {
 	for _, c := range []struct {
 		url  string
 		want target
-		logs string // what String says
+		logs string // the result of String
 	}{
-		{"redis://127.0.0.1", target{kind: single, addrs: []string{"127.0.0.1:6379"}}, "redis://127.0.0.1:6379/0"},
-		{"redis://cache.internal:7000/3", target{kind: single, addrs: []string{"cache.internal:7000"}, db: 3}, "redis://cache.internal:7000/3"},
-		{"redis://:p%40ss%2Fw:rd@[::1]:6380/", target{kind: single, addrs: []string{"[::1]:6380"}, password: "p@ss/w:rd"}, "redis://[::1]:6380/0"},
-		{"redis://me:a@b@host", target{kind: single, addrs: []string{"host:6379"}, user: "me", password: "a@b"}, "redis://host:6379/0"},
-		{"rediss://me:pw@[2001:db8::1]", target{kind: single, tls: true, addrs: []string{"[2001:db8::1]:6379"}, user: "me", password: "pw"}, "rediss://[2001:db8::1]:6379/0"},
-		{"unix:///run/redis.sock?db=2", target{kind: single, addrs: []string{"/run/redis.sock"}, db: 2}, "unix:///run/redis.sock?db=2"},
-		{"unix://me:pw@/run/a%20b", target{kind: single, addrs: []string{"/run/a b"}, user: "me", password: "pw"}, "unix:///run/a b?db=0"},
+		{"redis://127.0.0.1", target{kind: single, addrs: []string{"127.0.0.1:6379"}},
+			"redis://127.0.0.1:6379/0"},
+		{"redis://cache.internal:7000/3", target{kind: single,
+			addrs: []string{"cache.internal:7000"}, db: 3}, "redis://cache.internal:7000/3"},
+		{"redis://:p%40ss%2Fw:rd@[::1]:6380/", target{kind: single, addrs: []string{"[::1]:6380"},
+			password: "p@ss/w:rd"}, "redis://[::1]:6380/0"},
+		{"redis://me:a@b@host", target{kind: single, addrs: []string{"host:6379"}, user: "me",
+			password: "a@b"}, "redis://host:6379/0"},
+		{"rediss://me:pw@[2001:db8::1]",
+			target{kind: single, tls: true, addrs: []string{"[2001:db8::1]:6379"}, user: "me",
+				password: "pw"}, "rediss://[2001:db8::1]:6379/0"},
+		{"unix:///run/redis.sock?db=2", target{kind: single, addrs: []string{"/run/redis.sock"},
+			db: 2}, "unix:///run/redis.sock?db=2"},
+		{"unix://me:pw@/run/a%20b", target{kind: single, addrs: []string{"/run/a b"}, user: "me",
+			password: "pw"}, "unix:///run/a b?db=0"},
 		{
 			"redis+sentinel://me:pw@h1:26380,h2/main/4?sentinel_password=s%26x",
-			target{kind: sentinel, addrs: []string{"h1:26380", "h2:26379"}, user: "me", password: "pw", sentinelPassword: "s&x", master: "main", db: 4},
+			target{kind: sentinel, addrs: []string{"h1:26380", "h2:26379"}, user: "me",
+				password: "pw", sentinelPassword: "s&x", master: "main", db: 4},
 			"redis+sentinel://h1:26380,h2:26379/main/4",
 		},
-		{"rediss+sentinel://h1/main", target{kind: sentinel, tls: true, addrs: []string{"h1:26379"}, master: "main"}, "rediss+sentinel://h1:26379/main/0"},
-		{"redis+cluster://h1:7000,h2,[::1]:7002", target{kind: cluster, addrs: []string{"h1:7000", "h2:6379", "[::1]:7002"}}, "redis+cluster://h1:7000,h2:6379,[::1]:7002"},
-		{"rediss+cluster://:pw@h1/0", target{kind: cluster, tls: true, addrs: []string{"h1:6379"}, password: "pw"}, "rediss+cluster://h1:6379"},
+		{"rediss+sentinel://h1/main", target{kind: sentinel, tls: true, addrs: []string{"h1:26379"},
+			master: "main"}, "rediss+sentinel://h1:26379/main/0"},
+		{"redis+cluster://h1:7000,h2,[::1]:7002",
+			target{kind: cluster, addrs: []string{"h1:7000", "h2:6379", "[::1]:7002"}},
+			"redis+cluster://h1:7000,h2:6379,[::1]:7002"},
+		{"rediss+cluster://:pw@h1/0", target{kind: cluster, tls: true, addrs: []string{"h1:6379"},
+			password: "pw"}, "rediss+cluster://h1:6379"},
 	} {
 		got, err := parse(c.url)
 		if err != nil || !reflect.DeepEqual(got, c.want) {
@@ -78,7 +91,8 @@ func TestABadURLNamesTheMendAndKeepsItsSecrets(t *testing.T) {
 		{"redis+cluster://:s3cret@h1/1", "a cluster has 0 alone"},
 	} {
 		_, err := parse(c.url)
-		if err == nil || !strings.Contains(err.Error(), c.mend) || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.Contains(err.Error(), c.mend) ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v; want %q in it and no secret", c.url, err, c.mend)
 		}
 	}
@@ -89,13 +103,14 @@ func FuzzURL(f *testing.F) {
 	f.Add("unix://:pw@/run/redis.sock?db=1")
 	f.Fuzz(func(t *testing.T, raw string) {
 		got, err := parse(raw)
-		if err == nil && (len(got.addrs) == 0 || got.String() == "" || got.kind == sentinel && got.master == "") {
+		if err == nil && (len(got.addrs) == 0 || got.String() == "" ||
+			got.kind == sentinel && got.master == "") {
 			t.Fatalf("%q is accepted as %+v", raw, got)
 		}
 	})
 }
 
-// C122: what the URL and the keys beside it can't both say is an error that names the key.
+// C122: a contradiction between the URL and the keys beside it is an error that names the key.
 func TestALoginThatContradictsTheURLNamesTheField(t *testing.T) {
 	t.Parallel()
 	const sentinels = "redis+sentinel://h/main"
@@ -113,8 +128,10 @@ func TestALoginThatContradictsTheURLNamesTheField(t *testing.T) {
 		{"redis://h", Login{SentinelPassword: "s3cret"}, "sentinel_password"},
 		{"redis://h", Login{SentinelUsername: "me"}, "sentinel_username"},
 		{sentinels, Login{SentinelUsername: "me"}, "sentinel_username"},
-		{sentinels + "?sentinel_password=s3cret", Login{SentinelPassword: "s3cret"}, "sentinel_password"},
-		{sentinels + "?sentinel_password=s3cret", Login{SentinelUsername: "me"}, "sentinel_username"},
+		{sentinels + "?sentinel_password=s3cret", Login{SentinelPassword: "s3cret"},
+			"sentinel_password"},
+		{sentinels + "?sentinel_password=s3cret", Login{SentinelUsername: "me"},
+			"sentinel_username"},
 		{"redis://h", Login{TLS: TLS{CA: "s3cret"}}, "tls"},
 		{"rediss://h", Login{TLS: TLS{CA: "/s3cret"}}, "tls.ca"},
 		{"rediss://h", Login{TLS: TLS{CA: "url_test.go"}}, "tls.ca"},
@@ -125,8 +142,10 @@ func TestALoginThatContradictsTheURLNamesTheField(t *testing.T) {
 	} {
 		var found ConfigError
 		err := Config{URL: c.url, Login: c.login}.Check()
-		if !errors.As(err, &found) || found.Field != c.field || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s with %+v: %v; want an error of %s without secrets", c.url, c.login, err, c.field)
+		if !errors.As(err, &found) || found.Field != c.field ||
+			strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s with %+v: %v; want an error of %s without secrets",
+				c.url, c.login, err, c.field)
 		}
 	}
 }

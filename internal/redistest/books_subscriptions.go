@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// mark reads the first of a record's marks (jobs/record.go), which may be that of a share or of a job that is shared.
+// mark returns the first of a record's marks (jobs/record.go). It may mark a subscription, or a job
+// that has subscriptions.
 func mark(head string) string {
 	if fields := strings.SplitN(head, " ", 7); len(fields) == 7 {
 		return fields[5]
@@ -20,7 +21,7 @@ func mark(head string) string {
 	return ""
 }
 
-// jobOf is the job that a record is of a share in; "": it's of a job.
+// jobOf returns the job of a subscription's record; "" for a job's record.
 func jobOf(head string) string {
 	of, _ := strings.CutPrefix(mark(head), "=")
 	if of == mark(head) {
@@ -29,10 +30,11 @@ func jobOf(head string) string {
 	return of
 }
 
-// longestRest is for how long it is known that refreshes rest: the longest rest, and as long again (docs/drain.md).
+// longestRest is how long the pause of a refresh is on record: the longest pause, and as long again
+// (docs/drain.md).
 const longestRest = 20 * time.Minute
 
-// joined looks from what jobs are found by, to be joined, to the jobs.
+// joined checks the names under which jobs are joined against the jobs.
 func (b *books) joined() (wrong []string) {
 	for _, join := range slices.Sorted(maps.Keys(b.joints)) {
 		id := b.joints[join]
@@ -41,19 +43,21 @@ func (b *books) joined() (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("joint:%s has no TTL", join))
 		}
 		if b.heads[id] == "" || ends || b.hashes["shares:"+id]["join"] != join {
-			wrong = append(wrong, fmt.Sprintf("joint:%s leads to %s, which can't be joined", join, id))
+			wrong = append(wrong,
+				fmt.Sprintf("joint:%s leads to %s, which can't be joined", join, id))
 		}
 	}
 	for _, name := range b.names {
-		if ttl, ends := b.ttls[name]; strings.HasPrefix(name, "rest:") && ends && ttl > longestRest {
+		if ttl, ends := b.ttls[name]; strings.HasPrefix(name, "rest:") && ends &&
+			ttl > longestRest {
 			wrong = append(wrong, fmt.Sprintf("%s ends in %v", name, ttl))
 		}
 	}
 	return wrong
 }
 
-// sharesOf holds jobs and the shares in them against each other.
-func (b *books) sharesOf() (wrong []string) {
+// subscriptions checks jobs and the subscriptions in them against each other.
+func (b *books) subscriptions() (wrong []string) {
 	for _, name := range slices.Sorted(maps.Keys(b.hashes)) {
 		id, ok := strings.CutPrefix(name, "shares:")
 		if !ok {
@@ -62,12 +66,16 @@ func (b *books) sharesOf() (wrong []string) {
 		_, ends := b.ttls["job:"+id]
 		_, endsToo := b.ttls[name]
 		if mark(b.heads[id]) != "&" || ends != endsToo {
-			wrong = append(wrong, fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
+			wrong = append(wrong,
+				fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
 		}
-		for _, share := range slices.Sorted(maps.Keys(b.hashes[name])) {
-			client := strings.TrimSuffix(b.hashes[name][share], "!")
-			if head := b.shared[share]; share != "join" && share != "refresh" && (jobOf(head) != id || clientOf(head) != client) {
-				wrong = append(wrong, fmt.Sprintf("%s names %s of client %s, whose record says %q", name, share, client, head))
+		for _, sub := range slices.Sorted(maps.Keys(b.hashes[name])) {
+			client := strings.TrimSuffix(b.hashes[name][sub], "!")
+			head := b.shared[sub]
+			if sub != "join" && sub != "refresh" &&
+				(jobOf(head) != id || clientOf(head) != client) {
+				wrong = append(wrong, fmt.Sprintf("%s names %s of client %s, whose record says %q",
+					name, sub, client, head))
 			}
 		}
 	}
@@ -76,39 +84,45 @@ func (b *books) sharesOf() (wrong []string) {
 		_, ends := b.ttls["shares:"+id]
 		_, endsToo := b.ttls[name]
 		if ok && (b.hashes["shares:"+id] == nil || ends != endsToo) {
-			wrong = append(wrong, fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
+			wrong = append(wrong,
+				fmt.Sprintf("%s is of no shared job, or only one of them ends", name))
 		}
 	}
-	for _, share := range slices.Sorted(maps.Keys(b.shared)) {
-		of := jobOf(b.shared[share])
-		_, ends := b.ttls["job:"+share]
+	for _, sub := range slices.Sorted(maps.Keys(b.shared)) {
+		of := jobOf(b.shared[sub])
+		_, ends := b.ttls["job:"+sub]
 		_, jobEnds := b.ttls["job:"+of]
-		_, live := b.hashes["shares:"+of][share]
-		state := b.states[share]
+		_, live := b.hashes["shares:"+of][sub]
+		state := b.states[sub]
 		switch {
 		case state != "" && (state != jobs.Canceled || !ends || live):
-			wrong = append(wrong, fmt.Sprintf("share %s is %s by itself; it ends: %v, counts for its job: %v", share, state, ends, live))
+			wrong = append(wrong, fmt.Sprintf(
+				"subscription %s is %s by itself; it ends: %v, counts for its job: %v",
+				sub, state, ends, live))
 		case state == "" && !live:
-			wrong = append(wrong, fmt.Sprintf("share %s counts for no job", share))
+			wrong = append(wrong, fmt.Sprintf("subscription %s counts for no job", sub))
 		case state == "" && ends != jobEnds:
-			wrong = append(wrong, fmt.Sprintf("share %s ends: %v; its job %s: %v", share, ends, of, jobEnds))
+			wrong = append(wrong, fmt.Sprintf("subscription %s ends: %v; its job %s: %v",
+				sub, ends, of, jobEnds))
 		}
 	}
 	return wrong
 }
 
-// entrySize is what a client's list takes of a job: its time, and its id's UUID.
+// entrySize is the size of a job's entry in a client's list: its time, and its id's UUID.
 const entrySize = 7 + 16
 
-// knownTag is the length of a client's tag. That of a caller without a key is longer, and it has no list.
+// knownTag is the length of a client's tag. The tag of a caller without a key is longer, and it has
+// no list.
 const knownTag = 16
 
-// listed holds clients' lists against the jobs on record.
+// listed checks clients' lists against the jobs on record.
 func (b *books) listed() (wrong []string) {
 	told := map[string]bool{}
 	record := func(id string) string { return b.heads[id] + b.shared[id] }
 	byUUID := map[string]string{}
-	for _, id := range slices.Concat(slices.Collect(maps.Keys(b.heads)), slices.Collect(maps.Keys(b.shared))) {
+	ids := slices.Concat(slices.Collect(maps.Keys(b.heads)), slices.Collect(maps.Keys(b.shared)))
+	for _, id := range ids {
 		if uuid, ok := jobs.IDBytes(id); ok {
 			byUUID[string(uuid[:])] = id
 		}
@@ -122,10 +136,11 @@ func (b *books) listed() (wrong []string) {
 			}
 			id := byUUID[entry[entrySize-16:]]
 			if id == "" || b.acceptedAt(id, record(id)) != entry[:entrySize-16] {
-				continue // it is of a job that was purged, whose id may have come again
+				continue // a purged job's, whose id may be in use again
 			}
 			if told[id] = true; clientOf(record(id)) != client {
-				wrong = append(wrong, fmt.Sprintf("%s has %s, which is of client %s", name, id, clientOf(record(id))))
+				wrong = append(wrong,
+					fmt.Sprintf("%s has %s, which is of client %s", name, id, clientOf(record(id))))
 			}
 		}
 	}
@@ -137,7 +152,8 @@ func (b *books) listed() (wrong []string) {
 	return wrong
 }
 
-// acceptedAt is when a job on record was first accepted, as lists write it; redrive keeps that in its state.
+// acceptedAt returns when a job on record was first accepted, as lists write it. A redriven job
+// keeps that time in its state.
 func (b *books) acceptedAt(id, record string) string {
 	text, _, _ := strings.Cut(record, " ")
 	if born := b.hashes["state:"+id]["born"]; born != "" {
