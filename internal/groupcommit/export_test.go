@@ -1,6 +1,6 @@
 package groupcommit
 
-// Waiting counts the questions that the next calls will take.
+// Waiting returns the number of questions that wait for a call.
 func (c *Collector[Q, A]) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package groupcommit lets concurrent requests share one call to the store.
 //
-// A Collector sends at once when no call is in flight (or few: see Overlap). What arrives while one is in
-// flight is gathered and goes out together as the next call, up to a bound. It never
-// lingers: a lone request waits for nothing, and under load the batch grows by itself
-// to what arrives in one round trip. The idea is the group commit of databases
+// A Collector sends at once when no call is in flight (or few: see Overlap). Questions that arrive
+// while a call is in flight are gathered and go out together as the next call, up to a bound. It
+// never lingers: a lone request waits for nothing. Under load the batch grows by itself to the
+// number of requests that arrive in one round trip. The idea is the group commit of databases
 // (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", 1984).
 //
 // # What shares a call
@@ -27,31 +27,31 @@ import (
 	"github.com/forebay/forebay/internal/transfer"
 )
 
-// Call answers a batch: one answer for each question, in the same order, or one error
-// for all. Its context ends at the collector's timeout, not with any caller: a client
-// that hangs up can't leave the others of its batch half done.
+// Call answers a batch: one answer for each question, in the same order, or one error for all. Its
+// context ends at the collector's timeout and not with any caller, so a client that hangs up
+// doesn't break off the call for the others of its batch.
 type Call[Q, A any] func(ctx context.Context, batch []Q) ([]A, error)
 
 // Collector gathers concurrent questions into shared calls. Safe for concurrent use.
 type Collector[Q, A any] struct {
 	call    Call[Q, A]
 	timeout time.Duration
-	weigh   func(Q) int // bytes of a question; nil: none has many
+	weigh   func(Q) int // bytes of a question; nil: all are small
 
 	mu           sync.Mutex
 	small, large lane[Q, A] // guarded by mu
 }
 
-// lane is the questions that may share a call, and the calls in flight for them.
+// lane holds questions that may share a call, and counts the calls in flight for them.
 type lane[Q, A any] struct {
-	max     int            // questions a call
-	flights int            // calls at once
+	max     int            // questions per call
+	flights int            // calls in flight at most
 	busy    int            // calls in flight
-	waiting []*entry[Q, A] // what the next call takes, oldest first
+	waiting []*entry[Q, A] // not sent yet, oldest first
 }
 
 type entry[Q, A any] struct {
-	ctx      context.Context // the caller's: a question that nobody waits for any more is not asked
+	ctx      context.Context // the caller's: once it has ended, the question is not sent
 	question Q
 	bytes    int
 	answer   A
@@ -59,8 +59,8 @@ type entry[Q, A any] struct {
 	done     chan struct{} // closed when answer and err are set
 }
 
-// largeFlights is how many large questions travel at once: while Redis works on one, the next is
-// on its way. More would only slow each other down.
+// largeFlights is the number of large questions in flight at once: while Redis works on one, the
+// next is on its way. More would only slow each other down.
 const largeFlights = 2
 
 // New returns a Collector whose calls carry at most max questions and end after timeout.
@@ -69,28 +69,29 @@ func New[Q, A any](max int, timeout time.Duration, call Call[Q, A]) *Collector[Q
 		small: lane[Q, A]{max: max, flights: 1}, large: lane[Q, A]{max: 1, flights: largeFlights}}
 }
 
-// Weigh tells the collector how many bytes a question has, and returns the collector. A call then
-// carries at most transfer.Together. A question over transfer.Small goes alone, at most two at
-// once, in a lane of its own: small ones don't wait behind it. A call's timeout grows by
-// transfer.Time of its bytes. Weigh must be called before the first Do.
+// Weigh sets how many bytes a question has, and returns the collector. A call then carries at most
+// transfer.Together. A question over transfer.Small goes alone, at most two at once, in a lane of
+// its own, so that small ones don't wait behind it. A call's timeout grows by transfer.Time of its
+// bytes. Weigh must be called before the first Do.
 func (c *Collector[Q, A]) Weigh(bytes func(Q) int) *Collector[Q, A] {
 	c.weigh = bytes
 	return c
 }
 
-// enough is the part of max from which on a further call is worth its round trip.
+// enough sets when a further call is worth its round trip: once max/enough questions wait.
 const enough = 4
 
-// Overlap lets up to n calls be in flight at once, and returns the collector. The second goes out only once a quarter of max waits: so
-// the store works on one batch while the process makes the next, and batches stay large. It must be called before the first Do.
+// Overlap lets up to n calls be in flight at once, and returns the collector. A further call goes
+// out only once a quarter of max waits. So the store works on one batch while the process makes the
+// next, and batches stay large. Overlap must be called before the first Do.
 func (c *Collector[Q, A]) Overlap(n int) *Collector[Q, A] {
 	c.small.flights = n
 	return c
 }
 
-// Do asks q and returns its answer. When ctx ends first Do returns ctx's error. A question whose call is under way then may
-// still be carried out; one that waits for its call is dropped, so a store that comes back from a hang isn't asked for
-// what its callers have given up.
+// Do asks q and returns its answer. When ctx ends first, Do returns ctx's error. A question whose
+// call is under way may then still be carried out. One that still waits for a call is dropped, so a
+// store that recovers from a hang isn't sent questions that their callers have given up.
 func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	e := &entry[Q, A]{ctx: ctx, question: q, done: make(chan struct{})}
 	if c.weigh != nil {
@@ -121,11 +122,11 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	}
 }
 
-// drain sends batch after batch until nobody waits in the lane.
+// drain sends batch after batch until no question waits in the lane.
 func (c *Collector[Q, A]) drain(ctx context.Context, l *lane[Q, A]) {
 	for {
-		// Goroutines that are ready to run may be about to ask: let them, where the processor is busy anyway. With an idle
-		// one this returns at once, so nothing ever waits for company. It makes batches a third larger under load.
+		// Goroutines that are ready to run may be about to call Do, so let them run first. On an
+		// idle processor this returns at once. Under load it makes batches a third larger.
 		runtime.Gosched()
 		c.send(ctx, c.take(l))
 		if !c.more(l) {
@@ -134,8 +135,8 @@ func (c *Collector[Q, A]) drain(ctx context.Context, l *lane[Q, A]) {
 	}
 }
 
-// take removes the oldest questions that somebody still waits for, as many as fit into a call, and
-// on its way those that nobody does.
+// take removes the oldest questions from the lane and returns those that go out together. Questions
+// whose caller's context has ended are dropped.
 func (c *Collector[Q, A]) take(l *lane[Q, A]) []*entry[Q, A] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +154,8 @@ func (c *Collector[Q, A]) take(l *lane[Q, A]) []*entry[Q, A] {
 	return batch
 }
 
-// more reports whether questions wait, and gives up the lead when none does.
+// more reports whether questions wait in the lane. If none does, this call's goroutine no longer
+// counts as busy.
 func (c *Collector[Q, A]) more(l *lane[Q, A]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

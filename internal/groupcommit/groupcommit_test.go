@@ -22,7 +22,8 @@ func TestALoneQuestionIsSentAtOnce(t *testing.T) {
 	}
 }
 
-// What arrives during a call goes out together as the next, in order, at most max at a time.
+// Questions that arrive during a call go out together as the next one, in order, at most max at a
+// time.
 func TestQuestionsDuringACallShareTheNext(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}), make(chan struct{})
@@ -30,7 +31,7 @@ func TestQuestionsDuringACallShareTheNext(t *testing.T) {
 	var once sync.Once
 	c := groupcommit.New(4, time.Second, func(_ context.Context, batch []int) ([]int, error) {
 		once.Do(func() { close(started); <-release })
-		sizes = append(sizes, len(batch)) // one call at a time: no lock needed, the race detector watches
+		sizes = append(sizes, len(batch)) // one call at a time, so no lock is needed
 		return batch, nil
 	})
 	var all sync.WaitGroup
@@ -58,17 +59,19 @@ func TestQuestionsDuringACallShareTheNext(t *testing.T) {
 
 func TestAnErrorReachesEveryCaller(t *testing.T) {
 	t.Parallel()
-	lost := errors.New("store lost")
-	c := groupcommit.New(4, time.Second, func(context.Context, []int) ([]int, error) { return nil, lost })
+	down := errors.New("store unavailable")
+	c := groupcommit.New(4, time.Second, func(context.Context, []int) ([]int, error) {
+		return nil, down
+	})
 	for range 3 { // and the collector goes on after it
-		if _, err := c.Do(t.Context(), 1); !errors.Is(err, lost) {
-			t.Fatalf("err = %v, want %v", err, lost)
+		if _, err := c.Do(t.Context(), 1); !errors.Is(err, down) {
+			t.Fatalf("err = %v, want %v", err, down)
 		}
 	}
 }
 
-// A caller that hangs up gets its answer's error at once. The call that is under way runs to its end; the question that
-// still waits for its call is never asked.
+// A caller whose context ends gets the context's error at once. The call that is under way runs to
+// its end. A question that still waits for a call is never sent.
 func TestACallerThatLeavesDoesNotCancelTheCall(t *testing.T) {
 	t.Parallel()
 	started, release := make(chan struct{}, 2), make(chan struct{})
@@ -126,7 +129,7 @@ func TestAHungCallEnds(t *testing.T) {
 	}
 }
 
-// With overlap a second call goes out once enough wait for it, and no third.
+// With Overlap(2) a second call goes out once enough questions wait, and no third.
 func TestASecondCallGoesOutForManyQuestions(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan int), make(chan struct{})
@@ -182,7 +185,7 @@ func TestASecondCallGoesOutForManyQuestions(t *testing.T) {
 }
 
 // A shared call is bounded in bytes. A large question goes alone, and small ones don't wait behind
-// it; its call may take longer (issue 10, point 8).
+// it; its call may take longer.
 func TestLargeQuestionsGoAlone(t *testing.T) {
 	t.Parallel()
 	const large = transfer.Small + 1

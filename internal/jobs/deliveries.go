@@ -14,31 +14,38 @@ import (
 
 const (
 	deliveryType = "forebay:delivery"
-	// deliveryQueue is asynq's queue of deliveries. No backend has its name: those have no underscore.
+	// deliveryQueue is asynq's queue of deliveries. No backend can have this name: names of
+	// backends have no underscore.
 	deliveryQueue = "fb_deliveries"
-	// MaxDeliveries is how many deliveries a process has in flight at once: each may be a connection to a receiver who is slow.
+	// MaxDeliveries is the number of deliveries that a process has in flight at most: each may be a
+	// connection to a slow receiver.
 	MaxDeliveries = 500
-	// deliveryHold is how late a process finds deliveries that others have sent. It costs one call a second of an idle queue.
+	// deliveryHold is how late a process finds deliveries that other processes have sent. It costs
+	// one call a second on an idle queue.
 	deliveryHold = time.Second
 )
 
-// Delivery is the message "tell the end of this job now" on its way to a worker. It may be lost or come twice: whoever gets it asks
-// whether Claim still holds.
+// Delivery is the message "send the webhook of this job now" on its way to a worker. It may be lost
+// or come twice: the receiving process checks whether Claim still holds.
 type Delivery struct {
-	ID    string // job id
-	Claim int64  // when whoever sent it takes it for lost, in µs since 1970 on Redis's clock: no two sendings of one job have the same
+	ID string // job id
+	// Claim is when its sender takes it for lost, in µs since 1970 on Redis's clock. It differs
+	// each time that a delivery of the same job is sent.
+	Claim int64
 }
 
-// Deliveries carries the deliveries of all backends in a queue of its own, apart from the tickets: a receiver who is slow holds no
-// slot of a drain. Safe for concurrent use.
+// Deliveries carries the deliveries of all backends in a queue of its own, apart from the tickets,
+// so that a slow receiver holds no slot of a drain. Safe for concurrent use.
 type Deliveries struct{ carrier }
 
-// NewDeliveries returns the transport of deliveries. The client stays the caller's; it must not retry commands by itself.
+// NewDeliveries returns the transport of deliveries. The caller closes rdb, which must not retry
+// commands by itself.
 func NewDeliveries(rdb redis.UniversalClient, log *slog.Logger) *Deliveries {
 	return &Deliveries{newCarrier(rdb, deliveryQueue, MaxDeliveries, deliveryHold, log)}
 }
 
-// Send hands deliveries to whichever worker asks first. On an error some of them may not have been sent.
+// Send hands each delivery to the worker that asks first. After an error some of them may not have
+// been sent.
 func (d *Deliveries) Send(ctx context.Context, deliveries []Delivery) error {
 	return d.send(ctx, len(deliveries), func(i int) (task *asynq.Task, id string) {
 		one := deliveries[i]
@@ -47,8 +54,8 @@ func (d *Deliveries) Send(ctx context.Context, deliveries []Delivery) error {
 	})
 }
 
-// Serve calls handle for each delivery that this process gets, up to MaxDeliveries at a time, each in a goroutine of its own. It is
-// as Queue.Serve in all else.
+// Serve calls handle for each delivery that this process gets, up to MaxDeliveries at a time, each
+// in a goroutine of its own. Otherwise it is like Queue.Serve.
 func (d *Deliveries) Serve(handle func(Delivery)) (stop func(context.Context) error, err error) {
 	return d.serve(func(payload []byte) error {
 		one, err := decodeDelivery(payload)
@@ -59,7 +66,7 @@ func (d *Deliveries) Serve(handle func(Delivery)) (stop func(context.Context) er
 	})
 }
 
-// Waiting is how many deliveries were sent and are in nobody's hands yet.
+// Waiting returns the number of deliveries that were sent and that no process has taken yet.
 func (d *Deliveries) Waiting(ctx context.Context) (int, error) {
 	n, err := d.rdb.LLen(ctx, "asynq:{"+d.queue+"}:pending").Result()
 	if err != nil {

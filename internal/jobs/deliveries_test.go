@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Deliveries of all backends share a queue, in a Redis of the test's own.
-func TestDeliveriesReachWhoeverServesAndHoldNoTicketUp(t *testing.T) {
+// Deliveries of all backends share a queue, so this test has a Redis of its own.
+func TestDeliveriesReachAServingProcessAndHoldNoTicketUp(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	log := slog.New(slog.DiscardHandler)
@@ -20,11 +20,12 @@ func TestDeliveriesReachWhoeverServesAndHoldNoTicketUp(t *testing.T) {
 	defer cancel()
 	here, there := jobs.NewDeliveries(rdb, log), jobs.NewDeliveries(rdb, log)
 
-	sent := []jobs.Delivery{{ID: jobs.NewID("a"), Claim: 1}, {ID: jobs.NewID("b"), Claim: 1 << 50}, {ID: jobs.NewID("b"), Claim: 3}}
+	sent := []jobs.Delivery{{ID: jobs.NewID("a"), Claim: 1}, {ID: jobs.NewID("b"), Claim: 1 << 50},
+		{ID: jobs.NewID("b"), Claim: 3}}
 	if err := here.Send(ctx, sent); err != nil {
 		t.Fatal(err)
 	}
-	if err := here.Send(ctx, sent[:1]); err != nil { // the same one again
+	if err := here.Send(ctx, sent[:1]); err != nil { // the first one again
 		t.Fatal(err)
 	}
 	if n, err := here.Waiting(ctx); err != nil || n != len(sent) {
@@ -34,7 +35,7 @@ func TestDeliveriesReachWhoeverServesAndHoldNoTicketUp(t *testing.T) {
 	hold := make(chan struct{})
 	stop, err := there.Serve(func(d jobs.Delivery) {
 		got <- d
-		<-hold // as a receiver who is slow does
+		<-hold // like a slow receiver
 	})
 	if err != nil {
 		t.Fatal(err)

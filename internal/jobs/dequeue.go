@@ -11,17 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynq polls: after a dequeue that found nothing it sleeps, and a job that comes meanwhile waits. Polling faster costs
-// Redis more. asynq has no hook to do better, but it takes any redis.UniversalClient: the one it gets here holds each
-// dequeue back until this process has sent a ticket, and passes it on at once then. It also mends two faults of asynq
-// 0.26: a hot loop while Redis answers with errors, and a cancelled context on calls that must be made.
+// asynq polls: after a dequeue that found nothing it sleeps, and a job that comes meanwhile waits.
+// Polling faster costs Redis more. asynq has no hook for a wake-up, but it takes any
+// redis.UniversalClient. The client that it gets here holds each dequeue back until this process
+// has sent a ticket, and then passes it on at once. The client also works around two faults of
+// asynq 0.26: a hot loop while Redis answers with errors, and a cancelled context on calls that
+// must be made.
 
 const (
-	// holdTime bounds how long a dequeue of tickets is held back: what other processes have sent, and killed ones have left, is
-	// found that late. It costs 10 calls a second of an idle queue.
+	// holdTime bounds how long a dequeue of tickets is held back. Tickets that other processes have
+	// sent, or that killed ones have left, are found that late. It costs 10 calls a second on an
+	// idle queue.
 	holdTime = 100 * time.Millisecond
-	// Rests after failed dequeues, doubling from one to the other. The longest is how late a Redis that has come back
-	// may be noticed.
+	// Pauses after failed dequeues, doubling from the first to the longest, which is how late the
+	// end of a Redis outage may be noticed.
 	firstRest   = 10 * time.Millisecond
 	longestRest = 500 * time.Millisecond
 	// lateTime bounds a call whose own context was cancelled before it was made.
@@ -30,13 +33,14 @@ const (
 
 // gate holds dequeues back. open and close are safe for concurrent use.
 type gate struct {
-	hold   time.Duration // the longest that a dequeue is held back
+	hold   time.Duration // how long a dequeue is held back at most
 	sent   chan struct{} // capacity 1: a ticket was sent since the last dequeue began
 	closed chan struct{}
 	once   sync.Once
 
-	// Of the last dequeue. asynq makes one at a time; atomic because nothing but that says so.
-	found    atomic.Bool  // it got a ticket, so there may be more
+	// Of the last dequeue. asynq makes one at a time. They are atomic because asynq doesn't promise
+	// that.
+	found    atomic.Bool  // it found a ticket, so there may be more
 	failures atomic.Int64 // in a row
 }
 
@@ -48,19 +52,20 @@ func newGate(hold time.Duration) *gate {
 func (g *gate) open() {
 	select {
 	case g.sent <- struct{}{}:
-	default: // it is open already
+	default: // already open
 	}
 }
 
 // close ends every wait; no dequeue passes from now on.
 func (g *gate) close() { g.once.Do(func() { close(g.closed) }) }
 
-// pass waits until a dequeue is worth making, and reports false where none may be made any more.
+// pass waits until a dequeue is worth making. It reports false if none may be made any more.
 func (g *gate) pass() bool {
 	var hold time.Duration
 	sent := g.sent
 	if n := g.failures.Load(); n > 0 {
-		// What is sent meanwhile doesn't end a rest: it would turn trouble into a storm.
+		// A ticket that is sent meanwhile doesn't end a rest: it would turn an outage into a storm
+		// of calls.
 		hold, sent = rest(n), nil
 	} else if !g.found.Load() {
 		hold = g.hold
@@ -71,7 +76,7 @@ func (g *gate) pass() bool {
 	case <-g.closed:
 	}
 	if g.isClosed() {
-		time.Sleep(time.Millisecond) // asynq asks again, without a pause of its own, until it has stopped
+		time.Sleep(time.Millisecond) // asynq calls again without a pause until it has stopped
 		return false
 	}
 	return true
@@ -86,12 +91,12 @@ func (g *gate) isClosed() bool {
 	}
 }
 
-// rest is the wait after n failures in a row.
+// rest returns the wait after n failures in a row.
 func rest(n int64) time.Duration {
 	return min(firstRest<<min(n-1, 16), longestRest)
 }
 
-// note remembers how a dequeue went.
+// note records how a dequeue went.
 func (g *gate) note(err error) {
 	switch {
 	case err == nil:
@@ -107,11 +112,11 @@ func (g *gate) note(err error) {
 	}
 }
 
-// dequeuer is the client that asynq's server of one queue gets. Calls other than dequeue pass through.
+// dequeuer is the client of asynq's server of one queue. Calls other than dequeue pass through.
 type dequeuer struct {
 	redis.UniversalClient
 	gate *gate
-	keys []string // of the dequeue script, by which it is recognised
+	keys []string // of the dequeue script, which is recognised by them
 }
 
 func newDequeuer(rdb redis.UniversalClient, queue string, g *gate) *dequeuer {
@@ -128,7 +133,7 @@ func (d *dequeuer) EvalSha(ctx context.Context, sha string, keys []string, args 
 	}
 	if !d.gate.pass() {
 		nothing := redis.NewCmd(ctx)
-		nothing.SetErr(redis.Nil) // as from an empty queue
+		nothing.SetErr(redis.Nil) // like an empty queue
 		return nothing
 	}
 	cmd := d.UniversalClient.EvalSha(ctx, sha, keys, args...)
@@ -136,7 +141,7 @@ func (d *dequeuer) EvalSha(ctx context.Context, sha string, keys []string, args 
 	return cmd
 }
 
-// Eval follows an EvalSha of a script that Redis didn't know. The gate has let that pass.
+// Eval follows an EvalSha of a script that Redis didn't have. The gate has let that one pass.
 func (d *dequeuer) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
 	dequeue := slices.Equal(keys, d.keys)
 	ctx, cancel := d.outlasting(ctx)
@@ -148,9 +153,10 @@ func (d *dequeuer) Eval(ctx context.Context, script string, keys []string, args 
 	return cmd
 }
 
-// outlasting replaces a context that was cancelled before the call: asynq's retry of a "done" that Redis has lost
-// comes with one, and would fail until the finished task runs again. Not so once the gate is closed: a stop with many
-// such retries must not wait for a Redis that hangs.
+// outlasting replaces a context that was cancelled before the call. asynq's retry of a failed
+// "done" comes with such a context: it would fail each time, until the finished task runs again.
+// Once the gate is closed the context stays, because a stop with many such retries must not wait
+// for a Redis that hangs.
 func (d *dequeuer) outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !errors.Is(ctx.Err(), context.Canceled) || d.gate.isClosed() {
 		return ctx, func() {}

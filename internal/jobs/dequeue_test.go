@@ -17,12 +17,12 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// counter counts the script calls of a client whose keys include one.
+// counter counts the script calls of a client that have a given key.
 type counter struct {
 	key     string
 	calls   atomic.Int64
 	all     atomic.Int64
-	refusal atomic.Bool // answer them with an error
+	refusal atomic.Bool // answers them with an error
 }
 
 func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -46,22 +46,25 @@ func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-// countDequeues watches the dequeues that reach Redis. "paused" is a key of that script alone.
+// countDequeues counts the dequeues that reach Redis. Only that script has the key "paused".
 func countDequeues(rdb redis.UniversalClient, backend string) *counter {
 	c := &counter{key: "asynq:{" + backend + "}:paused"}
 	rdb.AddHook(c)
 	return c
 }
 
-// The gate knows asynq's dequeue by its keys. Where asynq changes them the gate lets every call pass, and this test
-// fails: an idle server would call thousands of times a second, and a held one calls 10 times.
+// The gate recognises asynq's dequeue by its keys. If asynq changes them, the gate lets every call
+// pass and this test fails: an idle server would call thousands of times a second, and a held one
+// calls 10 times.
 func TestTheGateRecognisesAsynqsDequeue(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	backend := redistest.Name(t, "gate")
 	dequeues := countDequeues(rdb, backend)
 	serve(t, jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler)), func(jobs.Ticket) {})
-	eventually(t, "asynq's dequeue has other keys: no call with "+dequeues.key, func() bool { return dequeues.calls.Load() > 0 })
+	eventually(t, "asynq's dequeue has other keys: no call with "+dequeues.key, func() bool {
+		return dequeues.calls.Load() > 0
+	})
 	before, began := dequeues.calls.Load(), time.Now()
 	eventually(t, "no second look", func() bool { return dequeues.calls.Load() >= before+5 })
 	if took := time.Since(began); took < 300*time.Millisecond {
@@ -69,7 +72,7 @@ func TestTheGateRecognisesAsynqsDequeue(t *testing.T) {
 	}
 }
 
-// C72: a job is not found at the next poll, but at once.
+// A ticket is taken at once, not at the next poll.
 func TestATicketIsTakenAtOnceByTheProcessThatSentIt(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -88,26 +91,30 @@ func TestATicketIsTakenAtOnceByTheProcessThatSentIt(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("from Send to handler: median %v, slowest %v", took[len(took)/2], took[len(took)-1])
-	// Polls each 100 ms alone would give a median of 50.
+	// Polls every 100 ms would give a median of 50.
 	if median := took[len(took)/2]; median > 25*time.Millisecond {
 		t.Errorf("median %v from Send to handler", median)
 	}
 }
 
-// Another process's tickets, and those that a killed one has left, are found by looking.
+// Tickets that another process has sent, or that a killed one has left, are found by polling.
 func TestTicketsThatAnotherProcessSentAreFound(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	backend := redistest.Name(t, "other")
 	got := make(chan jobs.Ticket, 1)
-	serve(t, jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler)), func(ticket jobs.Ticket) { got <- ticket })
-	if err := jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler)).Send(t.Context(), tickets(backend, 1)); err != nil {
+	serve(t, jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler)), func(ticket jobs.Ticket) {
+		got <- ticket
+	})
+	other := jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler))
+	if err := other.Send(t.Context(), tickets(backend, 1)); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, got)
 }
 
-// C66, C76: a Redis that answers with errors isn't stormed, and work goes on when it is well again.
+// A Redis that answers with errors isn't called without pause, and work goes on when it has
+// recovered.
 func TestDequeueRestsWhileRedisFailsAndGoesOnAfter(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -144,8 +151,8 @@ func TestRestsGrowToABound(t *testing.T) {
 	}
 }
 
-// asynq retries a lost "done" with a context that it has cancelled itself: without a mend the task, finished long
-// ago, would run again after a minute.
+// asynq retries a failed "done" with a context that it has cancelled itself. Unless that is
+// replaced, the task, finished long ago, runs again after a minute.
 func TestAFinishedTaskWhoseDoneFailedIsGoneSoon(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -163,11 +170,15 @@ func TestAFinishedTaskWhoseDoneFailedIsGoneSoon(t *testing.T) {
 	}
 	receive(t, got)
 	eventually(t, "the first done didn't fail", func() bool { return faulty.Armed() == 0 })
-	// asynq's syncer tries again after 5 s; without the mend only its recoverer would, after 60 s.
-	eventually(t, "the finished task is still there", func() bool { return len(taskKeys(t, rdb, backend)) == 0 })
+	// asynq's syncer tries again after 5 s. With the cancelled context only its recoverer would,
+	// after 60 s.
+	eventually(t, "the finished task is still there", func() bool {
+		return len(taskKeys(t, rdb, backend)) == 0
+	})
 }
 
-// C65: asynq's view of a task (a timeout, a lost lease, a cancel) never ends an attempt: the line alone may.
+// asynq's view of a task (a timeout, an expired lease, a cancel) never ends an attempt: only the
+// line may.
 func TestAHandlerOutlivesWhatAsynqThinksOfItsTask(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -187,7 +198,8 @@ func TestAHandlerOutlivesWhatAsynqThinksOfItsTask(t *testing.T) {
 	}
 	receive(t, begun)
 	eventually(t, "asynq didn't cancel the task", func() bool {
-		rdb.Publish(t.Context(), "asynq:cancel", fmt.Sprintf("%s:%d", one[0].ID, one[0].Run)) // again until asynq listens
+		// again until asynq listens
+		rdb.Publish(t.Context(), "asynq:cancel", fmt.Sprintf("%s:%d", one[0].ID, one[0].Run))
 		return rdb.ZCard(t.Context(), "asynq:{"+backend+"}:retry").Val() == 1
 	})
 	finish()
@@ -198,12 +210,13 @@ func TestAHandlerOutlivesWhatAsynqThinksOfItsTask(t *testing.T) {
 	}
 }
 
-// What an idle server costs Redis. asynq's own housekeeping is about 5 commands a second of it.
+// The commands that an idle server sends to Redis. About 5 a second are asynq's own housekeeping.
 func BenchmarkIdleCommands(b *testing.B) {
 	rdb := redistest.Client(b)
 	backend := redistest.Name(b, "idle")
 	count := countDequeues(rdb, backend)
-	stop, err := jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler)).Serve(func(jobs.Ticket) {})
+	q := jobs.NewQueue(rdb, backend, slog.New(slog.DiscardHandler))
+	stop, err := q.Serve(func(jobs.Ticket) {})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -217,7 +230,7 @@ func BenchmarkIdleCommands(b *testing.B) {
 	}
 }
 
-// From Send to the handler on an idle server.
+// The time from Send to the handler on an idle server.
 func BenchmarkSendToHandler(b *testing.B) {
 	rdb := redistest.Client(b)
 	backend := redistest.Name(b, "latency")

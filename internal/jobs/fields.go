@@ -6,24 +6,27 @@ import (
 	"strings"
 )
 
-// Fields are the fields of a backend's answer that its result carries, beside its type: a line "Name: value" each, at most MaxFields
-// bytes in all. "" holds none.
+// Fields are the header fields of a backend's answer that are kept with its result, beside the
+// content type: a line "Name: value" each, at most MaxFields bytes in all. "" holds none.
 type Fields string
 
-// MaxFields bounds the bytes of Fields, which are read with each look at their job: room for a file's name of 255 bytes in both of its
-// forms, and more.
+// MaxFields bounds the bytes of Fields, which are read with each look at their job. There is room
+// for a file name of 255 bytes in both of its forms, and more.
 const MaxFields = 1 << 10
 
-// keptFields are the names, those first without which the bytes can't be read. Fields of the connection, of caches and of the caller's
-// session (Set-Cookie) aren't the result's.
-var keptFields = []string{"Content-Encoding", "Content-Disposition", "Content-Language", "Etag", "Last-Modified", "Location", "Link"}
+// keptFields are the names of kept fields, with those first that are needed to read the result's
+// bytes. Fields of the connection, of caches and of the caller's session (Set-Cookie) don't belong
+// to the result.
+var keptFields = []string{"Content-Encoding", "Content-Disposition", "Content-Language", "Etag",
+	"Last-Modified", "Location", "Link"}
 
-// FieldsOf picks them from an answer's head. left names those that aren't kept: they don't fit any more, or have control characters.
+// FieldsOf returns the fields of an answer's header that are kept. left names those that aren't,
+// because they don't fit any more or have control characters.
 func FieldsOf(h http.Header) (kept Fields, left []string) {
 	var b strings.Builder
 	for _, name := range keptFields {
 		values := h[name]
-		if name != "Link" { // the only one that may stand in several lines; of the others a client would believe none, or any
+		if name != "Link" { // the only one that may stand in several lines
 			values = values[:min(len(values), 1)]
 		}
 		for _, value := range values {
@@ -43,7 +46,7 @@ func FieldsOf(h http.Header) (kept Fields, left []string) {
 
 func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
-// All goes through names, as http.CanonicalHeaderKey has them, and values. A name may come twice.
+// All yields names, in the form of http.CanonicalHeaderKey, and values. A name may come twice.
 func (f Fields) All() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for line := range strings.Lines(string(f)) {
@@ -55,7 +58,8 @@ func (f Fields) All() iter.Seq2[string, string] {
 	}
 }
 
-// Map has each name's value; the values of one that came twice are joined by ", ". nil: there is none.
+// Map returns the value of each name. The values of a name that came twice are joined by ", ". It
+// returns nil if there are no fields.
 func (f Fields) Map() map[string]string {
 	var m map[string]string
 	for name, value := range f.All() {

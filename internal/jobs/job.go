@@ -1,6 +1,6 @@
-// Package jobs says what a job is and where it stands: its words, its record in Redis,
-// its result, and the transport (asynq) that carries "run this attempt" to a worker.
-// The moves between the states are made by package leaky's scripts alone.
+// Package jobs defines a job and its standing: the types, the record in Redis, the result, and the
+// transport (asynq) that carries "run this attempt" to a worker. Only the scripts of package leaky
+// move jobs between states.
 package jobs
 
 import (
@@ -13,29 +13,32 @@ import (
 	"github.com/google/uuid"
 )
 
-// Job is what was accepted. It never changes; where it stands is a Standing.
+// Job is an accepted request. It never changes; its progress is a Standing.
 type Job struct {
 	ID          string
 	Operation   string
-	Client      string // the owner: a configured client's name or an anonymous caller's address (IsAnonymous)
+	Client      string // the owner: a client's name, or an anonymous caller's address (IsAnonymous)
 	Tier        string
 	Priority    Priority
 	Payload     []byte // byte for byte as the client sent it
 	CreatedAt   time.Time
 	Traceparent string  // W3C trace context of the request; "" where there was none
-	Fingerprint string  // tells two requests with one Idempotency-Key apart; "" without a key
-	Weight      float64 // what it was offered with: a redriven job gets its place by it; 0 stands for 1
-	Holds       Holds   // given back by the script that ends the job, or where they are apart, soon after
-	Callback    string  // URL that is told when it ends; "": none
-	Of          string  // id of the job that this is a caller's share in; "": it is one by itself
-	NoStore     bool    // the request forbids its answer to be stored for others
-	Shared      bool    // it is run for callers who have shares in it, or is a refresh: no client's own, though Client says whose turn it takes
+	Fingerprint string  // distinguishes requests with one Idempotency-Key; "" without a key
+	Weight      float64 // from its offer; a redriven job gets its place by it; 0 means 1
+	Holds       Holds   // given back by the script that ends the job; if Apart, soon after
+	Callback    string  // URL that is notified when it ends; "": none
+	Of          string  // if it is a subscription, the id of the job that it follows; otherwise ""
+	NoStore     bool    // the request forbids storing its answer for others
+	// Shared: it runs for its subscriptions, or is a refresh. It is unowned: Client only names the
+	// client whose turn in the line it takes.
+	Shared bool
 }
 
-// Anonymous reports whether the job belongs to the bearer of its id: IsAnonymous of its client.
+// Anonymous reports whether the job belongs to the bearer of its id (IsAnonymous of its client).
 func (j Job) Anonymous() bool { return IsAnonymous(j.Client) }
 
-// Source is the id of the job that is run for j: where its calls, its result and its payload are.
+// Source returns the id of the job that runs for j and has the calls, the result and the payload: j
+// itself, or the job that j subscribes to.
 func (j Job) Source() string {
 	if j.Of != "" {
 		return j.Of
@@ -43,7 +46,8 @@ func (j Job) Source() string {
 	return j.ID
 }
 
-// Standing is where a job stands. Times are Redis's, at microseconds; zero where they have no meaning.
+// Standing is the progress of a job. Times are on Redis's clock, in microseconds, and zero where
+// they have no meaning.
 type Standing struct {
 	State      State
 	Attempts   int       // calls begun, without those that the backend throttled
@@ -57,7 +61,7 @@ type Standing struct {
 	Version    int64     // grows with every move: the ETag
 }
 
-// Failure says why a job failed: a stable snake_case Code and a sentence fit for the client.
+// Failure is the reason why a job failed: a stable snake_case Code, and a sentence for the client.
 type Failure struct {
 	Code   string
 	Detail string
@@ -67,15 +71,17 @@ type Failure struct {
 type Meta struct {
 	Status      int    // 0: there is none
 	ContentType string // "" where the backend sent none
-	Fields      Fields // others that go with the bytes
+	Fields      Fields // the other header fields that are kept
 	Size        int64
-	Storing     string // what the backend forbids its answer to be kept for: "", NoStore or Private. It isn't kept with the job
+	// Storing is the backend's restriction on storing the answer: "", NoStore or Private. It isn't
+	// kept with the job.
+	Storing string
 }
 
 // Values of Meta.Storing, from the answer's Cache-Control.
 const (
-	NoStore = "no-store" // it may answer no other request
-	Private = "private"  // it may answer requests of the same client alone
+	NoStore = "no-store" // it must answer no other request
+	Private = "private"  // it may only answer requests of the same client
 )
 
 // Codes of a Failure.
@@ -89,24 +95,27 @@ const (
 	CodeUnknownOperation = "unknown_operation"   // this worker's config doesn't have its operation
 )
 
-// NewID returns a fresh job id: the backend's name and a UUID version 4, of 122 random bits. It can't
-// be guessed, and tells nothing of when the job was accepted or of how many others were.
+// NewID returns a fresh job id: the backend's name and a UUID version 4, of 122 random bits. It
+// can't be guessed, and doesn't reveal when the job was accepted or how many others were.
 func NewID(backend string) string {
 	return backend + "-" + uuid.NewString()
 }
 
-// DeriveID returns the one job id of a client's Idempotency-Key for an operation (UUID version 8, RFC 9562
-// section 5.8, over SHA-256). Each part is hashed with its length, so no two triples meet. Whoever knows
-// the parts knows the id: it is for jobs that are their client's alone.
+// DeriveID returns the job id of a client's Idempotency-Key for an operation (UUID version 8, RFC
+// 9562 section 5.8, over SHA-256). Each part is hashed with its length, so no two triples collide.
+// The id can be computed from the parts, so it is only for jobs that belong to a client.
 func DeriveID(backend, client, operation, key string) string {
-	return backend + "-" + uuid.NewHash(sha256.New(), uuid.NameSpaceOID, parts(client, operation, key), 8).String()
+	return backend + "-" +
+		uuid.NewHash(sha256.New(), uuid.NameSpaceOID, parts(client, operation, key), 8).String()
 }
 
-// DeriveSecretID is DeriveID for a caller without a key: the bearer of the id has the job, so it can't be
-// derived without the secret. It has the form of NewID's, and is as random.
+// DeriveSecretID is DeriveID for an anonymous caller. The job belongs to the bearer of the id, so
+// the id can't be derived without the secret. It has the form of an id from NewID, and is as
+// random.
 func DeriveSecretID(secret, backend, client, operation, key string) string {
 	h := hmac.New(sha256.New, []byte(secret))
-	return backend + "-" + uuid.NewHash(h, uuid.NameSpaceOID, parts(client, operation, key), 4).String()
+	return backend + "-" +
+		uuid.NewHash(h, uuid.NameSpaceOID, parts(client, operation, key), 4).String()
 }
 
 func parts(client, operation, key string) (data []byte) {
@@ -117,21 +126,21 @@ func parts(client, operation, key string) (data []byte) {
 	return data
 }
 
-// Random reports whether a job id is one that can't be guessed: of NewID or DeriveSecretID. Earlier
-// releases made others, whose jobs may still be on record.
+// Random reports whether a job id can't be guessed: one from NewID or DeriveSecretID. Earlier
+// releases made other ids, whose jobs may still be on record.
 func Random(id string) bool {
 	bytes, ok := IDBytes(id)
 	return ok && uuid.UUID(bytes).Version() == 4
 }
 
-// IsAnonymous reports whether the owner of a job is a caller without a key, of whom only the address is
-// known. Such a job belongs to the bearer of its id.
+// IsAnonymous reports whether the owner of a job is a caller without an API key, known only by its
+// address. Such a job belongs to the bearer of its id.
 func IsAnonymous(client string) bool { return strings.HasPrefix(client, "ip:") }
 
 const uuidLength = 36
 
-// IDBytes returns the 16 bytes of the UUID in a job id, by which a list of one backend's jobs knows it: a third of its text. It is
-// ParseID's ok.
+// IDBytes returns the 16 bytes of the UUID in a job id. Lists of one backend's jobs use them, as
+// they take a third of the id's text. ok is as for ParseID.
 func IDBytes(id string) (bytes [16]byte, ok bool) {
 	if _, ok := ParseID(id); !ok {
 		return bytes, false
@@ -139,10 +148,13 @@ func IDBytes(id string) (bytes [16]byte, ok bool) {
 	return uuid.MustParse(id[len(id)-uuidLength:]), true
 }
 
-// IDOf is the id of a backend's job whose IDBytes these are.
-func IDOf(backend string, bytes [16]byte) string { return backend + "-" + uuid.UUID(bytes).String() }
+// IDOf returns the id of a backend's job from its IDBytes.
+func IDOf(backend string, bytes [16]byte) string {
+	return backend + "-" + uuid.UUID(bytes).String()
+}
 
-// ParseID returns the backend that a job id names. It accepts what NewID, DeriveID and DeriveSecretID make.
+// ParseID returns the backend that a job id names. It accepts the ids of NewID, DeriveID and
+// DeriveSecretID.
 func ParseID(id string) (backend string, ok bool) {
 	cut := len(id) - uuidLength - 1
 	if cut < 1 || id[cut] != '-' {
@@ -155,14 +167,17 @@ func ParseID(id string) (backend string, ok bool) {
 	return id[:cut], true
 }
 
-// Holds are permits of concurrency limits that a job takes up until it ends. The zero value holds none.
+// Holds are the permits of concurrency limits that a job holds until it ends. The zero value holds
+// none.
 type Holds struct {
 	Member string   // the permits' holder: the job's id, or that id with a suffix behind a ~
-	Keys   []string // of the limits; also of those on trial that may not have given one
-	Apart  bool     // the keys are on other nodes than the job: no script reaches both (Redis Cluster)
+	Keys   []string // of the limits, including shadow limits, which may not have given one
+	// Apart: the keys are on other nodes than the job (Redis Cluster), so no script reaches both.
+	Apart bool
 }
 
-// Text is how the job's record and the list of open permits (PermitsKey) name the permits; "" for none.
+// Text returns the permits as they stand in the job's record and in the list of open permits
+// (PermitsKey); "" for none.
 func (h Holds) Text() string {
 	if len(h.Keys) == 0 {
 		return ""
@@ -174,7 +189,7 @@ func (h Holds) Text() string {
 	return h.Member + between + strings.Join(h.Keys, between)
 }
 
-// ParseHolds reads what Text has written.
+// ParseHolds is the inverse of Holds.Text.
 func ParseHolds(text string) Holds {
 	between := "@"
 	if !strings.Contains(text, between) {

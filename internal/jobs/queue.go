@@ -11,43 +11,48 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxConcurrency is how many calls of one backend a process can have in flight at once: the bound that asynq wants
-// when a server starts. It lies above any concurrency that a backend may be tuned to, so tuning needs no restart. A
-// place that is free costs nothing.
+// MaxConcurrency is the number of calls of one backend that a process can have in flight at once:
+// the bound that asynq needs when a server starts. It lies above any concurrency that a backend may
+// be tuned to, so tuning needs no restart. Unused concurrency costs nothing.
 const MaxConcurrency = 10_000
 
 const taskType = "forebay:attempt"
 
-// Queue carries the tickets of one backend from the process that released them to a worker. It executes, it does not
-// decide: a ticket may be lost or come twice, and the line's leases and Start put both right. Inside it is one asynq
-// queue of the backend's name. Safe for concurrent use.
+// Queue carries the tickets of one backend from the process that released them to a worker. It only
+// transports: a ticket may be lost or come twice, and the line's leases and Start handle both. It
+// is one asynq queue with the backend's name. Safe for concurrent use.
 type Queue struct{ carrier }
 
-// NewQueue returns the queue of a backend. The client stays the caller's; it must not retry commands by itself.
+// NewQueue returns the queue of a backend. The caller closes rdb, which must not retry commands by
+// itself.
 func NewQueue(rdb redis.UniversalClient, backend string, log *slog.Logger) *Queue {
 	return &Queue{newCarrier(rdb, backend, MaxConcurrency, holdTime, log.With("backend", backend))}
 }
 
-// Send hands tickets to whichever worker asks first, most likely this process's own. A ticket that was sent before is
-// not sent again. On an error some of the tickets may not have been sent; their leases bring them back.
+// Send hands each ticket to the worker that asks first, most likely that of this process. A ticket
+// that was sent before is not sent again. After an error some of the tickets may not have been
+// sent; their jobs return to the line when the leases expire.
 func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
 	return q.send(ctx, len(tickets), func(i int) (task *asynq.Task, id string) {
 		return asynq.NewTask(taskType, encodeTicket(tickets[i])), taskID(tickets[i])
 	})
 }
 
-// Paused reports whether the queue was paused by asynq's own tools: nothing that is sent comes out of it then.
+// Paused reports whether the queue was paused with asynq's own tools. A paused queue delivers
+// nothing.
 func (q *Queue) Paused(ctx context.Context) (bool, error) {
 	n, err := q.rdb.Exists(ctx, "asynq:{"+q.queue+"}:paused").Result()
 	return n > 0, err
 }
 
-// Serve calls handle for each ticket that this process gets, each in a goroutine of its own, until stop is called.
-// It needs no Redis to start: it takes up work when Redis is there. A Queue serves once.
+// Serve calls handle for each ticket that this process gets, each in a goroutine of its own, until
+// stop is called. It starts without Redis, and takes up work when Redis is available. It must be
+// called at most once.
 //
-// stop takes nothing new from the queue and waits until every handle has returned, or until its context ends: then it
-// returns the context's error and leaves what still runs behind. It may be called again. The Redis client must stay
-// open until stop has returned nil: asynq 0.26 panics where it is closed under a server.
+// stop takes no more tickets from the queue and waits until every handle has returned. If its
+// context ends first, it returns the context's error and the remaining handles keep running. It may
+// be called again. The Redis client must stay open until stop has returned nil: asynq 0.26 panics
+// if it is closed under a running server.
 func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, err error) {
 	return q.serve(func(payload []byte) error {
 		t, err := decodeTicket(payload)
@@ -58,10 +63,11 @@ func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, er
 	})
 }
 
-// taskID names a release, so sending it twice is sending it once.
+// taskID is the same each time that a release is sent, so it is in the queue only once.
 func taskID(t Ticket) string { return t.ID + ":" + strconv.FormatInt(t.Run, 10) }
 
-// encodeTicket is short on purpose: asynq's heartbeat writes the payload of every running task each 5 s.
+// encodeTicket makes short payloads on purpose: asynq's heartbeat writes the payload of every
+// running task every 5 s.
 func encodeTicket(t Ticket) []byte { return fmt.Appendf(nil, "%s %d %d", t.ID, t.Run, t.Due) }
 
 func decodeTicket(payload []byte) (Ticket, error) {

@@ -19,8 +19,10 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// serve starts a queue's server for the length of the test.
-func serve(t *testing.T, q *jobs.Queue, handle func(jobs.Ticket)) (stop func(context.Context) error) {
+// serve starts a queue's server and stops it at the end of the test.
+func serve(
+	t *testing.T, q *jobs.Queue, handle func(jobs.Ticket),
+) (stop func(context.Context) error) {
 	t.Helper()
 	stop, err := q.Serve(handle)
 	if err != nil {
@@ -39,7 +41,8 @@ func serve(t *testing.T, q *jobs.Queue, handle func(jobs.Ticket)) (stop func(con
 func tickets(backend string, n int) []jobs.Ticket {
 	all := make([]jobs.Ticket, n)
 	for i := range all {
-		all[i] = jobs.Ticket{ID: jobs.NewID(backend), Run: int64(i + 1), Due: 1_790_000_000_123_456 + int64(i)}
+		all[i] = jobs.Ticket{ID: jobs.NewID(backend), Run: int64(i + 1),
+			Due: 1_790_000_000_123_456 + int64(i)}
 	}
 	return all
 }
@@ -77,10 +80,12 @@ func TestEveryTicketReachesAWorkerAsItWasSent(t *testing.T) {
 			delete(want, ticket)
 		}
 	}
-	eventually(t, "the queue keeps tasks after their end", func() bool { return len(taskKeys(t, rdb, backend)) == 0 })
+	eventually(t, "the queue keeps tasks after their end", func() bool {
+		return len(taskKeys(t, rdb, backend)) == 0
+	})
 }
 
-// A reply to Send that was lost is followed by a second Send.
+// If the reply to a Send is lost, its caller sends again.
 func TestATicketSentTwiceIsInTheQueueOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -108,7 +113,8 @@ func TestSendSaysWhereItFailed(t *testing.T) {
 		return cmd.Name() == "evalsha" && strings.Contains(fmt.Sprint(cmd.Args()...), sent[1].ID)
 	}, false)
 	err := q.Send(t.Context(), sent)
-	if err == nil || !strings.Contains(err.Error(), "message 2 of 3") { // asynq keeps the cause's text alone
+	// asynq keeps only the text of the cause
+	if err == nil || !strings.Contains(err.Error(), "message 2 of 3") {
 		t.Fatalf("err = %v", err)
 	}
 	if n := rdb.LLen(t.Context(), "asynq:{"+backend+"}:pending").Val(); n != 2 {
@@ -116,7 +122,7 @@ func TestSendSaysWhereItFailed(t *testing.T) {
 	}
 }
 
-// A queue that is stopped takes nothing more, and what it has begun is waited for.
+// A queue that stops takes no more tickets, and waits for handlers that run.
 func TestStopWaitsForWhatRunsAndTakesNothingNew(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -144,7 +150,9 @@ func TestStopWaitsForWhatRunsAndTakesNothingNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish()
-	eventually(t, "the handler's end isn't noted", func() bool { return len(taskKeys(t, rdb, backend)) == 1 })
+	eventually(t, "the handler's end isn't noted", func() bool {
+		return len(taskKeys(t, rdb, backend)) == 1
+	})
 	select {
 	case ticket := <-begun:
 		t.Fatalf("%+v was taken after the stop", ticket)
@@ -166,10 +174,12 @@ func TestAnIdleQueueStopsAtOnce(t *testing.T) {
 	}
 }
 
-// What isn't a ticket (an older version's message, say) is dropped, with a warning, and blocks nothing.
+// A message that isn't a ticket (from an older version, say) is dropped with a warning, and blocks
+// nothing.
 func TestAMessageThatIsNoTicketIsDropped(t *testing.T) {
 	t.Parallel()
-	for _, payload := range []string{"", "x", "id 1", "id one 2", "id 1 two", "id 1 2 3", "id 99999999999999999999 1"} {
+	for _, payload := range []string{"", "x", "id 1", "id one 2", "id 1 two", "id 1 2 3",
+		"id 99999999999999999999 1"} {
 		if ticket, err := jobs.DecodeTicket([]byte(payload)); err == nil {
 			t.Errorf("%q was read as %+v", payload, ticket)
 		}
@@ -188,7 +198,7 @@ func TestAMessageThatIsNoTicketIsDropped(t *testing.T) {
 	eventually(t, "nothing was logged", func() bool { return log.contain("dropped a message") })
 }
 
-// taskKeys lists asynq's tasks of a queue, in whatever state.
+// taskKeys lists asynq's tasks of a queue, in any state.
 func taskKeys(t *testing.T, rdb redis.UniversalClient, backend string) []string {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), "asynq:{"+backend+"}:t:*").Result()
@@ -223,10 +233,12 @@ func (l *lines) Write(p []byte) (int, error) {
 func (l *lines) contain(part string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.text, func(line string) bool { return strings.Contains(line, part) })
+	return slices.ContainsFunc(l.text, func(line string) bool {
+		return strings.Contains(line, part)
+	})
 }
 
-// N22: a queue that asynq's own tools have paused says so.
+// Paused sees a queue that was paused with asynq's own tools.
 func TestAPausedQueueSaysSo(t *testing.T) {
 	t.Parallel()
 	rdb, backend := redistest.Client(t), redistest.Name(t, "b")

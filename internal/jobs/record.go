@@ -12,25 +12,33 @@ import (
 
 // A job's record is one string, so that a waiting job costs little memory:
 //
-//	<accepted> <start by> <end by> <keep> <client tag> [=<job> |& ][$<bytes> ][@<holds> ][! ]{words}\n<payload>
+//	<accepted> <start by> <end by> <keep> <client tag> <marks>{metadata}\n<payload>
+//	marks: [=<job> |& ][$<bytes> ][@<holds> ][! ]
 //
-// The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's clock and read by the other
-// scripts. So are the marks that follow, each with a blank behind it: =job makes it a share in that job (Of), and & marks a job that
-// others have shares in; bytes are those of the rest, where they are counted for the client; holds are its Holds, which the script that ends the job gives back; ! says that its end is to be told to its Callback.
-// The words are the rest of the Job as JSON; the payload is what the client sent, byte for byte.
+// The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's
+// clock and read by the other scripts. So are the marks that follow, each with a blank behind it:
+//
+//   - =job: this is a subscription to that job (Of);
+//   - &: the job is shared (Shared);
+//   - $bytes: the bytes of the rest, if they count for the client;
+//   - @holds: its Holds, which the script that ends the job gives back;
+//   - !: its Callback is notified when it ends.
+//
+// The metadata is the rest of the Job as JSON. The payload is the request's, byte for byte.
 
-// Bounds of a record's words: the look script reads no further than 2.5 KiB, so that a status costs the same whatever the payload.
-// Names and ids are bounded well below maxWords by config and identity.
+// Bounds of a record's metadata: the look script reads no further than 2.5 KiB, so that a status
+// costs the same for any payload. Config and identity bound names and ids well below maxMetadata.
 const (
-	maxWords = 900 // bytes of JSON, beside those of the Callback
+	maxMetadata = 900 // bytes of JSON, without those of the Callback
 	// MaxCallback bounds the bytes of a job's Callback.
 	MaxCallback = 512
 )
 
-// MaxHolds bounds the keys of a job's Holds: with each of at most 142 bytes, and the words, they stay within what look reads.
+// MaxHolds bounds the keys of a job's Holds, of at most 142 bytes each: together with the metadata
+// they stay within the bytes that look reads.
 const MaxHolds = 4
 
-type words struct {
+type metadata struct {
 	Operation   string   `json:"o"`
 	Client      string   `json:"c"`
 	Tier        string   `json:"t,omitempty"`
@@ -42,35 +50,40 @@ type words struct {
 	NoStore     bool     `json:"ns,omitempty"`
 }
 
-// EncodeRecord returns what of a job's record the caller writes: Holds, words and payload. Its Of and Shared are left to the offer script,
-// which knows of what job it is a share.
+// EncodeRecord returns the caller's part of a job's record: Holds, metadata and payload. The offer
+// script adds Of and Shared.
 func EncodeRecord(j Job) ([]byte, error) {
-	w := words{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority, Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight,
+	m := metadata{Operation: j.Operation, Client: j.Client, Tier: j.Tier, Priority: j.Priority,
+		Traceparent: j.Traceparent, Fingerprint: j.Fingerprint, Weight: j.Weight,
 		Callback: j.Callback, NoStore: j.NoStore}
-	if w.Priority == Normal {
-		w.Priority = ""
+	if m.Priority == Normal {
+		m.Priority = ""
 	}
-	if w.Weight == 1 {
-		w.Weight = 0 // the usual one takes no bytes
+	if m.Weight == 1 {
+		m.Weight = 0 // the usual weight takes no bytes
 	}
-	head, err := marshal(w)
+	head, err := marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode job %s: %w", j.ID, err)
 	}
 	if len(j.Callback) > MaxCallback {
-		return nil, fmt.Errorf("encode job %s: its callback takes %d bytes, over %d", j.ID, len(j.Callback), MaxCallback)
+		return nil, fmt.Errorf("encode job %s: its callback takes %d bytes, over %d", j.ID,
+			len(j.Callback), MaxCallback)
 	}
-	if n := len(head) - len(j.Callback); n > maxWords {
-		return nil, fmt.Errorf("encode job %s: its words take %d bytes, over %d", j.ID, n, maxWords)
+	if n := len(head) - len(j.Callback); n > maxMetadata {
+		return nil, fmt.Errorf("encode job %s: its metadata takes %d bytes, over %d", j.ID, n,
+			maxMetadata)
 	}
 	if len(j.Holds.Keys) > MaxHolds {
-		return nil, fmt.Errorf("encode job %s: it holds %d permits, over %d", j.ID, len(j.Holds.Keys), MaxHolds)
+		return nil, fmt.Errorf("encode job %s: it holds %d permits, over %d", j.ID,
+			len(j.Holds.Keys), MaxHolds)
 	}
 	out := make([]byte, 0, 2+len(head)+1+len(j.Payload)+150*len(j.Holds.Keys))
 	if holds := j.Holds.Text(); holds != "" {
 		for _, part := range append([]string{j.Holds.Member}, j.Holds.Keys...) {
 			if strings.ContainsAny(part, "@# ") {
-				return nil, fmt.Errorf("encode job %s: permit %q has a blank, an @ or a #", j.ID, part)
+				return nil, fmt.Errorf("encode job %s: permit %q has a blank, an @ or a #", j.ID,
+					part)
 			}
 		}
 		out = append(append(append(out, '@'), holds...), ' ')
@@ -83,16 +96,16 @@ func EncodeRecord(j Job) ([]byte, error) {
 	return append(out, j.Payload...), nil
 }
 
-// marshal writes the words as they are: a callback's & takes one byte.
-func marshal(w words) ([]byte, error) {
+// marshal doesn't escape HTML, so that an & in a callback takes one byte.
+func marshal(m metadata) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	err := e.Encode(w)
+	err := e.Encode(m)
 	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), err
 }
 
-// Times are what the record's numbers say.
+// Times are the numbers of a record.
 type Times struct {
 	Accepted, StartBy, EndBy time.Time
 	Keep                     time.Duration
@@ -100,8 +113,8 @@ type Times struct {
 
 var errRecord = errors.New("malformed job record")
 
-// DecodeRecord reads the whole record of the job with this id, or its beginning up to at least the end of the words. The payload is what
-// follows in data and is shared with it.
+// DecodeRecord reads the whole record of the job with this id, or its beginning up to at least the
+// end of the metadata. The payload is the rest of data, and shares its memory.
 func DecodeRecord(id string, data []byte) (Job, Times, error) {
 	var numbers [4]int64
 	rest := data
@@ -113,7 +126,7 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 		}
 		numbers[i], rest = n, after
 	}
-	_, rest, found := bytes.Cut(rest, []byte{' '}) // the client tag is the scripts' own
+	_, rest, found := bytes.Cut(rest, []byte{' '}) // the client tag, which only scripts need
 	j := Job{ID: id}
 	for found && len(rest) > 0 && rest[0] != '{' {
 		var mark []byte
@@ -124,15 +137,15 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 	if !found || !ended {
 		return Job{}, Times{}, errRecord
 	}
-	var w words
-	if err := json.Unmarshal(head, &w); err != nil {
+	var m metadata
+	if err := json.Unmarshal(head, &m); err != nil {
 		return Job{}, Times{}, fmt.Errorf("%w: %w", errRecord, err)
 	}
-	if w.Priority == "" {
-		w.Priority = Normal
+	if m.Priority == "" {
+		m.Priority = Normal
 	}
-	if w.Weight == 0 {
-		w.Weight = 1
+	if m.Weight == 0 {
+		m.Weight = 1
 	}
 	t := Times{
 		Accepted: time.UnixMicro(numbers[0]),
@@ -140,13 +153,14 @@ func DecodeRecord(id string, data []byte) (Job, Times, error) {
 		EndBy:    time.UnixMicro(numbers[2]),
 		Keep:     time.Duration(numbers[3]) * time.Millisecond,
 	}
-	j.Operation, j.Client, j.Tier, j.Priority, j.Weight = w.Operation, w.Client, w.Tier, w.Priority, w.Weight
-	j.Traceparent, j.Fingerprint, j.Callback, j.NoStore = w.Traceparent, w.Fingerprint, w.Callback, w.NoStore
+	j.Operation, j.Client, j.Tier, j.Priority = m.Operation, m.Client, m.Tier, m.Priority
+	j.Weight, j.Traceparent, j.Fingerprint = m.Weight, m.Traceparent, m.Fingerprint
+	j.Callback, j.NoStore = m.Callback, m.NoStore
 	j.Payload, j.CreatedAt = payload, t.Accepted
 	return j, t, nil
 }
 
-// readMark reads one of a record's marks. ! is the scripts' own.
+// readMark reads one of a record's marks. Only scripts need $ and !.
 func (j *Job) readMark(mark string) {
 	if mark == "&" {
 		j.Shared = true

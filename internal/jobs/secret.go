@@ -12,12 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Secret is a random text that all processes on one Redis share and nobody else knows. The first
-// that needs it makes it. Safe for concurrent use.
+// Secret is a random text that only the processes on one Redis know. The first process that needs
+// it makes it. Safe for concurrent use.
 type Secret struct {
 	rdb    redis.UniversalClient
 	known  atomic.Pointer[knownSecret] // nil: not yet
-	asking sync.Mutex                  // held by the one call that looks again
+	asking sync.Mutex                  // held by the call that reads it again
 }
 
 type knownSecret struct {
@@ -25,16 +25,16 @@ type knownSecret struct {
 	at   time.Time // when Redis had it
 }
 
-// secretLook is after how long a process looks again whether Redis has its secret still. A Redis that
-// lost it (a failover in its first moments, FLUSHALL) gets it back so, and where another process was
-// faster, no two differ for longer: an Idempotency-Key that comes to both then makes two jobs.
+// secretLook is how often a process checks that Redis still has its secret. A Redis that lost it (a
+// failover in its first moments, FLUSHALL) so gets it back. If another process was faster, the two
+// differ for no longer than that: meanwhile an Idempotency-Key that comes to both makes two jobs.
 const secretLook = 10 * time.Second
 
-// NewSecret returns the Secret of the deployment on rdb. It asks for nothing yet.
+// NewSecret returns the Secret of the deployment on rdb. It doesn't call Redis.
 func NewSecret(rdb redis.UniversalClient) *Secret { return &Secret{rdb: rdb} }
 
-// Text returns the secret. Once it is known, it is returned without Redis too, and an error never
-// comes again. Mostly it costs nothing: Redis is asked each 10 s at most.
+// Text returns the secret. Once it is known, Text also works without Redis, and never fails again.
+// It calls Redis every 10 s at most.
 func (s *Secret) Text(ctx context.Context) (string, error) {
 	known := s.known.Load()
 	if known == nil {
@@ -49,7 +49,7 @@ func (s *Secret) Text(ctx context.Context) (string, error) {
 	return known.text, nil
 }
 
-// look returns what Redis has, and gives it mine where it has none.
+// look returns the secret in Redis. If there is none, it stores mine.
 func (s *Secret) look(ctx context.Context, mine string) (string, error) {
 	text, err := s.rdb.Get(ctx, secretKey).Result()
 	if errors.Is(err, redis.Nil) {

@@ -31,7 +31,7 @@ func TestAllProcessesHaveOneSecret(t *testing.T) {
 	}
 }
 
-// Without Redis there is no secret to begin with, and once it is known it stays.
+// Without Redis a new process has no secret. Once known, the secret stays.
 func TestASecretOutlivesRedisAndIsNeverMadeUp(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Miniredis(t)
@@ -48,7 +48,7 @@ func TestASecretOutlivesRedisAndIsNeverMadeUp(t *testing.T) {
 	if text, err := s.Text(gone); err != nil || text != first {
 		t.Errorf("got %q, %v; want %q", text, err, first)
 	}
-	// What is no secret is none: the error names the key.
+	// A key of another type is an error.
 	if err := rdb.Del(t.Context(), "fb:secret").Err(); err != nil {
 		t.Fatal(err)
 	}

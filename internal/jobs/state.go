@@ -1,6 +1,6 @@
 package jobs
 
-// State is where a job stands inside the service. Clients see Public's word.
+// State is the state of a job inside the service. Clients see Public.
 //
 //	          offer              release            start            settle
 //	request ────────▶ waiting ────────────▶ released ────────▶ running ────────▶ succeeded
@@ -8,7 +8,8 @@ package jobs
 //	                   │  │ └ deadline over ────┼─▶ expired       │     └ retry ─┐
 //	                   │  └─── lease ran out ───┴─────────────────┘              │
 //	                   └──────────────── backoff over ◀── delayed ◀──────────────┘
-//	cancel: waiting, delayed, released → canceled at once; running → the call is aborted, then canceled
+//	cancel: waiting, delayed, released → canceled at once
+//	        running → the call is aborted, then canceled
 type State string
 
 const (
@@ -22,7 +23,7 @@ const (
 	Expired   State = "expired"   // final: a deadline passed before it could run
 )
 
-// Final reports whether the state is one that a job never leaves.
+// Final reports whether the state is final. A job leaves one only if it is redriven.
 func (s State) Final() bool {
 	switch s {
 	case Succeeded, Failed, Canceled, Expired:
@@ -31,7 +32,8 @@ func (s State) Final() bool {
 	return false
 }
 
-// Public is the state's word in the HTTP API: waiting, delayed and released are all "queued".
+// Public returns the state as named in the HTTP API: waiting, delayed and released are all
+// "queued".
 func (s State) Public() string {
 	switch s {
 	case Waiting, Delayed, Released:
@@ -40,7 +42,7 @@ func (s State) Public() string {
 	return string(s)
 }
 
-// Priority is the caller's wish for one job's place in the line.
+// Priority influences a job's place in the line, by the caller's choice.
 type Priority string
 
 const (
@@ -49,7 +51,8 @@ const (
 	Low    Priority = "low"
 )
 
-// Weight is the factor by which a priority multiplies its tier's weight; 0 for an unknown word.
+// Weight returns the factor by which a priority multiplies its tier's weight, and 0 for an unknown
+// priority.
 func (p Priority) Weight() float64 {
 	switch p {
 	case High:

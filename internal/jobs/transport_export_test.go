@@ -14,7 +14,8 @@ func DecodeTicket(payload []byte) (Ticket, error) { return decodeTicket(payload)
 func EnqueueRaw(t *testing.T, rdb redis.UniversalClient, backend, payload string) {
 	t.Helper()
 	task := asynq.NewTask(taskType, []byte(payload))
-	if _, err := asynq.NewClientFromRedisClient(rdb).EnqueueContext(t.Context(), task, asynq.Queue(backend)); err != nil {
+	if _, err := asynq.NewClientFromRedisClient(rdb).EnqueueContext(t.Context(), task,
+		asynq.Queue(backend)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -22,7 +23,7 @@ func EnqueueRaw(t *testing.T, rdb redis.UniversalClient, backend, payload string
 // Rest is the wait after n failed dequeues.
 var Rest = rest
 
-// Pause pauses a backend's queue as asynq's own tools do, and returns what resumes it so.
+// Pause pauses a backend's queue as asynq's own tools do, and returns a function that resumes it.
 func Pause(t *testing.T, rdb redis.UniversalClient, backend string) (resume func()) {
 	t.Helper()
 	tool := asynq.NewInspectorFromRedisClient(rdb)

@@ -1,4 +1,5 @@
-// Package transfer says which payloads are large, and how long they may take on their way to Redis and back.
+// Package transfer defines which payloads are large, and how much time they may take on their way
+// to Redis and back.
 //
 // # Lanes
 //
@@ -11,23 +12,23 @@ package transfer
 import "time"
 
 const (
-	// Small bounds what travels with others and adds nothing to their time: 64 KiB take half a
-	// millisecond of a gigabit link.
+	// Small is the largest payload that shares a call with others and adds nothing to the call's
+	// time: 64 KiB take half a millisecond of a gigabit link.
 	Small = 64 << 10
 	// Together bounds the bytes of one shared call: 1 MiB takes 9 ms of such a link, and Redis
 	// about a millisecond.
 	Together = 1 << 20
 
-	// rate, in bytes per second, is what a large payload can count on: a gigabit link, shared by
-	// 60 of them.
+	// rate, in bytes per second, is the bandwidth that a large payload can count on: a gigabit link
+	// shared by 60 of them.
 	rate = 2 << 20
-	// longest bounds what is added for one payload, so that it is given up while its sender still
-	// waits: clients and proxies commonly do for 30 s.
+	// longest bounds the time that is added for one payload, so that it is given up while its
+	// sender still waits. Clients and proxies commonly wait for 30 s.
 	longest = 10 * time.Second
 )
 
-// Time is what bytes add to the time that a call may take: nothing for small ones, half a second
-// for each MiB beyond, 10 s at most.
+// Time returns how much a payload of that many bytes adds to the time that a call may take: nothing
+// up to Small, half a second for each MiB beyond, 10 s at most.
 func Time(bytes int) time.Duration {
 	return min(time.Duration(max(0, bytes-Small))*time.Second/rate, longest)
 }
