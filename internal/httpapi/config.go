@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/shadows"
 )
 
 // Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and
@@ -162,5 +163,5 @@ type Newcomers interface {
 // Shadows keeps the books on whom shadow limits would have refused. Note never blocks. Safe for concurrent use.
 type Shadows interface {
 	Note(limit, client, operation string)
-	Top(context.Context) ([]limits.ShadowCount, error) // of the last 24 h, the largest counts first
+	Top(context.Context) ([]shadows.Count, error) // of the last 24 h, the largest counts first
 }

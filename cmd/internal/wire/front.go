@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/shadows"
 	"github.com/forebay/forebay/internal/store"
 	"github.com/forebay/forebay/internal/webhook"
 )
@@ -42,8 +43,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		return nil, err
 	}
 	peers := limits.NewPeers(s.Client(), processName(), c.Checks.Processes)
-	shadows := limits.NewShadows(s.Client(), log)
-	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
+	books := shadows.New(s.Client(), log)
+	f := &Front{background: []func(context.Context){peers.Run, books.Run, exchange}}
 
 	memory := cache.NewMemory(cache.New(s.Client()), cache.DefaultMemory, s.Healthy)
 	f.Answers = memory
@@ -56,7 +57,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Checks:      limits.NewFallback(limiter, peers.Count, s.Healthy),
 		CheckMethod: c.Checks.MethodHeader,
 		OnFailure:   c.Redis.OnFailure,
-		Shadows:     shadows,
+		Shadows:     books,
 		Degrader:    degrade.New(memory),
 		Stored:      memory,
 		Store:       health{s, lines},
