@@ -23,4 +23,30 @@
 // another's on_overload list; its job answers a request that was refused. A duplicate request has
 // the Idempotency-Key of an earlier one. Recent limits are what a process remembers of where a
 // client's limits stood a moment ago.
+//
+// # Idempotency keys
+//
+// An Idempotency-Key counts per operation: a job's id is derived from client, operation and key. A
+// key that a client uses for two operations makes two jobs, as users of other services expect. The
+// same key and operation with another body is refused.
+//
+// # Fallback operations
+//
+// A fallback operation makes a job of its own. The limits and the line are that operation's; only
+// the decision (degraded) is the first operation's. It is offered in a second call, after the first
+// one was refused. The key of such a job is apart from the fallback operation's own keys.
+//
+// # Recent limits
+//
+// Fresh and stale answers, replays and polls have RateLimit fields although they spend nothing.
+// Reading the limits for each of them would be half of their cost in Redis. So each process
+// remembers its last decision about a client for 1 s (200 ms for polls). A client's own requests
+// through the process are always included: a decision drops all that was remembered, and a read
+// that began before the decision is ignored.
+//
+// # Trials of a sick backend
+//
+// While a backend is sick, stale answers go before the line, and only successful calls raise its
+// rate. So one request per operation, process and 5 s goes to the line although a stale answer is
+// there. A rising rate needs no more.
 package admission

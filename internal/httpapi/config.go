@@ -8,7 +8,7 @@ import (
 
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
-	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/shadows"
 )
 
 // Config is what a Server is put together from. It was checked before: every name in it is known.
@@ -58,5 +58,5 @@ type Stored interface {
 
 // Shadows keeps the books on clients that shadow limits would have refused.
 type Shadows interface {
-	Top(context.Context) ([]limits.ShadowCount, error) // of the last 24 h, the largest counts first
+	Top(context.Context) ([]shadows.Count, error) // of the last 24 h, the largest counts first
 }

@@ -1,31 +1,19 @@
-// Package httpapi is the front path and the admin API: what comes in over HTTP, and what goes back.
+// Package httpapi is the public HTTP API and the admin API: it reads requests, has the packages
+// below it decide, and renders what they say.
 //
-// It composes the packages below it and decides nothing itself. A POST goes through them in this order (submit.go), and the first
-// that objects answers:
+// A POST of a job is read (submit.go), goes to admission.Submit, and its outcome is rendered in one
+// place (render.go):
 //
-//	read ─▶ identify ─▶ operation ─▶ cost ─▶ idempotency ─▶ limits ─▶ line ─▶ 202
-//	 4xx      401       403, 404      422      replay          └─────────┴────▶ overload: stale answer, or 429
+//	read ─▶ identify ─▶ operation ─▶ cost ─▶ admission.Submit ─▶ render
+//	 4xx      401       403, 404      422                         202, 200, 429, ...
 //
-// A gateway's question (check.go) goes the same way up to the limits. Which limits apply to a request is said in one place, a pure
-// function of the caller's tier, country and own limits, of the operation, and of whether the caller is new (plan.go).
+// A gateway's question (check.go) goes the same way to admission.Check.
 //
-// Every answer leaves by call (call.go): there the request gets its id, errors become problems, the RateLimit fields are
-// written, panics end and metrics count. Handlers say only what is theirs.
+// Every answer leaves by call (call.go): there the request gets its id, errors become problems, the
+// RateLimit fields are written, panics end and metrics count. Handlers say only what is theirs.
 //
-// Work in the store is bounded by one context a request (storeTime), which a client that hangs up doesn't end, so
-// that nothing is left half done. Answers so come within a second whatever Redis does.
-//
-// # Idempotency keys
-//
-// An Idempotency-Key counts per operation: a job's id is derived from client, operation and key. A
-// key that a client uses for two operations makes two jobs, as users of other services expect. The
-// same key and operation with another body is refused.
-//
-// # Fallback operations
-//
-// A fallback operation makes a job of its own. The limits and the line are that operation's; only
-// the decision (degraded) is the first operation's. It is offered in a second call, after the first
-// one was refused. The key of such a job is apart from the fallback operation's own keys.
+// One context a request bounds its work in the store (storeTime). A client that hangs up doesn't end
+// it, so nothing is left half done. So an answer comes within a second whatever Redis does.
 //
 // # Results
 //
@@ -37,20 +25,6 @@
 //
 // The result of a failed job is 424. The problem says why, and has the backend's answer. A 5xx
 // would make clients retry, and proxies believe that Forebay is down.
-//
-// # Recent limits
-//
-// Fresh and stale answers, replays and polls have RateLimit fields although they spend nothing.
-// Reading the limits for each of them would be half of their cost in Redis. So each process
-// remembers its last decision about a client for 1 s (200 ms for polls). A client's own requests
-// through the process are always included: a decision drops all that was remembered, and a read
-// that began before the decision is ignored.
-//
-// # Trials of a sick backend
-//
-// While a backend is sick, stale answers go before the line, and only successful calls raise its
-// rate. So one request per operation, process and 5 s goes to the line although a stale answer is
-// there. A rising rate needs no more.
 //
 // # Job watches
 //

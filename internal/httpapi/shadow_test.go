@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/shadows"
 )
 
 func trial(name string, n int64) limits.Limit {
@@ -25,7 +26,7 @@ func trial(name string, n int64) limits.Limit {
 type notes struct {
 	mu    sync.Mutex
 	noted []string // guarded by mu
-	top   []limits.ShadowCount
+	top   []shadows.Count
 	err   error
 }
 
@@ -35,7 +36,7 @@ func (n *notes) Note(limit, client, operation string) {
 	n.noted = append(n.noted, limit+" "+client+" "+operation)
 }
 
-func (n *notes) Top(context.Context) ([]limits.ShadowCount, error) { return n.top, n.err }
+func (n *notes) Top(context.Context) ([]shadows.Count, error) { return n.top, n.err }
 
 func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	t.Parallel()
@@ -99,8 +100,8 @@ func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
-	shadows := &notes{top: []limits.ShadowCount{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.Shadows = shadows } })
+	noted := &notes{top: []shadows.Count{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
+	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.Shadows = noted } })
 	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ", "?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
 		var got api.ShadowLimits
 		strictly(t, query, w.want(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), 200).body, &got)
@@ -118,6 +119,6 @@ func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 	for _, query := range []string{"?limits=a", "?limit=a&limit=b", "?limit=a;b", "?x"} {
 		w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), http.StatusBadRequest, api.CodeInvalidRequest)
 	}
-	shadows.err = errors.New("lost")
+	noted.err = errors.New("lost")
 	w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits", ""), http.StatusServiceUnavailable, api.CodeStore)
 }

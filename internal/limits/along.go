@@ -133,9 +133,7 @@ func (Script) Gather(charges []any) (n int, keys []string, args []any, read func
 
 // question is a request as a source takes it, by the rules that hold now, and that request.
 func (l *Limiter) question(r Request, m mode) (Request, *question, error) {
-	if l.region != nil {
-		r.Rules = l.region.rules(r.Rules)
-	}
+	r.Rules = l.rulesNow(r.Rules)
 	q, err := r.question(m)
 	if err != nil {
 		return r, nil, fmt.Errorf("limits: %w", err)

@@ -48,23 +48,3 @@ func TestALimitOfBytesCountsBytes(t *testing.T) {
 		}
 	})
 }
-
-// Regions exchange spent and refunded bytes as bytes.
-func TestBytesAreExchangedBetweenRegions(t *testing.T) {
-	t.Parallel()
-	w := startRegions(t, 0)
-	upload := compile(t, Limit{Algorithm: FixedWindow, Amount: 1000, Window: 24 * time.Hour, Bytes: true})
-	r := request(1, upload)
-	r.Bytes = 700
-	v := decide(t, w.all[0].limiter, r)
-	for _, want := range []int64{300, 1000} {
-		w.turn(t.Context())
-		w.turn(t.Context())
-		if n := peekAt(t, w.all[1].limiter, r).Standings[0].Remaining; n != want {
-			t.Errorf("%d bytes remain elsewhere, not %d", n, want)
-		}
-		if err := w.all[0].limiter.Refund(t.Context(), v); err != nil {
-			t.Fatal(err)
-		}
-	}
-}

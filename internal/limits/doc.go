@@ -20,7 +20,7 @@
 // A permit, or place, is one job's part of a concurrency limit. It is held by a member, the job's id, from
 // the charge to the job's end (places.go).
 //
-// A debit is a charge without a question: what other regions have spent (region.go).
+// A debit is a charge without a question: what other regions have spent (debit.go).
 //
 // A source keeps the keys' states and answers questions about them: limits.lua on Redis, for all
 // processes together, or memory, its twin in this process. Tests hold the two against each
@@ -56,9 +56,10 @@
 //
 // # Around the decision
 //
-// [Newcomers] knows who is new, [Shadows] whom shadow limits would have refused, [Peers] how many processes there are. [Fallback]
-// goes on by the twin where Redis is lost, with each process's part of every limit. [Region] keeps the limits of several
-// regions together, each of which has a Redis of its own.
+// [Newcomers] knows which clients are new, and [Peers] how many processes there are. [Fallback] goes
+// on by the Go model while Redis is lost, with each process's part of every limit. Through a
+// [Region] the limits are kept together with those of other regions, each of which has a Redis of
+// its own.
 //
 // # When things go wrong
 //

@@ -5,24 +5,25 @@ import (
 	"errors"
 )
 
-// Fallback decides by a shared Limiter, and goes on by itself where that can't decide: each process by the twin, with its part of
-// every limit. What is spent then is not known to Redis later: when it is back, its counts go on from where they were. Safe for
-// concurrent use.
+// Fallback decides by a shared Limiter, and goes on by itself while that can't decide: each process
+// by the Go model, with its part of every limit. What is spent then stays unknown to Redis: when it
+// is back, its counts go on from where they were. Safe for concurrent use.
 type Fallback struct {
 	shared, own *Limiter
 	peers       func() int
 	healthy     func() bool
 
-	parts variants[float64]
+	parts variants
 }
 
-// NewFallback returns a Fallback. peers is how many processes share the limits, healthy whether the shared Limiter can be asked
-// without waiting for nothing.
+// NewFallback returns a Fallback. peers is how many processes share the limits. healthy reports
+// whether it makes sense to ask the shared Limiter.
 func NewFallback(shared *Limiter, peers func() int, healthy func() bool) *Fallback {
 	return &Fallback{shared: shared, own: NewLocal(), peers: peers, healthy: healthy}
 }
 
-// Decide is Limiter.Decide, of the shared limits or of this process's part. Its errors are the caller's mistakes: ErrCost and ErrRules.
+// Decide is Limiter.Decide, of the shared limits or of this process's part. Its errors are the
+// caller's mistakes: ErrCost and ErrRules.
 func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if f.healthy() {
 		v, err := f.shared.Decide(ctx, r)
@@ -30,7 +31,8 @@ func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 			return v, err
 		}
 	}
-	v, err := f.own.Decide(context.WithoutCancel(ctx), f.share(r)) // its time may have gone to a Redis that hangs
+	// ctx may have ended: a Redis that hangs uses up its time.
+	v, err := f.own.Decide(context.WithoutCancel(ctx), f.share(r))
 	if v.charge != nil {
 		v.charge.tell(f.shared.region)
 	}
@@ -61,20 +63,20 @@ func isMistake(err error) bool {
 	return errors.Is(err, ErrCost) || errors.Is(err, ErrRules) || errors.Is(err, errNoSubject)
 }
 
-// share is the request with this process's part of each limit: of its region's part, where regions share them, for it hears nothing of the
-// others without its Redis.
+// share is the request with this process's part of each limit. Among several regions that is a part
+// of the region's share: without its Redis the region receives nothing from the others.
 func (f *Fallback) share(r Request) Request {
 	n := max(1, f.peers())
 	part := 1 / float64(n)
 	if f.shared.region != nil {
-		part *= f.shared.region.part()
+		part *= f.shared.region.Share()
 	}
 	if part == 1 {
 		return r
 	}
 	rules := make([]*Rule, len(r.Rules))
 	for i, rule := range r.Rules {
-		rules[i] = f.parts.of(rule, part, part)
+		rules[i] = f.parts.of(rule, part)
 	}
 	r.Rules = rules
 	return r

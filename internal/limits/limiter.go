@@ -79,7 +79,8 @@ type Limiter struct {
 	redis  *script       // of a shared source
 	within time.Duration // bounds one decision
 	places *places       // nil: nobody looks after places
-	region *Region       // nil: there are no others
+	region Region        // nil: there are no others
+	shares variants      // of rules, while the region is on its own
 
 	refusals refusals
 }
@@ -147,16 +148,8 @@ type charged struct {
 	questions []*question
 	answers   []answer
 	by        *Limiter
-	region    *Region // that was told of it; nil: none
+	region    Region // that knows of it; nil: none
 	returned  atomic.Bool
-}
-
-// tell lets other regions know of the charge, where there are any.
-func (c *charged) tell(r *Region) {
-	if r != nil {
-		c.region = r
-		r.note(c, 1, 0)
-	}
 }
 
 // New returns a Limiter that counts in Redis, together with all others on the same Redis.
@@ -164,6 +157,15 @@ func (c *charged) tell(r *Region) {
 // one of them refuses may for an instant be charged on others.
 func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 	return newLimiter(&script{rdb: rdb, slack: keySlack}, cluster, decideWithin)
+}
+
+// NewAt is New on a single Redis by another clock than Redis's, for tests: what several regions do
+// in an hour can be seen at once. Redis expires keys by its own clock all the same, so they outlive
+// their use by an hour; and a decision may take 20 s, so that none fails on a busy machine. The
+// clock must be safe for concurrent use.
+func NewAt(rdb redis.UniversalClient, clock func() time.Time) *Limiter {
+	now := func() int64 { return clock().UnixMicro() }
+	return newLimiter(&script{rdb: rdb, clock: now, slack: time.Hour}, false, 20*time.Second)
 }
 
 func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
@@ -235,7 +237,7 @@ func (c *charged) settle(ctx context.Context, cost int64, part time.Duration) er
 		by.redis.withdraw(ctx, h)
 	}
 	if c.region != nil {
-		c.region.note(c, -1, cost)
+		c.region.Spent(c.debits(-1, cost))
 	}
 	return err
 }

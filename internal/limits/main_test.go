@@ -32,7 +32,7 @@ const patience = 20 * time.Second
 
 // onRedis returns a Limiter on a Redis whose time is the clock's. Keys outlive any test, for TTLs run on Redis's own time.
 func (c *clock) onRedis(rdb redis.UniversalClient) *Limiter {
-	return newLimiter(&script{rdb: rdb, clock: c.now.Load, slack: time.Hour}, false, patience)
+	return NewAt(rdb, func() time.Time { return time.UnixMicro(c.now.Load()) })
 }
 
 func (c *clock) local() *Limiter { return newLocal(c.now.Load) }

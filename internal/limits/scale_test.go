@@ -220,3 +220,30 @@ func TestADebitIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// Regions that each keep a share of a limit keep the whole of it together, however much comes to each.
+func TestSharesAddUpToTheLimit(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	limiters := map[float64]*Limiter{}
+	for _, share := range []float64{0.5, 0.3, 0.2} {
+		limiters[share] = c.onRedis(redistest.Start(t).Client(t))
+	}
+	each(t, 60, 24*time.Hour, func(t *testing.T, r *Rule) {
+		all := 0
+		for share, l := range limiters {
+			part, err := r.Scaled(share)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := admitted(t, l, 100, part)
+			if want := int(60*share + 0.5); n != want {
+				t.Errorf("%d admitted by a share of %v of 60, want %d", n, share, want)
+			}
+			all += n
+		}
+		if all != 60 {
+			t.Errorf("%d admitted by all regions, of 60", all)
+		}
+	})
+}

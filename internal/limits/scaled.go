@@ -5,10 +5,13 @@ import (
 	"sync"
 )
 
-// Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount. What the rule has counted counts on, for
-// the new amount; but a bucket, which counts in parts of its own rate, begins full.
+// Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount.
+// What the rule has counted counts on, for the new amount; but a bucket, which counts in parts of
+// its own rate, begins full.
 func (r *Rule) Scaled(factor float64) (*Rule, error) {
-	scale := func(n int64) int64 { return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount)) }
+	scale := func(n int64) int64 {
+		return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount))
+	}
 	l := r.limit
 	l.Amount = scale(l.Amount)
 	if l.Burst != 0 {
@@ -24,26 +27,27 @@ func (r *Rule) Scaled(factor float64) (*Rule, error) {
 	return newRule(l, counted)
 }
 
-// variants remembers the scaled variants of rules, by what they are scaled for. Safe for concurrent use.
-type variants[K comparable] struct {
+// variants remembers the scaled variants of rules. Safe for concurrent use.
+type variants struct {
 	mu    sync.Mutex
-	rules map[variantKey[K]]*Rule // guarded by mu
+	rules map[variant]*Rule // guarded by mu
 }
 
-type variantKey[K comparable] struct {
-	rule *Rule
-	by   K
+type variant struct {
+	rule   *Rule
+	factor float64
 }
 
-// maxVariants bounds what is remembered: clients come and go with rules of their own, and old ones are never asked for again.
+// maxVariants bounds what is remembered: clients come and go with rules of their own, and old ones
+// are never asked for again.
 const maxVariants = 10_000
 
-// of returns rule times factor, which depends on by alone. Where that is too fine to be counted it is the whole: the nearest that
-// can be kept.
-func (s *variants[K]) of(rule *Rule, by K, factor float64) *Rule {
+// of returns rule times factor. If that is too fine to be counted, it is the whole rule: the
+// nearest that can be kept.
+func (s *variants) of(rule *Rule, factor float64) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := variantKey[K]{rule, by}
+	key := variant{rule, factor}
 	if known, ok := s.rules[key]; ok {
 		return known
 	}
@@ -52,7 +56,7 @@ func (s *variants[K]) of(rule *Rule, by K, factor float64) *Rule {
 		part = rule
 	}
 	if s.rules == nil || len(s.rules) >= maxVariants {
-		s.rules = make(map[variantKey[K]]*Rule)
+		s.rules = make(map[variant]*Rule)
 	}
 	s.rules[key] = part
 	return part

@@ -20,6 +20,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/shadows"
 	"github.com/forebay/forebay/internal/store"
 	"github.com/forebay/forebay/internal/webhook"
 )
@@ -43,8 +44,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		return nil, err
 	}
 	peers := limits.NewPeers(s.Client(), processName(), c.Checks.Processes)
-	shadows := limits.NewShadows(s.Client(), log)
-	f := &Front{background: []func(context.Context){peers.Run, shadows.Run, exchange}}
+	books := shadows.New(s.Client(), log)
+	f := &Front{background: []func(context.Context){peers.Run, books.Run, exchange}}
 
 	memory := cache.NewMemory(cache.New(s.Client()), cache.DefaultMemory, s.Healthy)
 	f.Answers = memory
@@ -55,7 +56,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Limiter:         limiter,
 		LocalChecks:     limits.NewFallback(limiter, peers.Count, s.Healthy),
 		Overrides:       clients.Override,
-		Shadows:         shadows,
+		Shadows:         books,
 		Answers:         answers,
 		Store:           s,
 		Lines:           map[string]admission.Line{},
@@ -70,7 +71,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	front := httpapi.Config{
 		Identity:    clients.Identity(),
 		CheckMethod: c.Checks.MethodHeader,
-		Shadows:     shadows,
+		Shadows:     books,
 		Answers:     answers,
 		Stored:      memory,
 		Store:       health{s, lines},

@@ -1,8 +1,9 @@
--- A region tells what it has spent, and learns how many regions there are. On the centre's Redis.
--- KEYS[1]  the stream of what was spent   KEYS[2]  a sorted set: region by when it told last
+-- A region sends what it has spent, and learns how many regions there are. On the centre's Redis.
+-- KEYS[1]  the stream of what was spent   KEYS[2]  a sorted set: region by when it last sent
 -- ARGV[1]  region   ARGV[2]  what it spent ('': nothing)   ARGV[3]  µs for which a region counts
 -- ARGV[4]  ms for which an entry stays   ARGV[5]  the most entries
--- Returns  how many regions have told within that time
+-- Returns  how many regions have sent within that time
+-- Not idempotent: an entry that is sent twice is debited twice.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if ARGV[2] ~= '' then

@@ -1,4 +1,4 @@
-package limits
+package shadows
 
 import (
 	"fmt"
@@ -11,11 +11,14 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Operators see whom a shadow limit would have refused, over all processes and the last day, the most often refused first.
-func TestShadowsAreToldOfAllProcesses(t *testing.T) {
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// Operators see which clients a shadow limit would have refused, over all processes and the last
+// day, the most often refused first.
+func TestTheBooksAreThoseOfAllProcesses(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
-	a, b := NewShadows(rdb, slog.New(slog.DiscardHandler)), NewShadows(rdb, slog.New(slog.DiscardHandler))
+	a, b := New(rdb, slog.New(slog.DiscardHandler)), New(rdb, slog.New(slog.DiscardHandler))
 	now := time.Now().Truncate(time.Second)
 	a.Note("trial", "acme", "report")
 	a.Note("trial", "ip:2001:db8::/64", "report")
@@ -33,7 +36,7 @@ func TestShadowsAreToldOfAllProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []ShadowCount{
+	want := []Count{
 		{"trial", "acme", "report", 4, now},
 		{"long-ago", "acme", "chart", 1, now},
 		{"trial", "acme", "chart", 1, now},
@@ -49,28 +52,33 @@ func TestShadowsAreToldOfAllProcesses(t *testing.T) {
 	}
 }
 
-// Whoever mints clients fills neither the process's memory nor Redis, and what Redis didn't take is counted later.
-func TestShadowsAreBoundedAndNotLost(t *testing.T) {
+// A flood of new clients fills neither the process's memory nor Redis, and what Redis didn't take
+// is counted later.
+func TestTheBooksAreBoundedAndNotLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
-	s := NewShadows(rdb, slog.New(slog.DiscardHandler))
-	for i := range notedShadows + 500 {
-		s.Note("trial", fmt.Sprint("client", i), "report")
+	b := New(rdb, slog.New(slog.DiscardHandler))
+	for i := range maxNoted + 500 {
+		b.Note("trial", fmt.Sprint("client", i), "report")
 	}
-	if len(s.noted) != notedShadows || s.dropped != 500 {
-		t.Fatalf("%d noted, %d dropped", len(s.noted), s.dropped)
+	if len(b.noted) != maxNoted || b.dropped != 500 {
+		t.Fatalf("%d noted, %d dropped", len(b.noted), b.dropped)
 	}
 	server.Stop()
-	s.flush(t.Context(), time.Now())
+	b.flush(t.Context(), time.Now())
 	server.Cont()
-	within(t, func() bool {
-		s.flush(t.Context(), time.Now())
-		counts, _ := shadowKeys(time.Now())
-		n := rdb.ZCard(t.Context(), counts).Val()
-		return n == keptShadows
-	})
-	if top, err := s.Top(t.Context()); err != nil || len(top) != maxShadows {
+	written := func() bool {
+		b.flush(t.Context(), time.Now())
+		counts, _ := keys(time.Now())
+		return rdb.ZCard(t.Context(), counts).Val() == maxKept
+	}
+	for deadline := time.Now().Add(20 * time.Second); !written(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what was noted doesn't get to Redis")
+		}
+	}
+	if top, err := b.Top(t.Context()); err != nil || len(top) != maxShown {
 		t.Errorf("%d are shown, %v", len(top), err)
 	}
 }
