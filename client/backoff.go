@@ -8,20 +8,25 @@ import (
 	"time"
 )
 
-// Jitter is how much of a backoff is drawn.
+// Jitter determines which part of a backoff is random.
 type Jitter int
 
 // Jitters.
 const (
-	Full  Jitter = iota // all of it: between nothing and the whole. It spreads those who were refused together best, and is the default
-	Equal               // the second half of it
-	None                // nothing: those who were refused together come back together
+	// Full makes all of it random. It spreads clients that were refused together best, and is the
+	// default.
+	Full Jitter = iota
+	// Equal makes the second half of it random.
+	Equal
+	// None makes no part of it random: clients that were refused together come back together.
+	None
 )
 
-// Backoff is what lies between the tries of a call. The zero value is the default: full jitter under a ceiling of half a second, doubling up to 30 s.
+// Backoff determines the waits between the tries of a call. The zero value is the default: full
+// jitter under a ceiling that starts at half a second and doubles up to 30 s.
 type Backoff struct {
 	Base   time.Duration // ceiling of the wait after the first try; default 500 ms
-	Cap    time.Duration // what the doubled ceiling never passes; default 30 s, or Base where that is more
+	Cap    time.Duration // bound of the doubled ceiling; default 30 s, or Base if that is more
 	Jitter Jitter
 }
 
@@ -31,13 +36,15 @@ const (
 	DefaultCap  = 30 * time.Second
 )
 
-// jitterPart: the jitter on top of a wait that the server asked for is at least this part of it. Whoever has to wait a minute doesn't mind some
-// seconds, and a thousand of them need those to come apart.
+// jitterPart bounds the jitter on top of a wait that the server asked for: its range is at least
+// 1/jitterPart of that wait. A client that has to wait a minute can wait some seconds more, and a
+// thousand clients need those seconds to spread.
 const jitterPart = 10
 
 func (b Backoff) withDefaults() (Backoff, error) {
 	if b.Base < 0 || b.Cap < 0 || b.Jitter < Full || b.Jitter > None {
-		return b, errors.New("forebay: Backoff needs a Base and a Cap above 0, and a Jitter of Full, Equal or None")
+		return b, errors.New("forebay: Backoff needs a Base and a Cap above 0, " +
+			"and a Jitter of Full, Equal or None")
 	}
 	b.Base = or(b.Base, DefaultBase)
 	b.Cap = or(b.Cap, max(DefaultCap, b.Base))
@@ -47,10 +54,13 @@ func (b Backoff) withDefaults() (Backoff, error) {
 	return b, nil
 }
 
-// Delay is the wait after the n-th try failed (n from 1), where the server asked for a wait of asked (0: it didn't); random is uniform in [0, 1).
+// Delay returns the wait after the n-th try failed (n from 1). asked is the wait that the server
+// asked for, or 0. random is uniform in [0, 1).
 //
-// The ceiling is Base × 2^(n-1), at most Cap. Full jitter draws from (0, ceiling], Equal from [ceiling/2, ceiling], None is the ceiling.
-// asked is a floor: what isn't drawn is at least asked, and what is drawn comes on top of it, out of a range of at least a tenth of asked. It is always above 0.
+// The ceiling is Base × 2^(n-1), at most Cap. Full draws from (0, ceiling], Equal from [ceiling/2,
+// ceiling], and None is the ceiling. asked is a floor: the fixed part is at least asked, and the
+// random part is added to it, from a range of at least a tenth of asked. The result is always above
+// 0.
 func (b Backoff) Delay(n int, asked time.Duration, random float64) time.Duration {
 	if usable, err := b.withDefaults(); err == nil {
 		b = usable
@@ -69,7 +79,7 @@ func (b Backoff) Delay(n int, asked time.Duration, random float64) time.Duration
 			drawn = max(drawn, asked/jitterPart)
 		}
 	}
-	// The product may round up by as much as its last digit; the range is kept all the same.
+	// The product may round up in its last digit; min keeps it in range.
 	extra := min(time.Duration((1-random)*float64(drawn)), drawn)
 	if fixed > math.MaxInt64-extra {
 		return math.MaxInt64
@@ -77,7 +87,7 @@ func (b Backoff) Delay(n int, asked time.Duration, random float64) time.Duration
 	return max(fixed+extra, 1)
 }
 
-// ceiling doubles without ever passing Cap, so that it can't overflow at whatever n.
+// ceiling doubles Base without ever passing Cap, so it can't overflow for any n.
 func (b Backoff) ceiling(n int) time.Duration {
 	ceiling := b.Base
 	for i := 1; i < n && ceiling < b.Cap; i++ {
@@ -89,8 +99,8 @@ func (b Backoff) ceiling(n int) time.Duration {
 	return ceiling
 }
 
-// retryAfter reads the wait that an answer asks for: in seconds, or until a date in any of HTTP's three forms. 0: none, one that is over, or
-// one that can't be understood.
+// retryAfter returns the wait that an answer asks for: in seconds, or until a date in any of HTTP's
+// three forms. It returns 0 if there is none, if it has passed, or if it is malformed.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.Trim(h.Get("Retry-After"), " \t")
 	if text == "" {
@@ -103,14 +113,14 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The date is of the server's clock, and so is the answer's Date; ours may be another.
+	// The date is by the server's clock, like the answer's Date. The local clock may differ.
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
 	return max(until.Sub(now), 0)
 }
 
-// seconds reads digits; more than a Duration holds is the longest Duration.
+// seconds parses digits. More than a Duration holds gives the longest Duration.
 func seconds(digits string) time.Duration {
 	const most = int64(math.MaxInt64 / time.Second)
 	var n int64

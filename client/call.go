@@ -16,29 +16,29 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// call is one thing asked of the server, the same at each try.
+// call is a call of the server, the same for each try.
 type call struct {
 	method string
 	path   string // below the base URL
 	fields [][2]string
 	body   []byte
-	wait   time.Duration // the answer may be held back so long
+	wait   time.Duration // how long the answer may be held back
 }
 
 func (c call) String() string { return c.method + " " + c.path }
 
-// answer is an answer of the 200s, whole.
+// answer is a whole answer with a status of 200 to 299.
 type answer struct {
 	status   int
 	header   http.Header
 	body     []byte
-	took     time.Duration // by the try that got it
-	attempts int           // tries until then, with that one
+	took     time.Duration // length of the try that got it
+	attempts int           // tries made, including that one
 }
 
-// do makes the call, as often as it needs and may. Its error is an *Error.
+// do makes the call, with as many tries as needed and allowed. Its error is an *Error.
 func (c *Client) do(ctx context.Context, call call) (answer, error) {
-	var last time.Time // when the last try may begin; zero: no such bound
+	var last time.Time // when the last try may begin; zero: no bound
 	for n := 1; ; n++ {
 		a, failed := c.try(ctx, call)
 		if failed == nil {
@@ -62,7 +62,8 @@ func (c *Client) do(ctx context.Context, call call) (answer, error) {
 	}
 }
 
-// lastTry is when the last try may begin of what has failed now for the first time; zero: no such bound.
+// lastTry returns when the last try may begin of a call that has now failed for the first time;
+// zero means no bound.
 func (c *Client) lastTry() time.Time {
 	if c.maxElapsed <= 0 {
 		return time.Time{}
@@ -70,8 +71,9 @@ func (c *Client) lastTry() time.Time {
 	return time.Now().Add(c.maxElapsed)
 }
 
-// pause waits after the n-th try failed so, and reports whether the next one may begin. It may not, and failed says why, where the context ends, and, at
-// once, where the wait would take longer than until the context's deadline or last (zero: no such bound).
+// pause waits after the n-th try failed, and reports whether the next one may begin. It returns
+// false if the context ends, and failed then has the reason. It returns false at once if the wait
+// would pass the context's deadline or last (zero: no bound).
 func (c *Client) pause(ctx context.Context, n int, failed *Error, last time.Time) bool {
 	delay := c.backoff.Delay(n, failed.RetryAfter, c.rand())
 	deadline, bound := ctx.Deadline()
@@ -83,7 +85,7 @@ func (c *Client) pause(ctx context.Context, n int, failed *Error, last time.Time
 	return failed.Err == nil
 }
 
-// sleep waits; its error is why the context ended before.
+// sleep waits. Its error is the cause if the context ended first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -95,26 +97,28 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// worthAnother reports whether the same call may go better in a while.
+// worthAnother reports whether the same call may succeed later.
 func worthAnother(ctx context.Context, failed *Error) bool {
 	switch failed.Code {
-	case api.CodeNotCached: // a 504 that asks nothing of anybody: Request.OnlyIfCached
+	case api.CodeNotCached: // the final answer to Request.OnlyIfCached, though a 504
 		return false
-	case api.CodeTooManyStreams: // the same call without a wait may go well at once
+	case api.CodeTooManyStreams: // the same call without a wait may succeed at once
 		return false
 	}
 	switch failed.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return true
 	case 0:
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](failed.Err)
 		return ctx.Err() == nil && !untrusted && !errors.Is(failed.Err, http.ErrSchemeMismatch)
 	}
-	return failed.Status >= 500 && http.StatusText(failed.Status) == "" // a CDN's 520 to 524: taken for a 500 (RFC 9110, section 15)
+	// A CDN's 520 to 524 count as 500 (RFC 9110, section 15).
+	return failed.Status >= 500 && http.StatusText(failed.Status) == ""
 }
 
-// try makes the call once.
+// try makes one try of the call.
 func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 	began := time.Now()
 	within, cancel := context.WithTimeout(ctx, c.timeout+call.wait)
@@ -129,9 +133,10 @@ func (c *Client) try(ctx context.Context, call call) (answer, *Error) {
 	return a, failed
 }
 
-// send makes the call's request.
+// send sends the call's request.
 func (c *Client) send(ctx context.Context, by *http.Client, call call) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, call.method, c.base+call.path, bytes.NewReader(call.body))
+	r, err := http.NewRequestWithContext(ctx, call.method, c.base+call.path,
+		bytes.NewReader(call.body))
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +151,7 @@ func (c *Client) send(ctx context.Context, by *http.Client, call call) (*http.Re
 	return by.Do(r)
 }
 
-// read reads the whole of an answer.
+// read reads a whole answer.
 func (c *Client) read(ctx context.Context, call call, res *http.Response) (answer, *Error) {
 	body, err := io.ReadAll(http.MaxBytesReader(nil, res.Body, c.maxBody))
 	if res.StatusCode/100 != 2 {
@@ -155,13 +160,14 @@ func (c *Client) read(ctx context.Context, call call, res *http.Response) (answe
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		return answer{}, &Error{Call: call.String(), Status: res.StatusCode, Err: errTooLarge}
 	}
-	if err != nil { // it broke off in the middle
+	if err != nil { // the connection broke in the middle
 		return answer{}, cutOff(ctx, call, err)
 	}
 	return answer{status: res.StatusCode, header: res.Header, body: body}, nil
 }
 
-// cutOff is a try that got no whole answer: because its context ended, or for reasons of the way.
+// cutOff returns the error of a try that got no whole answer: its context ended, or the connection
+// failed.
 func cutOff(ctx context.Context, call call, err error) *Error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -171,18 +177,22 @@ func cutOff(ctx context.Context, call call, err error) *Error {
 
 var (
 	errTooLarge = errors.New("the answer is longer than MaxBody")
-	errRedirect = errors.New("a redirect that isn't followed with the key: use the URL that it leads to, if you trust that")
-	errForeign  = errors.New("not an answer of Forebay's")
+	errRedirect = errors.New("a redirect that isn't followed with the key: " +
+		"use the URL that it leads to, if you trust that")
+	errForeign = errors.New("not an answer of Forebay's")
 )
 
-// refusal is what an answer outside of the 200s says. A body that isn't a problem, or is cut off, says nothing.
+// refusal returns the error of an answer outside of 200 to 299. A body that isn't a problem, or is
+// cut off, is ignored.
 func refusal(call call, res *http.Response, body []byte) *Error {
-	e := &Error{Call: call.String(), Status: res.StatusCode, RetryAfter: retryAfter(res.Header, time.Now())}
+	e := &Error{Call: call.String(), Status: res.StatusCode,
+		RetryAfter: retryAfter(res.Header, time.Now())}
 	if res.StatusCode/100 == 3 {
 		e.Err = errRedirect
 	}
 	var p api.Problem
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/problem+json" || json.Unmarshal(body, &p) != nil {
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if kind != "application/problem+json" || json.Unmarshal(body, &p) != nil {
 		return e
 	}
 	e.Problem, e.Code, e.Reason = &p, p.Code, p.Reason
@@ -192,12 +202,12 @@ func refusal(call call, res *http.Response, body []byte) *Error {
 	return e
 }
 
-// foreign is the error for an answer of the 200s that can't be understood.
+// foreign returns the error for an answer of 200 to 299 that isn't Forebay's.
 func (a answer) foreign(call call) *Error {
 	return &Error{Call: call.String(), Status: a.status, Attempts: a.attempts, Err: errForeign}
 }
 
-// job reads an answer's job.
+// job parses an answer's job.
 func (a answer) job(call call) (*api.Job, error) {
 	var job api.Job
 	if err := json.Unmarshal(a.body, &job); err != nil || job.ID == "" {

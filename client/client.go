@@ -11,32 +11,39 @@ import (
 	"time"
 )
 
-// Config is how a Client behaves. The zero value is an anonymous caller's, with all defaults.
+// Config configures a Client. The zero value is that of an anonymous caller, with all defaults.
 type Config struct {
-	// Key is the caller's API key, of visible ASCII characters. It goes into the Authorization field of each request, and into no error or other text.
+	// Key is the caller's API key, of visible ASCII characters. It is sent in the Authorization
+	// field of each request, and is part of no error or other text.
 	Key string
 
-	// HTTPClient makes the requests; nil stands for http.DefaultClient. Its CheckRedirect isn't used: redirects are followed within the base URL's
-	// scheme and host alone, and where method and body stay the same. Where it has a Timeout, a long poll takes at most half of it, and a stream has none.
+	// HTTPClient makes the requests; nil means http.DefaultClient. Its CheckRedirect isn't used:
+	// redirects are followed only within the base URL's scheme and host, and only if method and
+	// body stay the same. If it has a Timeout, a long poll takes at most half of it, and a stream
+	// isn't bound by it.
 	HTTPClient *http.Client
 
-	// Timeout is how long one try may take, with its answer's body; a try that waits for a job (Prefer: wait) has that time on top.
-	// Default 30 s. A try that runs into it is repeated. A stream lasts as long as it is heard of.
+	// Timeout is how long one try may take, including the answer's body. A try that waits for a job
+	// (Prefer: wait) has that time on top. Default 30 s. A try that times out is repeated. A stream
+	// lasts for as long as it sends something.
 	Timeout time.Duration
 
-	// MaxElapsed is how long after a call's first failure its last try may begin. Default 2 minutes; negative: no such bound.
+	// MaxElapsed is how long after a call's first failure its last try may begin. Default 2
+	// minutes; negative: no bound.
 	MaxElapsed time.Duration
 
-	// MaxAttempts bounds the tries of one call. Default 10; negative: no such bound.
+	// MaxAttempts bounds the tries of one call. Default 10; negative: no bound.
 	MaxAttempts int
 
-	// Backoff is what lies between tries.
+	// Backoff determines the waits between tries.
 	Backoff Backoff
 
-	// MaxBody bounds an answer's body, in bytes, since it is held in memory whole. Default 64 MiB, the largest result that a server can keep.
+	// MaxBody bounds an answer's body, in bytes, since it is held in memory. Default 64 MiB, the
+	// largest result that a server can keep.
 	MaxBody int64
 
-	// Rand draws the jitter: uniform in [0, 1), safe for concurrent use. Default math/rand/v2's.
+	// Rand draws the jitter: uniform in [0, 1), and safe for concurrent use. Default
+	// math/rand/v2's.
 	Rand func() float64
 }
 
@@ -48,13 +55,13 @@ const (
 	DefaultMaxBody     = 64 << 20
 )
 
-// Client calls one Forebay server. Safe for concurrent use.
+// Client calls one Forebay server. It is safe for concurrent use.
 type Client struct {
-	base        string // without a slash at its end
+	base        string // without a final slash
 	authorize   func(http.Header)
 	http        *http.Client
 	streams     *http.Client  // http without its Timeout
-	streamsFrom *atomic.Int64 // Unix nanoseconds: until then streams are known not to get through
+	streamsFrom *atomic.Int64 // Unix nanoseconds before which streams aren't tried
 	timeout     time.Duration
 	maxElapsed  time.Duration
 	maxAttempts int
@@ -63,8 +70,9 @@ type Client struct {
 	rand        func() float64
 }
 
-// New returns a client of the server at baseURL, which may have a path where the server stands behind a prefix: "https://example.com/jobs".
-// It fails on a URL that isn't http or https or has more than a host and a path, and on a Config that can't be meant.
+// New returns a client of the server at baseURL, which may have a path if the server is behind a
+// prefix: "https://example.com/jobs". It returns an error for a URL that isn't http or https, or
+// that has more than a host and a path, and for an invalid Config.
 func New(baseURL string, config Config) (*Client, error) {
 	base, err := parseBase(baseURL)
 	if err != nil {
@@ -77,17 +85,20 @@ func New(baseURL string, config Config) (*Client, error) {
 	authorize := func(http.Header) {}
 	if key := config.Key; key != "" {
 		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return nil, errors.New("forebay: Config.Key has characters that no key has, such as a line's end")
+			return nil, errors.New("forebay: Config.Key has characters that no key has, " +
+				"such as a line's end")
 		}
-		// Within a function, where printing a Client doesn't show it.
+		// In a closure, so that printing a Client doesn't show it.
 		authorize = func(h http.Header) { h.Set("Authorization", "Bearer "+key) }
 	}
 	if config.Timeout < 0 || config.MaxBody < 0 {
 		return nil, errors.New("forebay: Config.Timeout and Config.MaxBody can't be negative")
 	}
-	c := &Client{base: base, authorize: authorize, backoff: backoff, rand: config.Rand, streamsFrom: new(atomic.Int64),
-		timeout: or(config.Timeout, DefaultTimeout), maxElapsed: or(config.MaxElapsed, DefaultMaxElapsed),
-		maxAttempts: or(config.MaxAttempts, DefaultMaxAttempts), maxBody: or(config.MaxBody, DefaultMaxBody)}
+	c := &Client{base: base, authorize: authorize, backoff: backoff, rand: config.Rand,
+		streamsFrom: new(atomic.Int64), timeout: or(config.Timeout, DefaultTimeout),
+		maxElapsed:  or(config.MaxElapsed, DefaultMaxElapsed),
+		maxAttempts: or(config.MaxAttempts, DefaultMaxAttempts),
+		maxBody:     or(config.MaxBody, DefaultMaxBody)}
 	if c.rand == nil {
 		c.rand = rand.Float64
 	}
@@ -113,31 +124,37 @@ func or[T time.Duration | int | int64](value, otherwise T) T {
 func parseBase(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", errors.New("forebay: the base URL is malformed") // the parser's words would repeat it, and what may be secret in it
+		// The parser's error would repeat the URL, and any secret in it.
+		return "", errors.New("forebay: the base URL is malformed")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", errors.New("forebay: the base URL has to begin with http:// or https:// and a host")
+		return "", errors.New("forebay: the base URL has to begin with http:// or https:// " +
+			"and a host")
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", errors.New("forebay: the base URL is a host and a path alone: no user, no query, no fragment")
+		return "", errors.New("forebay: the base URL is a host and a path alone: " +
+			"no user, no query, no fragment")
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// maxRedirects bounds a chain of redirects. Proxies make one, for a slash or another prefix.
+// maxRedirects bounds a chain of redirects. Proxies use one, for a slash or another prefix.
 const maxRedirects = 5
 
-// checkRedirect lets no request wander off with the key, or become another one: 307 and 308, and for a GET the others, within the same
-// scheme and host. Every other redirect is the call's answer.
+// checkRedirect keeps the key on its host, and requests as they are. It follows redirects with the
+// same method, scheme and host: 307 and 308, and others for a GET. Any other redirect is the answer
+// to the call.
 func checkRedirect(next *http.Request, before []*http.Request) error {
 	first := before[0]
-	if len(before) > maxRedirects || next.Method != first.Method || next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
+	if len(before) > maxRedirects || next.Method != first.Method ||
+		next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host {
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
 
-// jobPath is the path of a job. Ids are letters, digits and hyphens: anything else could name another path.
+// jobPath returns the path of a job. An id is of letters, digits and hyphens: any other text could
+// name another path.
 func jobPath(id string) (string, error) {
 	if id == "" || strings.ContainsFunc(id, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-')

@@ -14,16 +14,25 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-func TestWhatCantBeMeantIsRefusedAtTheStart(t *testing.T) {
+func TestInvalidConfigsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "forebay.test", "ftp://forebay.test", "http://", "http://user:secret@forebay.test", "http://forebay.test/?key=secret", "http://forebay.test/#x", "http://a b/secret", "\nsecret"} {
+	for _, url := range []string{
+		"", "forebay.test", "ftp://forebay.test", "http://", "http://user:secret@forebay.test",
+		"http://forebay.test/?key=secret", "http://forebay.test/#x", "http://a b/secret",
+		"\nsecret",
+	} {
 		if _, err := New(url, Config{}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	for _, c := range []Config{{Key: "two words"}, {Key: "secret\r\nX: y"}, {Key: "clé"}, {Timeout: -1}, {MaxBody: -1}, {Backoff: Backoff{Base: -1}},
-		{Backoff: Backoff{Cap: -1}}, {Backoff: Backoff{Base: 2, Cap: 1}}, {Backoff: Backoff{Jitter: 3}}, {Backoff: Backoff{Jitter: -1}}} {
-		if _, err := New("http://forebay.test", c); err == nil || strings.Contains(err.Error(), "secret") {
+	for _, c := range []Config{
+		{Key: "two words"}, {Key: "secret\r\nX: y"}, {Key: "clé"}, {Timeout: -1}, {MaxBody: -1},
+		{Backoff: Backoff{Base: -1}}, {Backoff: Backoff{Cap: -1}},
+		{Backoff: Backoff{Base: 2, Cap: 1}}, {Backoff: Backoff{Jitter: 3}},
+		{Backoff: Backoff{Jitter: -1}},
+	} {
+		if _, err := New("http://forebay.test", c); err == nil ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -32,7 +41,7 @@ func TestWhatCantBeMeantIsRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-// C129: behind a prefix the calls have it, whatever paths the server tells.
+// C129: behind a prefix, all calls carry it, whatever paths the server sends.
 func TestAServerBehindAPrefixIsFound(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"", "/", "/jobs/ui", "/jobs/ui/"} {
@@ -51,14 +60,21 @@ func TestAServerBehindAPrefixIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range []error{second(c.Wait(t.Context(), sub.JobID)), second(c.Result(t.Context(), sub.JobID)), second(c.Cancel(t.Context(), sub.JobID))} {
+		for _, err := range []error{
+			second(c.Wait(t.Context(), sub.JobID)), second(c.Result(t.Context(), sub.JobID)),
+			second(c.Cancel(t.Context(), sub.JobID)),
+		} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
 		server.Close()
 		at := strings.TrimRight(base, "/") + "/v1/jobs"
-		if got, want := fmt.Sprint(paths), fmt.Sprint([]string{"POST " + at, "GET " + at + "/reports-1", "GET " + at + "/reports-1/result", "DELETE " + at + "/reports-1"}); got != want {
+		job := at + "/reports-1"
+		want := fmt.Sprint([]string{
+			"POST " + at, "GET " + job, "GET " + job + "/result", "DELETE " + job,
+		})
+		if got := fmt.Sprint(paths); got != want {
 			t.Errorf("%q: %s, want %s", base, got, want)
 		}
 	}
@@ -66,12 +82,16 @@ func TestAServerBehindAPrefixIsFound(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestAnIdThatIsNoneAsksNobody(t *testing.T) {
+func TestAnInvalidIDSendsNothing(t *testing.T) {
 	t.Parallel()
 	s := script(200)
 	c := over(t, s, Config{})
 	for _, id := range []string{"", ".", "..", "a/../b", "a?b", "a#b", "a b", "a\nb", "%2e"} {
-		for _, err := range []error{second(c.Status(t.Context(), id)), second(c.Wait(t.Context(), id)), second(c.Result(t.Context(), id)), second(c.Cancel(t.Context(), id)), c.Purge(t.Context(), id)} {
+		for _, err := range []error{
+			second(c.Status(t.Context(), id)), second(c.Wait(t.Context(), id)),
+			second(c.Result(t.Context(), id)), second(c.Cancel(t.Context(), id)),
+			c.Purge(t.Context(), id),
+		} {
 			if err == nil {
 				t.Errorf("%q: no error", id)
 			}
@@ -82,7 +102,7 @@ func TestAnIdThatIsNoneAsksNobody(t *testing.T) {
 	}
 }
 
-// The key stands in the Authorization field and nowhere else.
+// The key is in the Authorization field alone.
 func TestTheKeyIsInNoText(t *testing.T) {
 	t.Parallel()
 	s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -92,11 +112,15 @@ func TestTheKeyIsInNoText(t *testing.T) {
 		return refuse(401, "invalid_credentials", ""), nil
 	}}
 	c := over(t, s, Config{MaxAttempts: 1})
-	first, then := second(c.Status(t.Context(), "reports-1")), second(c.Status(t.Context(), "reports-1"))
+	status := func() error { return second(c.Status(t.Context(), "reports-1")) }
+	first, then := status(), status()
 	if s.seen[1].Header.Get("Authorization") != "Bearer "+testKey {
 		t.Errorf("Authorization %q", s.seen[1].Header.Get("Authorization"))
 	}
-	for _, text := range []string{first.Error(), then.Error(), fmt.Sprintf("%+v %#v", first, then), fmt.Sprintf("%+v %#v %v", c, c, *c)} {
+	for _, text := range []string{
+		first.Error(), then.Error(), fmt.Sprintf("%+v %#v", first, then),
+		fmt.Sprintf("%+v %#v %v", c, c, *c),
+	} {
 		if strings.Contains(text, testKey) {
 			t.Error(text)
 		}
@@ -114,11 +138,13 @@ func TestTheKeyIsInNoText(t *testing.T) {
 	}
 }
 
-// C58: a 307 or 308 of the same host gets the same request; the key goes to no other one.
-func TestRedirectsAreFollowedAtHomeAlone(t *testing.T) {
+// C58: a 307 or 308 of the same host gets the same request. The key is sent to no other host.
+func TestRedirectsAreFollowedWithinTheHostAlone(t *testing.T) {
 	t.Parallel()
 	var strayed int
-	abroad := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strayed++ }))
+	abroad := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		strayed++
+	}))
 	defer abroad.Close()
 	var bodies []string
 	mux := http.NewServeMux()
@@ -127,7 +153,8 @@ func TestRedirectsAreFollowedAtHomeAlone(t *testing.T) {
 	})
 	mux.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
-		bodies = append(bodies, string(b)+r.Header.Get("Authorization")+r.Header.Get("Content-Type"))
+		bodies = append(bodies,
+			string(b)+r.Header.Get("Authorization")+r.Header.Get("Content-Type"))
 		w.WriteHeader(http.StatusAccepted)
 		io.WriteString(w, queued("reports-1"))
 	})
@@ -135,7 +162,7 @@ func TestRedirectsAreFollowedAtHomeAlone(t *testing.T) {
 		http.Redirect(w, r, abroad.URL+"/v1/jobs", http.StatusPermanentRedirect)
 	})
 	mux.HandleFunc("/other/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/v1/jobs", http.StatusSeeOther) // it would be a GET
+		http.Redirect(w, r, "/v1/jobs", http.StatusSeeOther) // would change the call to a GET
 	})
 	mux.HandleFunc("/loop/v1/jobs", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
@@ -152,12 +179,16 @@ func TestRedirectsAreFollowedAtHomeAlone(t *testing.T) {
 	if err := submit("/moved"); err != nil {
 		t.Error(err)
 	}
-	if want := `{"operation":"report","payload":` + string(anyJob.Payload) + `}Bearer ` + testKey + "application/json"; len(bodies) != 1 || bodies[0] != want {
+	want := `{"operation":"report","payload":` + string(anyJob.Payload) + `}Bearer ` + testKey +
+		"application/json"
+	if len(bodies) != 1 || bodies[0] != want {
 		t.Errorf("%q", bodies)
 	}
 	for path, status := range map[string]int{"/abroad": 308, "/other": 303, "/loop": 307} {
 		var e *Error
-		if err := submit(path); !errors.As(err, &e) || e.Status != status || e.Attempts != 1 || !errors.Is(err, errRedirect) {
+		err := submit(path)
+		if !errors.As(err, &e) || e.Status != status || e.Attempts != 1 ||
+			!errors.Is(err, errRedirect) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -183,7 +214,8 @@ func TestAnAnswersBodyIsBounded(t *testing.T) {
 		switch {
 		case fits && (err != nil || len(result.Body) != bound):
 			t.Errorf("%d bytes: %v", size, err)
-		case !fits && (!errors.Is(err, errTooLarge) || !errors.As(err, &e) || e.Status != 200 || len(s.seen) != 1):
+		case !fits && (!errors.Is(err, errTooLarge) || !errors.As(err, &e) || e.Status != 200 ||
+			len(s.seen) != 1):
 			t.Errorf("%d bytes: %v after %d tries", size, err, len(s.seen))
 		}
 	}
@@ -193,12 +225,13 @@ func TestAnAnswersBodyIsBounded(t *testing.T) {
 		return r, nil
 	}}
 	var e *Error
-	if _, err := over(t, s, Config{MaxBody: bound}).Result(t.Context(), "reports-1"); !errors.As(err, &e) || e.Status != 400 || e.Problem != nil {
+	_, err := over(t, s, Config{MaxBody: bound}).Result(t.Context(), "reports-1")
+	if !errors.As(err, &e) || e.Status != 400 || e.Problem != nil {
 		t.Errorf("an endless problem: %v", err)
 	}
 }
 
-// An error says what it knows, with or without a problem, and lets its causes be found.
+// An error holds what is known, with or without a problem, and its causes can be found.
 func TestErrorsAreTyped(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		ask := func(res *http.Response, err error) *Error {
@@ -212,28 +245,37 @@ func TestErrorsAreTyped(t *testing.T) {
 		}
 		e := ask(refuse(429, api.CodeRateLimit, "7"), nil)
 		var p *api.Problem
-		if !errors.As(error(e), &p) || p.Code != e.Code || e.Code != api.CodeRateLimit || e.Reason != "per-minute" || e.RetryAfter != 7*time.Second {
+		if !errors.As(error(e), &p) || p.Code != e.Code || e.Code != api.CodeRateLimit ||
+			e.Reason != "per-minute" || e.RetryAfter != 7*time.Second {
 			t.Errorf("%+v", e)
 		}
-		want := "forebay: GET /v1/jobs/reports-1: 429 rate_limit_exceeded: D.; it asked for a wait of 7s; given up: MaxAttempts tries were made"
+		want := "forebay: GET /v1/jobs/reports-1: 429 rate_limit_exceeded: D.; " +
+			"it asked for a wait of 7s; given up: MaxAttempts tries were made"
 		if e.Error() != want {
 			t.Errorf("%s, want\n%s", e, want)
 		}
-		if e := ask(reply(502, "<html>", "Content-Type: text/html"), nil); e.Status != 502 || e.Problem != nil || e.Code != "" || !strings.Contains(e.Error(), "502 Bad Gateway") {
+		e = ask(reply(502, "<html>", "Content-Type: text/html"), nil)
+		if e.Status != 502 || e.Problem != nil || e.Code != "" ||
+			!strings.Contains(e.Error(), "502 Bad Gateway") {
 			t.Errorf("%+v", e)
 		}
-		if e := ask(reply(503, `{"code":"x","retry_after":4}`, "Content-Type: application/problem+json; charset=utf-8"), nil); e.RetryAfter != 4*time.Second {
+		e = ask(reply(503, `{"code":"x","retry_after":4}`,
+			"Content-Type: application/problem+json; charset=utf-8"), nil)
+		if e.RetryAfter != 4*time.Second {
 			t.Errorf("a wait in the problem alone: %+v", e)
 		}
-		if e := ask(reply(503, `not json`, "Content-Type: application/problem+json"), nil); e.Status != 503 || e.Problem != nil {
+		e = ask(reply(503, `not json`, "Content-Type: application/problem+json"), nil)
+		if e.Status != 503 || e.Problem != nil {
 			t.Errorf("%+v", e)
 		}
 		cause := errors.New("no route")
-		if e := ask(nil, cause); !errors.Is(e, cause) || e.Status != 0 || !errors.Is(e, ErrTooOften) {
+		if e := ask(nil, cause); !errors.Is(e, cause) || e.Status != 0 ||
+			!errors.Is(e, ErrTooOften) {
 			t.Errorf("%+v", e)
 		}
 		for _, body := range []string{"", "{}", "<html>", `{"job_id":7}`} {
-			if e := ask(reply(200, body), nil); e.Status != 200 || !errors.Is(e, errForeign) || e.Attempts != 1 {
+			e := ask(reply(200, body), nil)
+			if e.Status != 200 || !errors.Is(e, errForeign) || e.Attempts != 1 {
 				t.Errorf("%q: %+v", body, e)
 			}
 		}

@@ -9,27 +9,27 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// Error is why a call came to nothing. Find it with errors.As; errors.Is finds ErrTooLate, ErrTooOften, and what broke the connection or ended
-// the context, as far as there was such a cause.
+// Error is the error of a call that failed. Find it with errors.As. errors.Is finds ErrTooLate,
+// ErrTooOften, and the cause of a broken connection or an ended context, if there was one.
 type Error struct {
 	Call       string        // the method and the path, below the base URL
 	Status     int           // of the last answer; 0: none came
 	Code       string        // of its problem, such as api.CodeRateLimit; "": it had none
-	Reason     string        // of its problem: the limit's name, or "line_full" and the like
+	Reason     string        // of its problem: the limit's name, or a word such as "line_full"
 	RetryAfter time.Duration // the wait that the last answer asked for; 0: none
-	Problem    *api.Problem  // the whole of it; nil: the answer was no problem, as those of proxies are
+	Problem    *api.Problem  // of the last answer; nil: it had none, as answers of proxies do
 	Attempts   int           // tries that were made
-	GaveUp     error         // ErrTooLate or ErrTooOften: it would have been tried again; nil: another try couldn't help
-	Err        error         // what broke where no answer came, or ended the wait for the next try; nil otherwise
+	GaveUp     error         // ErrTooLate or ErrTooOften; nil: another try couldn't help
+	Err        error         // why no answer came, or the wait ended; nil otherwise
 }
 
-// Reasons of Error.GaveUp.
+// Values of Error.GaveUp.
 var (
 	ErrTooLate  = errors.New("the next try would come after the context's deadline or MaxElapsed")
 	ErrTooOften = errors.New("MaxAttempts tries were made")
 )
 
-// Error says what was asked, what came, and why it wasn't tried again. It holds no key.
+// Error returns the call, its answer, and why it wasn't tried again. It contains no key.
 func (e *Error) Error() string {
 	text := "forebay: " + e.Call + ": "
 	switch {
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the causes that there are.
+// Unwrap returns the causes of the error.
 func (e *Error) Unwrap() []error {
 	var causes []error
 	if e.Problem != nil {

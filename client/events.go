@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// events reads server-sent events.
+// events parses server-sent events.
 type events struct {
 	lines *bufio.Scanner
 	most  int64 // bytes of one event's data
 
 	id    string        // of the last event that had one
-	retry time.Duration // how long to wait before coming back, as last told
+	retry time.Duration // how long to wait before reconnecting, as last sent
 }
 
 func newEvents(r io.Reader, most int64) *events {
@@ -25,7 +25,8 @@ func newEvents(r io.Reader, most int64) *events {
 	return e
 }
 
-// next returns the data of the next event that has any, and false at the stream's end. An event that the end cuts off is none.
+// next returns the data of the next event that has any, and false at the end of the stream. An
+// event cut off by the end is ignored.
 func (e *events) next() ([]byte, bool) {
 	var data []byte
 	id := e.id
@@ -50,23 +51,25 @@ func (e *events) next() ([]byte, bool) {
 			}
 			data = append(data, value...)
 		case "id":
-			// It goes into a header field. Forebay's are numbers.
-			if len(value) <= maxEventID && bytes.IndexFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) < 0 {
+			// It goes into a header field. Forebay's ids are numbers.
+			unfit := func(r rune) bool { return r <= ' ' || r > '~' }
+			if len(value) <= maxEventID && bytes.IndexFunc(value, unfit) < 0 {
 				id = string(value)
 			}
 		case "retry":
 			if text := string(value); text != "" && strings.Trim(text, "0123456789") == "" {
-				e.retry = seconds(text) / 1000 // it is in milliseconds
+				e.retry = seconds(text) / 1000 // in milliseconds
 			}
 		}
 	}
 	return nil, false
 }
 
-// maxEventID is far above any that Forebay gives.
+// maxEventID is far longer than any id of Forebay.
 const maxEventID = 255
 
-// splitLines ends a line at \n, \r\n or \r, and after a \r doesn't wait for what follows. A line that the end cuts off is none.
+// splitLines returns a SplitFunc that ends a line at \n, \r\n or \r. After a \r it doesn't wait for
+// more. A line cut off by the end is ignored.
 func splitLines() bufio.SplitFunc {
 	afterCR := false
 	return func(data []byte, _ bool) (int, []byte, error) {

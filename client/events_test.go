@@ -8,23 +8,27 @@ import (
 	"time"
 )
 
-// The events of the specification, with whatever line ends, in whatever pieces they come.
-func TestEventsAreReadAsTheyAreMeant(t *testing.T) {
+// Events in the forms of the specification, with any line ends and in any pieces.
+func TestEventsAreParsedAsSpecified(t *testing.T) {
 	t.Parallel()
-	text := ":a comment\n\nretry: 1500\nretry: soon\nid: 1\nevent: status\ndata: one\n\n" + // an event
-		"id: 2\n\n" + // none, but from here on it goes on after 2
-		"data:two\nid\ndata\ndata:  three\nunknown: x\n\n" + // without an id, as a field without a value
+	// an event
+	text := ":a comment\n\nretry: 1500\nretry: soon\nid: 1\nevent: status\ndata: one\n\n" +
+		"id: 2\n\n" + // no event, but the last id is 2 from here on
+		// the id is cleared by a field without a value
+		"data:two\nid\ndata\ndata:  three\nunknown: x\n\n" +
 		"id: 5 6\ndata: four\nid:7\n\n" +
 		"id: 8\ndata: cut off\n"
 	type read struct {
 		data, id string
 		retry    time.Duration
 	}
-	want := []read{{"one", "1", 1500 * time.Millisecond}, {"two\n\n three", "", 1500 * time.Millisecond}, {"four", "7", 1500 * time.Millisecond}}
+	const retry = 1500 * time.Millisecond
+	want := []read{{"one", "1", retry}, {"two\n\n three", "", retry}, {"four", "7", retry}}
 	for _, end := range []string{"\n", "\r\n", "\r"} {
 		for _, size := range []int{1, 2, 7, 1000} {
 			var got []read
-			e := newEvents(pieces{strings.NewReader(strings.ReplaceAll(text, "\n", end)), size}, 1<<10)
+			e := newEvents(pieces{strings.NewReader(strings.ReplaceAll(text, "\n", end)), size},
+				1<<10)
 			for data, more := e.next(); more; data, more = e.next() {
 				got = append(got, read{string(data), e.id, e.retry})
 			}
@@ -43,8 +47,8 @@ type pieces struct {
 
 func (p pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
 
-// An event is there when its last line is, also where lines end by \r.
-func TestAnEventIsToldWithoutWaitingForMore(t *testing.T) {
+// An event is returned as soon as its last line is there, even if lines end with \r.
+func TestAnEventIsReturnedWithoutWaitingForMore(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"data: x\r\r", "data: x\n\n", "data: x\r\n\r\n"} {
 		r, w := io.Pipe()
@@ -56,9 +60,12 @@ func TestAnEventIsToldWithoutWaitingForMore(t *testing.T) {
 	}
 }
 
-// Whatever comes, it is read in the same way in pieces as whole, and within its bound.
+// Any stream is parsed in pieces as it is whole, and within the bounds.
 func FuzzEvents(f *testing.F) {
-	for _, text := range []string{"data: x\n\n", "id: 1\rdata: x\r\n\r\n:\n", "retry: 99999999999999999999\n\n", "data\n\ndata:\n\n", "\xef\xbb\xbfdata: x\n\n"} {
+	for _, text := range []string{
+		"data: x\n\n", "id: 1\rdata: x\r\n\r\n:\n", "retry: 99999999999999999999\n\n",
+		"data\n\ndata:\n\n", "\xef\xbb\xbfdata: x\n\n",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -73,7 +80,8 @@ func FuzzEvents(f *testing.F) {
 			}
 			return all
 		}
-		if whole, parts := read(strings.NewReader(text)), read(pieces{strings.NewReader(text), 1}); !slices.Equal(whole, parts) {
+		whole, parts := read(strings.NewReader(text)), read(pieces{strings.NewReader(text), 1})
+		if !slices.Equal(whole, parts) {
 			t.Errorf("%q whole, %q in pieces", whole, parts)
 		}
 	})

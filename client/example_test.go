@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/client"
 )
 
-// A job from beginning to end.
+// A job from start to end.
 func Example() {
 	server := forebay()
 	defer server.Close()
@@ -24,11 +24,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := c.Submit(ctx, client.Request{Operation: "monthly-report", Payload: []byte(`{"month":"2026-11"}`)})
+	sub, err := c.Submit(ctx, client.Request{
+		Operation: "monthly-report",
+		Payload:   []byte(`{"month":"2026-11"}`),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if sub.Result != nil { // a former answer, fresh or stale: there is no job
+	if sub.Result != nil { // a stored answer, fresh or stale: there is no job
 		fmt.Printf("%s, as of %s ago\n", sub.Result.Body, sub.Age)
 		return
 	}
@@ -47,16 +50,19 @@ func Example() {
 	// text/plain 12 pages
 }
 
-// Where a person waits, an answer within seconds is worth more than a fresh one: the result if it is there in time, a stale answer where the
-// operation allows one, and else a job to come back for.
+// For a person who waits, an answer within seconds is worth more than a fresh one. This gets the
+// result if it is ready in time, otherwise a stale answer if the operation allows it, otherwise a
+// job.
 func ExampleClient_Submit() {
 	server := forebay()
 	defer server.Close()
-	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk...", MaxElapsed: 3 * time.Second})
+	c, err := client.New(server.URL,
+		client.Config{Key: "fb_live_3yqk...", MaxElapsed: 3 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := c.Submit(context.Background(), client.Request{Operation: "busy", Wait: 5 * time.Second, MaxStale: time.Hour})
+	sub, err := c.Submit(context.Background(),
+		client.Request{Operation: "busy", Wait: 5 * time.Second, MaxStale: time.Hour})
 	switch {
 	case err != nil:
 		log.Fatal(err)
@@ -70,11 +76,12 @@ func ExampleClient_Submit() {
 	// Output: 11 pages, 16m52s old (line_full)
 }
 
-// A refusal that would have to be waited for too long comes back at once.
+// A refusal with too long a wait is returned at once.
 func ExampleError() {
 	server := forebay()
 	defer server.Close()
-	c, err := client.New(server.URL, client.Config{Key: "fb_live_3yqk...", MaxElapsed: 10 * time.Second})
+	c, err := client.New(server.URL,
+		client.Config{Key: "fb_live_3yqk...", MaxElapsed: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -102,7 +109,7 @@ func ExampleBackoff_Delay() {
 	// asked for 20s: 21s
 }
 
-// A job's end is told as it comes; what became of the job is in its status.
+// Wait returns the job as soon as it has ended. Its status is the outcome.
 func ExampleClient_Wait() {
 	server := forebay()
 	defer server.Close()
@@ -131,7 +138,7 @@ func ExampleClient_Wait() {
 	// Output: done, after 1 attempt
 }
 
-// All of the caller's failed jobs, however many pages that takes.
+// All of the caller's failed jobs, over any number of pages.
 func ExampleClient_Jobs() {
 	server := forebay()
 	defer server.Close()
@@ -151,7 +158,7 @@ func ExampleClient_Jobs() {
 	// reports-3 backend_status
 }
 
-// A page at a time, where the reader turns them.
+// One page at a time, for a reader who turns pages.
 func ExampleClient_List() {
 	server := forebay()
 	defer server.Close()
@@ -164,7 +171,8 @@ func ExampleClient_List() {
 		log.Fatal(err)
 	}
 	fmt.Println(len(page.Jobs), "jobs, next page at", page.NextCursor)
-	page, err = c.List(context.Background(), client.List{Status: api.Failed, Limit: 2, Cursor: page.NextCursor})
+	page, err = c.List(context.Background(),
+		client.List{Status: api.Failed, Limit: 2, Cursor: page.NextCursor})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -174,10 +182,13 @@ func ExampleClient_List() {
 	// 1 job, last page: true
 }
 
-// forebay stands for the server. It has a job that runs and ends, and some that failed.
+// forebay returns a stand-alone imitation of the server. It has a job that runs and ends, and some
+// that failed.
 func forebay() *httptest.Server {
-	const job = `{"job_id":"reports-1","status":%q,"done":%t,"attempts":1,"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
-	const failed = `{"job_id":%q,"status":"failed","done":true,"error":{"code":%q},"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
+	const job = `{"job_id":"reports-1","status":%q,"done":%t,"attempts":1,` +
+		`"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
+	const failed = `{"job_id":%q,"status":"failed","done":true,"error":{"code":%q},` +
+		`"created_at":"2026-11-30T07:34:49.120Z","expires_at":null}`
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
 		body := make([]byte, 22)
@@ -191,7 +202,8 @@ func forebay() *httptest.Server {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.Header().Set("Retry-After", "18000")
 			w.WriteHeader(http.StatusTooManyRequests)
-			fmt.Fprint(w, `{"title":"Quota Exceeded","status":429,"code":"rate_limit_exceeded","reason":"per-day"}`)
+			fmt.Fprint(w, `{"title":"Quota Exceeded","status":429,"code":"rate_limit_exceeded",`+
+				`"reason":"per-day"}`)
 		default:
 			w.WriteHeader(http.StatusAccepted)
 			fmt.Fprintf(w, job, api.Queued, false)
@@ -205,7 +217,8 @@ func forebay() *httptest.Server {
 	})
 	mux.HandleFunc("GET /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("cursor") == "" {
-			fmt.Fprintf(w, `{"jobs":[`+failed+`,`+failed+`],"next_cursor":"MTc5NjAyNDA4OQ"}`, "reports-9", "backend_status", "reports-7", "worker_lost")
+			fmt.Fprintf(w, `{"jobs":[`+failed+`,`+failed+`],"next_cursor":"MTc5NjAyNDA4OQ"}`,
+				"reports-9", "backend_status", "reports-7", "worker_lost")
 			return
 		}
 		fmt.Fprintf(w, `{"jobs":[`+failed+`]}`, "reports-3", "backend_status")

@@ -13,7 +13,8 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// held are the long polls of a job that ends at a time after the start; streams are answered by stream.
+// held returns a stub for a job that ends after the given time. It holds long polls back, and
+// answers streams by stream.
 func held(ends time.Duration, stream func(r *http.Request) (*http.Response, error)) *stub {
 	began := time.Now()
 	return &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
@@ -21,7 +22,8 @@ func held(ends time.Duration, stream func(r *http.Request) (*http.Response, erro
 			return stream(r)
 		}
 		left := ends - time.Since(began)
-		if wait, err := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s"); err == nil {
+		prefer := strings.TrimPrefix(r.Header.Get("Prefer"), "wait=")
+		if wait, err := time.ParseDuration(prefer + "s"); err == nil {
 			time.Sleep(min(wait, left))
 		}
 		if time.Since(began) < ends {
@@ -31,17 +33,17 @@ func held(ends time.Duration, stream func(r *http.Request) (*http.Response, erro
 	}}
 }
 
-// A proxy that holds answers back until they are whole costs a few seconds at the first wait, and none at the next ones.
-func TestAStreamThatIsHeldUpIsGivenUp(t *testing.T) {
+// A buffering proxy costs a few seconds of the first Wait, and nothing of later ones.
+func TestABufferedStreamIsGivenUp(t *testing.T) {
 	for name, stream := range map[string]func(r *http.Request) (*http.Response, error){
-		"whole": func(r *http.Request) (*http.Response, error) {
+		"everything": func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		},
-		"but for the head": func(r *http.Request) (*http.Response, error) {
+		"all but the head": func(r *http.Request) (*http.Response, error) {
 			return live(r, func(io.Writer) { <-r.Context().Done() }), nil
 		},
-		"but for comments, or compressed": func(r *http.Request) (*http.Response, error) {
+		"all but comments, or compressed": func(r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
 				for {
 					if _, err := io.WriteString(w, "\x1f\x8b\b\n: ping\n\n"); err != nil {
@@ -57,15 +59,19 @@ func TestAStreamThatIsHeldUpIsGivenUp(t *testing.T) {
 				s := held(40*time.Second, stream)
 				c := over(t, s, Config{})
 				began := time.Now()
-				if job, err := c.Wait(ctx, "reports-1"); err != nil || !job.Done || time.Since(began) != 40*time.Second {
+				job, err := c.Wait(ctx, "reports-1")
+				if err != nil || !job.Done || time.Since(began) != 40*time.Second {
 					t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 				}
-				if gaps := s.gaps(); !slices.Equal(gaps, []time.Duration{5 * time.Second, 30 * time.Second}) || s.seen[1].Header.Get("Prefer") != "wait=30" {
+				want := []time.Duration{5 * time.Second, 30 * time.Second}
+				if gaps := s.gaps(); !slices.Equal(gaps, want) ||
+					s.seen[1].Header.Get("Prefer") != "wait=30" {
 					t.Errorf("gaps %v, then Prefer: %s", gaps, s.seen[1].Header.Get("Prefer"))
 				}
 				c.Wait(ctx, "reports-1")
 				if len(s.seen) != 4 || wantsStream(s.seen[3].Request) {
-					t.Errorf("the next wait took %d requests, and tried a stream: %t", len(s.seen)-3, wantsStream(s.seen[3].Request))
+					t.Errorf("the next wait took %d requests, and tried a stream: %t",
+						len(s.seen)-3, wantsStream(s.seen[3].Request))
 				}
 				time.Sleep(pollsFor)
 				c.Wait(ctx, "reports-1")
@@ -77,7 +83,7 @@ func TestAStreamThatIsHeldUpIsGivenUp(t *testing.T) {
 	}
 }
 
-// A wait that goes on for long comes back to streams.
+// A long Wait tries streams again.
 func TestALongWaitTriesStreamsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		var streams int
@@ -92,26 +98,31 @@ func TestALongWaitTriesStreamsAgain(t *testing.T) {
 			}), nil
 		})
 		began := time.Now()
-		if _, err := over(t, s, Config{}).Wait(ctx, "reports-1"); err != nil || streams != 2 || time.Since(began) < pollsFor || time.Since(began) > pollsFor+time.Minute {
-			t.Errorf("%d streams, %v, %v", streams, time.Since(began), err)
+		_, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+		if took := time.Since(began); err != nil || streams != 2 || took < pollsFor ||
+			took > pollsFor+time.Minute {
+			t.Errorf("%d streams, %v, %v", streams, took, err)
 		}
 	})
 }
 
-// What was held up and let go as the job ended is as good as a stream.
-func TestAStreamThatComesWholeIsRead(t *testing.T) {
+// A stream that was buffered, and released when the job ended, is read like any other.
+func TestAStreamThatComesAtOnceIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
 			time.Sleep(4 * time.Second)
-			return reply(200, event("status", 1, queued("reports-1"))+event("done", 2, done("reports-1")), "Content-Type: text/event-stream; charset=utf-8"), nil
+			events := event("status", 1, queued("reports-1")) + event("done", 2, done("reports-1"))
+			return reply(200, events, "Content-Type: text/event-stream; charset=utf-8"), nil
 		}}
-		if job, err := over(t, s, Config{}).Wait(ctx, "reports-1"); err != nil || !job.Done || len(s.seen) != 1 {
+		job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+		if err != nil || !job.Done || len(s.seen) != 1 {
 			t.Errorf("%d requests: %+v, %v", len(s.seen), job, err)
 		}
 	})
 }
 
-// A connection that died without a word, as behind a gateway that forgot it, is noticed by its silence.
+// A connection that died unnoticed, as behind a gateway that dropped it, is detected by its
+// silence.
 func TestAStreamThatFallsSilentIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := held(20*time.Second, func(r *http.Request) (*http.Response, error) {
@@ -123,42 +134,64 @@ func TestAStreamThatFallsSilentIsLeft(t *testing.T) {
 			}), nil
 		})
 		c := over(t, s, Config{})
-		if _, err := c.Wait(ctx, "reports-1"); err != nil || !slices.Equal(s.gaps(), []time.Duration{15*time.Second + longestSilence}) {
+		_, err := c.Wait(ctx, "reports-1")
+		want := []time.Duration{15*time.Second + longestSilence}
+		if err != nil || !slices.Equal(s.gaps(), want) {
 			t.Errorf("gaps %v, %v", s.gaps(), err)
 		}
 		c.Wait(ctx, "reports-1")
 		if !wantsStream(s.seen[2].Request) {
-			t.Error("the next wait, of another connection, did without a stream")
+			t.Error("the next wait, of another connection, tried no stream")
 		}
 	})
 }
 
-// Whatever there is instead of a stream, the job's end is found; at once where that is no trouble, and else not before the time.
-func TestAnythingButAStreamIsFollowedByAPoll(t *testing.T) {
+// Whatever comes instead of a stream, the job's end is found: at once after an answer without
+// fault, and otherwise after the wait that it asks for.
+func TestAnAnswerInsteadOfAStreamIsFollowedByAPoll(t *testing.T) {
 	t.Parallel()
-	html := func(status int) *http.Response { return reply(status, "<html>", "Content-Type: text/html") }
+	type answers = func() (*http.Response, error)
+	refused := func(status int, code, after string) answers {
+		return func() (*http.Response, error) { return refuse(status, code, after), nil }
+	}
+	html := func(status int) answers {
+		return func() (*http.Response, error) {
+			return reply(status, "<html>", "Content-Type: text/html"), nil
+		}
+	}
 	for name, c := range map[string]struct {
-		stream      func() (*http.Response, error)
+		stream      answers
 		least, most time.Duration
 		all         bool // the next wait polls at once
 	}{
-		"406":                  {stream: func() (*http.Response, error) { return refuse(406, "x", ""), nil }, all: true},
-		"404 of a proxy":       {stream: func() (*http.Response, error) { return html(404), nil }},
-		"a page":               {stream: func() (*http.Response, error) { return html(200), nil }, all: true},
-		"the status":           {stream: func() (*http.Response, error) { return reply(200, queued("reports-1"), "Retry-After: 9"), nil }, all: true},
-		"nothing more to tell": {stream: func() (*http.Response, error) { return reply(204, ""), nil }},
-		"too many streams":     {stream: func() (*http.Response, error) { return refuse(429, api.CodeTooManyStreams, "60"), nil }},
-		"a limit":              {stream: func() (*http.Response, error) { return refuse(429, api.CodeRateLimit, "7"), nil }, least: 7 * time.Second, most: 8 * time.Second},
-		"a store that is lost": {stream: func() (*http.Response, error) { return refuse(503, api.CodeStore, "2"), nil }, least: 2 * time.Second, most: 3 * time.Second},
-		"502":                  {stream: func() (*http.Response, error) { return html(502), nil }, least: 1, most: DefaultBase},
-		"refused":              {stream: func() (*http.Response, error) { return nil, errors.New("connection refused") }, least: 1, most: DefaultBase},
+		"406":            {stream: refused(406, "x", ""), all: true},
+		"404 of a proxy": {stream: html(404)},
+		"a page":         {stream: html(200), all: true},
+		"the status": {stream: func() (*http.Response, error) {
+			return reply(200, queued("reports-1"), "Retry-After: 9"), nil
+		}, all: true},
+		"no more events":   {stream: func() (*http.Response, error) { return reply(204, ""), nil }},
+		"too many streams": {stream: refused(429, api.CodeTooManyStreams, "60")},
+		"a limit": {stream: refused(429, api.CodeRateLimit, "7"),
+			least: 7 * time.Second, most: 8 * time.Second},
+		"an unavailable store": {stream: refused(503, api.CodeStore, "2"),
+			least: 2 * time.Second, most: 3 * time.Second},
+		"502": {stream: html(502), least: 1, most: DefaultBase},
+		"refused": {stream: func() (*http.Response, error) {
+			return nil, errors.New("connection refused")
+		}, least: 1, most: DefaultBase},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
-				s := held(20*time.Second, func(*http.Request) (*http.Response, error) { return c.stream() })
+				s := held(20*time.Second, func(*http.Request) (*http.Response, error) {
+					return c.stream()
+				})
 				began, client := time.Now(), over(t, s, Config{})
-				if job, err := client.Wait(ctx, "reports-1"); err != nil || !job.Done || time.Since(began) != 20*time.Second || len(s.seen) != 2 {
-					t.Errorf("%d requests within %v: %+v, %v", len(s.seen), time.Since(began), job, err)
+				job, err := client.Wait(ctx, "reports-1")
+				if err != nil || !job.Done || time.Since(began) != 20*time.Second ||
+					len(s.seen) != 2 {
+					t.Errorf("%d requests within %v: %+v, %v",
+						len(s.seen), time.Since(began), job, err)
 				}
 				if gap := s.gaps()[0]; gap < c.least || gap > c.most {
 					t.Errorf("the poll came after %v", gap)
@@ -172,35 +205,45 @@ func TestAnythingButAStreamIsFollowedByAPoll(t *testing.T) {
 	}
 }
 
-// What no poll can mend is an error, and the same as without streams.
-func TestAWaitThatCantComeToAnythingSaysWhy(t *testing.T) {
+// A failure that no poll can help is an error, the same as without streams.
+func TestAHopelessWaitReturnsTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
-		for code, status := range map[string]int{api.CodeUnknownJob: 404, api.CodeJobGone: 410, api.CodeInvalidCredentials: 401} {
-			s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(status, code, ""), nil }}
+		for code, status := range map[string]int{
+			api.CodeUnknownJob: 404, api.CodeJobGone: 410, api.CodeInvalidCredentials: 401,
+		} {
+			s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
+				return refuse(status, code, ""), nil
+			}}
 			var e *Error
-			if _, err := over(t, s, Config{}).Wait(ctx, "reports-1"); !errors.As(err, &e) || e.Code != code || len(s.seen) != 2 {
+			_, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+			if !errors.As(err, &e) || e.Code != code || len(s.seen) != 2 {
 				t.Errorf("%d requests: %v", len(s.seen), err)
 			}
 		}
 		// C56.
 		began := time.Now()
-		s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(503, api.CodeStore, "3600"), nil }}
+		s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
+			return refuse(503, api.CodeStore, "3600"), nil
+		}}
 		var e *Error
-		if _, err := over(t, s, Config{}).Wait(ctx, "reports-1"); !errors.As(err, &e) || e.RetryAfter != time.Hour || !errors.Is(err, ErrTooLate) || len(s.seen) != 1 || time.Since(began) != 0 {
+		_, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+		if !errors.As(err, &e) || e.RetryAfter != time.Hour || !errors.Is(err, ErrTooLate) ||
+			len(s.seen) != 1 || time.Since(began) != 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }
 
-// A server, or something on the way, that ends each stream at once isn't asked for ever, nor often.
+// A server or a proxy that ends each stream at once is asked neither for ever nor often.
 func TestStreamsThatDontLastAreGivenUp(t *testing.T) {
-	for name, after := range map[string]time.Duration{"ended at once": 0, "ended soon": 20 * time.Second} {
+	for name, after := range map[string]time.Duration{"ended at once": 0,
+		"ended soon": 20 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				id := 0
 				s := held(9*time.Minute, func(r *http.Request) (*http.Response, error) {
 					return live(r, func(w io.Writer) {
-						id++ // each with news
+						id++ // each with a new event
 						io.WriteString(w, event("status", id, queued("reports-1")))
 						time.Sleep(after)
 					}), nil
@@ -209,8 +252,10 @@ func TestStreamsThatDontLastAreGivenUp(t *testing.T) {
 				if job, err := c.Wait(ctx, "reports-1"); err != nil || !job.Done {
 					t.Fatalf("%+v, %v", job, err)
 				}
-				want := []time.Duration{after + DefaultBase, after + 2*DefaultBase, after + 4*DefaultBase}
-				if gaps := s.gaps(); !slices.Equal(gaps[:3], want) || len(gaps) > 3+9*2 || wantsStream(s.seen[3].Request) {
+				want := []time.Duration{after + DefaultBase, after + 2*DefaultBase,
+					after + 4*DefaultBase}
+				if gaps := s.gaps(); !slices.Equal(gaps[:3], want) || len(gaps) > 3+9*2 ||
+					wantsStream(s.seen[3].Request) {
 					t.Errorf("gaps %v", gaps)
 				}
 			})

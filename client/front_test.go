@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// The caller's jobs are listed newest first over pages, by what they are, until they are purged.
+// The caller's jobs are listed newest first over pages, with filters, until they are purged.
 func TestOwnJobsAreListedAndPurged(t *testing.T) {
 	t.Parallel()
 	f := setup{capacity: 10}.start(t)
@@ -47,7 +47,7 @@ func TestOwnJobsAreListedAndPurged(t *testing.T) {
 	listed(List{Operation: "no-such-one"})
 	var e *Error
 	if err := f.Purge(ctx, ids[1]); !errors.As(err, &e) || e.Code != api.CodeNotFinished {
-		t.Errorf("a job that waits was purged: %v", err)
+		t.Errorf("a waiting job was purged: %v", err)
 	}
 	for _, id := range ids[1:3] {
 		if job, err := f.Cancel(ctx, id); err != nil || job.Status != api.Canceled {
@@ -60,35 +60,46 @@ func TestOwnJobsAreListedAndPurged(t *testing.T) {
 	}
 	listed(List{Status: api.Canceled}, ids[2])
 	listed(List{Limit: 3}, ids[0], ids[2], ids[3], ids[4])
-	for _, err := range []error{f.Purge(ctx, ids[1]), second(f.Status(ctx, ids[1])), second(f.Wait(ctx, ids[1])), second(f.Result(ctx, ids[1]))} {
+	for _, err := range []error{
+		f.Purge(ctx, ids[1]), second(f.Status(ctx, ids[1])), second(f.Wait(ctx, ids[1])),
+		second(f.Result(ctx, ids[1])),
+	} {
 		if !errors.As(err, &e) || e.Status != 410 || e.Code != api.CodeJobGone {
 			t.Errorf("a purged job: %v", err)
 		}
 	}
-	if _, err := f.List(ctx, List{Cursor: "none of the server's"}); !errors.As(err, &e) || e.Status != 400 {
+	_, err := f.List(ctx, List{Cursor: "none of the server's"})
+	if !errors.As(err, &e) || e.Status != 400 {
 		t.Errorf("%v", err)
 	}
 }
 
-// A fresh answer comes without a job, and only where it is wished for.
+// A fresh answer comes without a job, and only if the client accepts it.
 func TestAFreshAnswerOfTheRealServers(t *testing.T) {
 	t.Parallel()
-	f := setup{change: func(c *admission.Config) { c.Operations[0].Overload.FreshFor = 10 * time.Minute }}.start(t)
+	f := setup{change: func(c *admission.Config) {
+		c.Operations[0].Overload.FreshFor = 10 * time.Minute
+	}}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	known := Request{Operation: f.operation, Payload: []byte(`1`)}
-	if err := f.cache.Put(ctx, cache.Key(f.operation, "", known.Payload), cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}, time.Hour, cache.Owner{}); err != nil {
+	a := cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}
+	key := cache.Key(f.operation, "", known.Payload)
+	if err := f.cache.Put(ctx, key, a, time.Hour, cache.Owner{}); err != nil {
 		t.Fatal(err) // as the worker does
 	}
 	for _, only := range []bool{false, true} {
 		known.OnlyIfCached = only
 		sub, err := f.Submit(ctx, known)
-		if err != nil || !sub.Fresh || sub.Degraded || sub.JobID != "" || sub.Job != nil || string(sub.Result.Body) != "one" || sub.Age < time.Minute || sub.Age > 2*time.Minute {
+		if err != nil || !sub.Fresh || sub.Degraded || sub.JobID != "" || sub.Job != nil ||
+			string(sub.Result.Body) != "one" || sub.Age < time.Minute || sub.Age > 2*time.Minute {
 			t.Fatalf("%+v, %v", sub, err)
 		}
 	}
 	var e *Error
-	if _, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`2`), OnlyIfCached: true}); !errors.As(err, &e) || e.Code != api.CodeNotCached || e.Attempts != 1 {
+	_, err := f.Submit(ctx,
+		Request{Operation: f.operation, Payload: []byte(`2`), OnlyIfCached: true})
+	if !errors.As(err, &e) || e.Code != api.CodeNotCached || e.Attempts != 1 {
 		t.Errorf("%v", err)
 	}
 	known.OnlyIfCached, known.NoStale = false, true
@@ -98,29 +109,35 @@ func TestAFreshAnswerOfTheRealServers(t *testing.T) {
 	}
 }
 
-// Where another operation's job stands in, the client is told, also when it asks again with its key.
-func TestAStandInOfTheRealServers(t *testing.T) {
+// The client notices a job of a fallback operation, also when it submits again with its key.
+func TestAFallbackOperationOfTheRealServers(t *testing.T) {
 	t.Parallel()
 	summary := redistest.Name(t, "summary")
 	f := setup{capacity: 5, change: func(c *admission.Config) {
-		once, err := limits.Compile(limits.Limit{Name: "once", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1, Window: time.Hour, Owner: c.Operations[0].Name})
+		once, err := limits.Compile(limits.Limit{Name: "once", Algorithm: limits.FixedWindow,
+			Per: limits.PerClient, Amount: 1, Window: time.Hour, Owner: c.Operations[0].Name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := c.Operations[0]
 		other.Name = summary
 		c.Operations[0].Limits = []admission.Limit{{Rule: once}}
-		c.Operations[0].Overload.Steps = []degrade.Step{{Kind: degrade.Operation, Operation: summary}, {Kind: degrade.Body, Body: []byte(`{"later":true}`)}}
+		c.Operations[0].Overload.Steps = []degrade.Step{
+			{Kind: degrade.Operation, Operation: summary},
+			{Kind: degrade.Body, Body: []byte(`{"later":true}`)},
+		}
 		c.Operations = append(c.Operations, other)
 	}}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if sub, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`1`)}); err != nil || sub.Degraded {
+	first := Request{Operation: f.operation, Payload: []byte(`1`)}
+	if sub, err := f.Submit(ctx, first); err != nil || sub.Degraded {
 		t.Fatalf("%+v, %v", sub, err)
 	}
 	r := Request{Operation: f.operation, Payload: []byte(`2`), IdempotencyKey: "two"}
 	sub, err := f.Submit(ctx, r)
-	if err != nil || !sub.Degraded || sub.Reason != "once" || sub.JobID == "" || sub.Job.Operation != summary || !sub.Job.Degraded || sub.Replayed {
+	if err != nil || !sub.Degraded || sub.Reason != "once" || sub.JobID == "" ||
+		sub.Job.Operation != summary || !sub.Job.Degraded || sub.Replayed {
 		t.Fatalf("%+v, %v", sub, err)
 	}
 	again, err := f.Submit(ctx, r)
@@ -129,10 +146,12 @@ func TestAStandInOfTheRealServers(t *testing.T) {
 	}
 }
 
-// Those who ask for the same share a job, and each waits for its own share of it.
-func TestSharesInAJobAreWaitedForEachByItself(t *testing.T) {
+// Equal requests share a job, and each caller waits for its own subscription.
+func TestEachSubscriptionInAJobIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	f := setup{capacity: 5, change: func(c *admission.Config) { c.Operations[0].Coalesce = true }}.start(t)
+	f := setup{capacity: 5, change: func(c *admission.Config) {
+		c.Operations[0].Coalesce = true
+	}}.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var ids []string
@@ -153,7 +172,7 @@ func TestSharesInAJobAreWaitedForEachByItself(t *testing.T) {
 	}
 	for _, id := range ids {
 		go wait(id)
-		<-f.way.streaming
+		<-f.transport.streaming
 	}
 	if _, err := f.Cancel(ctx, ids[1]); err != nil {
 		t.Fatal(err)
@@ -161,7 +180,7 @@ func TestSharesInAJobAreWaitedForEachByItself(t *testing.T) {
 	if job := <-ended; job == nil || job.ID != ids[1] || job.Status != api.Canceled {
 		t.Errorf("%+v ended, want the canceled one", job)
 	}
-	f.work("text/plain", "one") // for the two that are left
+	f.work("text/plain", "one") // for the two remaining subscriptions
 	for range 2 {
 		if job := <-ended; job == nil || job.Status != api.Succeeded {
 			t.Errorf("%+v", job)

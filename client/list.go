@@ -10,17 +10,20 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// List says which of the caller's jobs are wanted. The zero value says all.
+// List selects some of the caller's jobs. The zero value selects all.
 type List struct {
-	Status    string // api.Queued and its like; "": any
+	Status    string // api.Queued or another status; "": any
 	Operation string // "": any
-	Limit     int    // jobs on a page, 1 to 200; 0: as many as the server finds right
-	Cursor    string // NextCursor of the page before; "": the first page
+	Limit     int    // jobs on a page, 1 to 200; 0: the server's default
+	Cursor    string // NextCursor of the previous page; "": the first page
 }
 
 func (l List) call() call {
 	query := url.Values{}
-	for name, value := range map[string]string{"status": l.Status, "operation": l.Operation, "cursor": l.Cursor} {
+	fields := map[string]string{
+		"status": l.Status, "operation": l.Operation, "cursor": l.Cursor,
+	}
+	for name, value := range fields {
 		if value != "" {
 			query.Set(name, value)
 		}
@@ -35,10 +38,11 @@ func (l List) call() call {
 	return out
 }
 
-// List returns one page of the caller's jobs, newest first, as long as the server keeps them. A page may
-// be short and not be the last: the last has no NextCursor. A page without a job is the last, since
-// List goes on where the server had to stop before it found one; each of its requests is tried again
-// like any other. A job that ends or comes while pages are fetched shifts no other one over a page's end.
+// List returns one page of the caller's jobs that the server still has, newest first. A page may be
+// short without being the last. Only the last page has no NextCursor. A page without jobs is the
+// last one: if the server stops before it has found a job, List continues. Each of its requests is
+// tried again like any other. A job that ends or is created while pages are fetched moves no other
+// job across pages.
 func (c *Client) List(ctx context.Context, list List) (*api.JobList, error) {
 	for {
 		page, err := c.page(ctx, list)
@@ -56,14 +60,15 @@ func (c *Client) page(ctx context.Context, list List) (*api.JobList, error) {
 		return nil, err
 	}
 	var page api.JobList
-	if json.Unmarshal(a.body, &page) != nil || page.Jobs == nil || page.NextCursor != "" && page.NextCursor == list.Cursor {
-		return nil, a.foreign(call) // a cursor that leads to itself would never end
+	if json.Unmarshal(a.body, &page) != nil || page.Jobs == nil ||
+		page.NextCursor != "" && page.NextCursor == list.Cursor {
+		return nil, a.foreign(call) // a repeated cursor would never end
 	}
 	return &page, nil
 }
 
-// Jobs goes over the caller's jobs, newest first, from list.Cursor on, and fetches a page when it gets there. It ends after the last job, or with an
-// error and the zero job.
+// Jobs iterates over the caller's jobs, newest first, from list.Cursor on, and fetches each page
+// when it is needed. It ends after the last job, or with an error and the zero job.
 func (c *Client) Jobs(ctx context.Context, list List) iter.Seq2[api.Job, error] {
 	return func(yield func(api.Job, error) bool) {
 		for list := list; ; {

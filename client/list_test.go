@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// pages answers with one page after the other, whose cursors are c1, c2 and so on.
+// pages returns a stub that answers with the given pages, whose cursors are c1, c2 and so on.
 func pages(pages ...[]string) *stub {
 	return &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
 		at := 0
@@ -29,7 +29,7 @@ func pages(pages ...[]string) *stub {
 	}}
 }
 
-// collect is what an iteration gave.
+// collect returns the ids of an iteration, and its error.
 func collect(t *testing.T, c *Client, list List) (ids []string, err error) {
 	t.Helper()
 	for job, failed := range c.Jobs(t.Context(), list) {
@@ -43,9 +43,10 @@ func collect(t *testing.T, c *Client, list List) (ids []string, err error) {
 	return ids, err
 }
 
-func TestAListIsGoneOverPageByPage(t *testing.T) {
+func TestAListIsReadPageByPage(t *testing.T) {
 	t.Parallel()
-	s := pages([]string{"b-5", "b-4"}, nil, []string{"b-3"}, []string{"b-2", "b-1"}) // one of them empty
+	// one of them empty
+	s := pages([]string{"b-5", "b-4"}, nil, []string{"b-3"}, []string{"b-2", "b-1"})
 	c := over(t, s, Config{})
 	ids, err := collect(t, c, List{Status: api.Queued, Operation: "monthly-report", Limit: 2})
 	if err != nil || !slices.Equal(ids, []string{"b-5", "b-4", "b-3", "b-2", "b-1"}) {
@@ -57,12 +58,13 @@ func TestAListIsGoneOverPageByPage(t *testing.T) {
 	}
 	want := []string{"GET /v1/jobs?limit=2&operation=monthly-report&status=queued"}
 	for _, cursor := range []string{"c1", "c2", "c3"} {
-		want = append(want, "GET /v1/jobs?cursor="+cursor+"&limit=2&operation=monthly-report&status=queued")
+		want = append(want,
+			"GET /v1/jobs?cursor="+cursor+"&limit=2&operation=monthly-report&status=queued")
 	}
 	if !slices.Equal(asked, want) {
 		t.Errorf("asked %q", asked)
 	}
-	// From a cursor that was kept, and once more by the same iterator.
+	// From a stored cursor, twice by the same iterator.
 	rest := c.Jobs(t.Context(), List{Cursor: "c2"})
 	for range 2 {
 		var ids []string
@@ -93,7 +95,7 @@ func TestAPageIsFetchedWhenItIsNeeded(t *testing.T) {
 	}
 }
 
-// A server may stop before it has found a job: the client goes on.
+// A server may stop before it has found a job: the client continues.
 func TestAPageWithoutJobsIsTheLast(t *testing.T) {
 	t.Parallel()
 	s := pages(nil, nil, nil, []string{"b-2"}, nil, nil)
@@ -107,8 +109,8 @@ func TestAPageWithoutJobsIsTheLast(t *testing.T) {
 	}
 }
 
-// A page that can't be had is tried again; one that never comes ends the list after what was there.
-func TestAListSaysWhereItBroke(t *testing.T) {
+// A page that fails is fetched again. One that never comes ends the list after the jobs before it.
+func TestAListEndsWithAnErrorWhereItBroke(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		good := pages([]string{"b-2"}, []string{"b-1"})
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -117,7 +119,8 @@ func TestAListSaysWhereItBroke(t *testing.T) {
 			}
 			return good.answer(n, r)
 		}}
-		if ids, err := collect(t, over(t, s, Config{}), List{}); err != nil || len(ids) != 2 || len(s.seen) != 3 {
+		ids, err := collect(t, over(t, s, Config{}), List{})
+		if err != nil || len(ids) != 2 || len(s.seen) != 3 {
 			t.Errorf("%v, %v", ids, err)
 		}
 		s = &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -127,17 +130,22 @@ func TestAListSaysWhereItBroke(t *testing.T) {
 			return good.answer(n, r)
 		}}
 		var e *Error
-		if ids, err := collect(t, over(t, s, Config{}), List{}); !errors.As(err, &e) || e.Code != api.CodeInvalidRequest || len(ids) != 1 {
+		ids, err = collect(t, over(t, s, Config{}), List{})
+		if !errors.As(err, &e) || e.Code != api.CodeInvalidRequest || len(ids) != 1 {
 			t.Errorf("%v, %v", ids, err)
 		}
 	})
 }
 
-func TestAListThatIsNoneIsForeign(t *testing.T) {
+func TestAMalformedListIsForeign(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{"", "<html>", "{}", `{"jobs":7}`, `{"jobs":[],"next_cursor":"c1"}`} { // the last would never end
+	// The last one would never end.
+	for _, body := range []string{
+		"", "<html>", "{}", `{"jobs":7}`, `{"jobs":[],"next_cursor":"c1"}`,
+	} {
 		s := one(200, body)
-		if ids, err := collect(t, over(t, s, Config{}), List{Cursor: "c1"}); !errors.Is(err, errForeign) || ids != nil || len(s.seen) != 1 {
+		ids, err := collect(t, over(t, s, Config{}), List{Cursor: "c1"})
+		if !errors.Is(err, errForeign) || ids != nil || len(s.seen) != 1 {
 			t.Errorf("%q: %v, %v", body, ids, err)
 		}
 	}

@@ -13,19 +13,21 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// polling has c know that streams don't get through.
+// polling makes c poll, as after streams that didn't get through.
 func polling(c *Client) *Client {
 	c.streamsFrom.Store(math.MaxInt64)
 	return c
 }
 
-// holding answers each status after the wait that the request prefers, and with a finished job after the n-th.
+// holding returns a stub that holds each status back for the wait that the request prefers. From
+// the n-th request on, the job is done.
 func holding(after int) *stub {
 	return &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
 		if n >= after {
 			return reply(200, done("reports-1")), nil
 		}
-		if wait, err := time.ParseDuration(strings.TrimPrefix(r.Header.Get("Prefer"), "wait=") + "s"); err == nil {
+		prefer := strings.TrimPrefix(r.Header.Get("Prefer"), "wait=")
+		if wait, err := time.ParseDuration(prefer + "s"); err == nil {
 			time.Sleep(wait)
 		}
 		return reply(200, queued("reports-1"), "Retry-After: 9"), nil
@@ -36,7 +38,9 @@ func TestAWaitIsHeldBackByTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := holding(4)
 		began := time.Now()
-		job, err := polling(over(t, s, Config{MaxElapsed: time.Second})).Wait(ctx, "reports-1") // which is no bound of a wait
+		// MaxElapsed doesn't bound a Wait.
+		c := polling(over(t, s, Config{MaxElapsed: time.Second}))
+		job, err := c.Wait(ctx, "reports-1")
 		if err != nil || !job.Done || len(s.seen) != 4 || time.Since(began) != 90*time.Second {
 			t.Errorf("%d requests within %v: %v", len(s.seen), time.Since(began), err)
 		}
@@ -48,7 +52,8 @@ func TestAWaitIsHeldBackByTheServer(t *testing.T) {
 	})
 }
 
-// A server that holds as many answers back as it may is asked again without a wait, at its pace.
+// If a server can hold no more answers back, the client asks again without a wait, at the server's
+// pace.
 func TestAWaitThatIsRefusedIsAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -71,10 +76,11 @@ func TestAWaitThatIsRefusedIsAPoll(t *testing.T) {
 	})
 }
 
-// Where a proxy or a full server doesn't hold answers back, the pace is the server's.
+// If a proxy or a full server doesn't hold answers back, the server sets the pace.
 func TestAWaitWithoutHoldingPollsAtTheServersPace(t *testing.T) {
 	t.Parallel()
-	for after, most := range map[string]time.Duration{"9": 9900 * time.Millisecond, "": DefaultCap} {
+	for after, most := range map[string]time.Duration{"9": 9900 * time.Millisecond,
+		"": DefaultCap} {
 		t.Run("Retry-After "+after, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
@@ -102,7 +108,7 @@ func TestAWaitWithoutHoldingPollsAtTheServersPace(t *testing.T) {
 	}
 }
 
-func TestAWaitSurvivesTroubleOnItsWay(t *testing.T) {
+func TestAWaitSurvivesFailures(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
 			switch n {
@@ -110,20 +116,22 @@ func TestAWaitSurvivesTroubleOnItsWay(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				return reply(200, queued("reports-1")), nil
 			case 2:
-				time.Sleep(20 * time.Second) // cut off while it was held
+				time.Sleep(20 * time.Second) // cut off while held back
 				return nil, io.ErrUnexpectedEOF
 			case 3:
 				return refuse(503, api.CodeStore, "2"), nil
 			}
 			return reply(200, done("reports-1")), nil
 		}}
-		if job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1"); err != nil || !job.Done || len(s.seen) != 4 {
+		job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1")
+		if err != nil || !job.Done || len(s.seen) != 4 {
 			t.Errorf("%d requests: %v", len(s.seen), err)
 		}
 	})
 }
 
-// A wait ends with the context, early where asking again would be too late, and tells how the job stood.
+// A Wait ends with its context, or earlier if the next request would be too late, and returns the
+// job as last seen.
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 40500*time.Millisecond)
@@ -132,11 +140,14 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1")
 		var e *Error
-		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != 9*time.Second || job.Status != api.Queued {
+		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != 9*time.Second ||
+			job.Status != api.Queued {
 			t.Errorf("%+v, %v", job, err)
 		}
-		// 30 s and 10 s held back, one more look, and half a second is too short for what it asks for.
-		if time.Since(began) != 40*time.Second || len(s.seen) != 3 || s.seen[1].Header.Get("Prefer") != "wait=10" || s.seen[2].Header.Get("Prefer") != "" {
+		// 30 s and 10 s are held back. After one more request, half a second is less than the wait
+		// that the answer asks for.
+		if time.Since(began) != 40*time.Second || len(s.seen) != 3 ||
+			s.seen[1].Header.Get("Prefer") != "wait=10" || s.seen[2].Header.Get("Prefer") != "" {
 			t.Errorf("%d requests within %v", len(s.seen), time.Since(began))
 		}
 	})
@@ -147,22 +158,25 @@ func TestAWaitThatIsCanceledEndsAtOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(ctx)
 		time.AfterFunc(3*time.Second, cancel)
 		began := time.Now()
-		job, err := polling(over(t, one(200, queued("reports-1"), "Retry-After: 9"), Config{})).Wait(ctx, "reports-1")
+		s := one(200, queued("reports-1"), "Retry-After: 9")
+		job, err := polling(over(t, s, Config{})).Wait(ctx, "reports-1")
 		if !errors.Is(err, context.Canceled) || job == nil || time.Since(began) != 3*time.Second {
 			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 		}
 	})
 }
 
-// An HTTP client's own timeout isn't met by a long poll.
+// A long poll is shorter than the HTTP client's own timeout.
 func TestALongPollFitsTheHTTPClient(t *testing.T) {
 	t.Parallel()
 	s := one(200, done("reports-1"))
-	c, err := New("http://forebay.test", Config{HTTPClient: &http.Client{Transport: s, Timeout: 10 * time.Second}})
+	http := &http.Client{Transport: s, Timeout: 10 * time.Second}
+	c, err := New("http://forebay.test", Config{HTTPClient: http})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := polling(c).Wait(t.Context(), "reports-1"); err != nil || s.seen[0].Header.Get("Prefer") != "wait=5" {
+	_, err = polling(c).Wait(t.Context(), "reports-1")
+	if err != nil || s.seen[0].Header.Get("Prefer") != "wait=5" {
 		t.Errorf("Prefer %q, %v", s.seen[0].Header.Get("Prefer"), err)
 	}
 }

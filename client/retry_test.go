@@ -14,18 +14,24 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-var anyJob = Request{Operation: "report", Payload: []byte(`{"month": "2026-11", "big": 12345678901234567890, "text": "<&>"}`)}
+var anyJob = Request{
+	Operation: "report",
+	Payload:   []byte(`{"month": "2026-11", "big": 12345678901234567890, "text": "<&>"}`),
+}
 
-// C59: what can't succeed is asked once, what may is asked again.
-func TestOnlyWhatMayGoBetterIsTriedAgain(t *testing.T) {
+// C59: a call that can't succeed is tried once, and one that may is tried again.
+func TestOnlyCallsThatMaySucceedAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 424, 304, 501, 505} {
+	for _, status := range []int{400, 401, 403, 404, 405, 409, 410, 413, 415, 422, 424, 304,
+		501, 505} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := script(status)
 				_, err := over(t, s, Config{}).Submit(ctx, anyJob)
 				var e *Error
-				if !errors.As(err, &e) || e.Status != status || e.Attempts != 1 || e.GaveUp != nil || len(s.seen) != 1 {
+				if !errors.As(err, &e) || e.Status != status || e.Attempts != 1 ||
+					e.GaveUp != nil ||
+					len(s.seen) != 1 {
 					t.Errorf("%d tries, %#v", len(s.seen), err)
 				}
 			})
@@ -50,7 +56,7 @@ func TestABrokenConnectionIsTriedAgain(t *testing.T) {
 			switch n {
 			case 1:
 				return nil, errors.New("connection refused")
-			case 2: // it breaks in the middle of the answer
+			case 2: // breaks in the middle of the answer
 				r := reply(200, "")
 				r.Body = io.NopCloser(io.MultiReader(strings.NewReader("half an ans"), broken{}))
 				return r, nil
@@ -68,7 +74,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A server that takes a request and never answers costs a try, not the call.
+// A server that accepts a request and never answers fails one try, not the call.
 func TestATryThatHangsIsCutOffAndRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -78,7 +84,8 @@ func TestATryThatHangsIsCutOffAndRepeated(t *testing.T) {
 			}
 			return reply(200, queued("reports-1")), nil
 		}}
-		if _, err := over(t, s, Config{Timeout: 3 * time.Second}).Status(ctx, "reports-1"); err != nil {
+		c := over(t, s, Config{Timeout: 3 * time.Second})
+		if _, err := c.Status(ctx, "reports-1"); err != nil {
 			t.Fatal(err)
 		}
 		if gap := s.gaps()[0]; gap < 3*time.Second || gap > 3*time.Second+DefaultBase {
@@ -96,10 +103,12 @@ func TestEachTryIsTheSameRequest(t *testing.T) {
 		}
 		want := `{"operation":"report","payload":` + string(anyJob.Payload) + `}`
 		for i, r := range s.seen {
-			if r.body != want || r.ContentLength != int64(len(want)) || r.Header.Get("Content-Type") != "application/json" {
+			if r.body != want || r.ContentLength != int64(len(want)) ||
+				r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("try %d: %d bytes %s", i+1, r.ContentLength, r.body)
 			}
-			if key := r.Header.Get("Idempotency-Key"); len(key) < 20 || key != s.seen[0].Header.Get("Idempotency-Key") {
+			key := r.Header.Get("Idempotency-Key")
+			if len(key) < 20 || key != s.seen[0].Header.Get("Idempotency-Key") {
 				t.Errorf("try %d: key %s", i+1, key)
 			}
 		}
@@ -109,16 +118,22 @@ func TestEachTryIsTheSameRequest(t *testing.T) {
 	})
 }
 
-// C60: at any number of tries the wait lies in the range of its jitter.
+// C60: at any number of tries, the wait is in the range of its jitter.
 func TestAHundredTriesKeepTheirDistance(t *testing.T) {
-	for name, floor := range map[string]time.Duration{"full": 0, "equal": 2500 * time.Microsecond, "none": 5 * time.Millisecond} {
+	for name, floor := range map[string]time.Duration{
+		"full": 0, "equal": 2500 * time.Microsecond, "none": 5 * time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			jitter := map[string]Jitter{"full": Full, "equal": Equal, "none": None}[name]
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := script(503)
-				_, err := over(t, s, Config{MaxAttempts: 100, Backoff: Backoff{Base: time.Millisecond, Cap: 5 * time.Millisecond, Jitter: jitter}}).Submit(ctx, anyJob)
+				c := over(t, s, Config{MaxAttempts: 100, Backoff: Backoff{
+					Base: time.Millisecond, Cap: 5 * time.Millisecond, Jitter: jitter,
+				}})
+				_, err := c.Submit(ctx, anyJob)
 				var e *Error
-				if !errors.Is(err, ErrTooOften) || !errors.As(err, &e) || e.Attempts != 100 || len(s.seen) != 100 {
+				if !errors.Is(err, ErrTooOften) || !errors.As(err, &e) || e.Attempts != 100 ||
+					len(s.seen) != 100 {
 					t.Fatalf("%d tries, %v", len(s.seen), err)
 				}
 				for i, gap := range s.gaps() {
@@ -126,18 +141,23 @@ func TestAHundredTriesKeepTheirDistance(t *testing.T) {
 						t.Errorf("gap %d is %v", i+1, gap)
 					}
 				}
-				if late := s.gaps()[9:]; jitter != None && slices.Max(late)-slices.Min(late) < time.Millisecond {
-					t.Errorf("the waits aren't spread: %v to %v", slices.Min(late), slices.Max(late))
+				late := s.gaps()[9:]
+				if jitter != None && slices.Max(late)-slices.Min(late) < time.Millisecond {
+					t.Errorf("the waits aren't spread: %v to %v",
+						slices.Min(late), slices.Max(late))
 				}
 			})
 		})
 	}
 }
 
-// C53: the date forms are as good as seconds; none is read as "at once", and a past one is no wait.
+// C53: dates work like seconds. None is read as "at once", and a past one is no wait.
 func TestRetryAfterDatesAreKept(t *testing.T) {
 	t.Parallel()
-	for name, format := range map[string]string{"seconds": "", "imf": http.TimeFormat, "rfc 850": "Monday, 02-Jan-06 15:04:05 GMT", "asctime": time.ANSIC} {
+	for name, format := range map[string]string{
+		"seconds": "", "imf": http.TimeFormat, "rfc 850": "Monday, 02-Jan-06 15:04:05 GMT",
+		"asctime": time.ANSIC,
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
@@ -161,15 +181,19 @@ func TestRetryAfterDatesAreKept(t *testing.T) {
 	}
 }
 
-func TestARetryAfterThatSaysNothingLeavesTheBackoff(t *testing.T) {
+func TestAnUnusableRetryAfterLeavesTheBackoff(t *testing.T) {
 	t.Parallel()
 	past := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC).Format(http.TimeFormat)
 	for _, after := range []string{past, "0", "-5", "1.5", "NaN", "soon", " "} {
 		t.Run(after, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
-				s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(503, "x", after), nil }}
-				over(t, s, Config{MaxAttempts: 4, Rand: func() float64 { return 0 }}).Status(ctx, "reports-1")
-				if want := []time.Duration{DefaultBase, 2 * DefaultBase, 4 * DefaultBase}; !slices.Equal(s.gaps(), want) {
+				s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
+					return refuse(503, "x", after), nil
+				}}
+				c := over(t, s, Config{MaxAttempts: 4, Rand: func() float64 { return 0 }})
+				c.Status(ctx, "reports-1")
+				want := []time.Duration{DefaultBase, 2 * DefaultBase, 4 * DefaultBase}
+				if !slices.Equal(s.gaps(), want) {
 					t.Errorf("gaps %v, want %v", s.gaps(), want)
 				}
 			})
@@ -177,17 +201,18 @@ func TestARetryAfterThatSaysNothingLeavesTheBackoff(t *testing.T) {
 	}
 }
 
-// The date is of the server's clock: a client whose own clock is an hour ahead still waits.
-func TestAServersDateIsHeldAgainstTheServersClock(t *testing.T) {
+// The date is by the server's clock: a client whose own clock is an hour ahead still waits.
+func TestAServersDateIsComparedWithTheServersClock(t *testing.T) {
 	t.Parallel()
 	there := time.Date(2026, 11, 30, 7, 0, 0, 0, time.UTC)
-	h := http.Header{"Date": {there.Format(http.TimeFormat)}, "Retry-After": {there.Add(7 * time.Second).Format(http.TimeFormat)}}
+	h := http.Header{"Date": {there.Format(http.TimeFormat)},
+		"Retry-After": {there.Add(7 * time.Second).Format(http.TimeFormat)}}
 	if got := retryAfter(h, there.Add(time.Hour)); got != 7*time.Second {
 		t.Errorf("%v, want 7s", got)
 	}
 }
 
-// C56: a wait that is too long isn't begun, and the error says how long it would have been.
+// C56: a wait that is too long isn't begun, and the error has its length.
 func TestAWaitThatIsTooLongIsGivenUpAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -196,20 +221,25 @@ func TestAWaitThatIsTooLongIsGivenUpAtOnce(t *testing.T) {
 		after   string
 		asked   time.Duration
 	}{
-		"max elapsed":      {Config{MaxElapsed: 5 * time.Second}, 30 * time.Second, "3600", time.Hour},
-		"deadline":         {Config{MaxElapsed: -1}, 30 * time.Second, "3600", time.Hour},
-		"default":          {Config{}, 24 * time.Hour, "3600", time.Hour},
-		"more than it has": {Config{}, 24 * time.Hour, strings.Repeat("9", 400), 1<<63 - 1},
+		"max elapsed": {Config{MaxElapsed: 5 * time.Second}, 30 * time.Second, "3600",
+			time.Hour},
+		"deadline":       {Config{MaxElapsed: -1}, 30 * time.Second, "3600", time.Hour},
+		"default":        {Config{}, 24 * time.Hour, "3600", time.Hour},
+		"more than that": {Config{}, 24 * time.Hour, strings.Repeat("9", 400), 1<<63 - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				ctx, cancel := context.WithTimeout(ctx, c.context)
 				defer cancel()
 				began := time.Now()
-				s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(429, api.CodeRateLimit, c.after), nil }}
+				s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
+					return refuse(429, api.CodeRateLimit, c.after), nil
+				}}
 				_, err := over(t, s, c.config).Submit(ctx, anyJob)
 				var e *Error
-				if !errors.As(err, &e) || !errors.Is(err, ErrTooLate) || e.RetryAfter != c.asked || e.Code != api.CodeRateLimit || e.Reason != "per-minute" || e.Problem.Detail != "D." {
+				if !errors.As(err, &e) || !errors.Is(err, ErrTooLate) || e.RetryAfter != c.asked ||
+					e.Code != api.CodeRateLimit || e.Reason != "per-minute" ||
+					e.Problem.Detail != "D." {
 					t.Fatalf("%#v", err)
 				}
 				if time.Since(began) != 0 || len(s.seen) != 1 {
@@ -229,10 +259,13 @@ func TestAContextThatEndsEndsTheWait(t *testing.T) {
 		why := errors.New("the user has left")
 		time.AfterFunc(time.Second, func() { cancel(why) })
 		began := time.Now()
-		s := &stub{answer: func(int, *http.Request) (*http.Response, error) { return refuse(429, "x", "60"), nil }}
+		s := &stub{answer: func(int, *http.Request) (*http.Response, error) {
+			return refuse(429, "x", "60"), nil
+		}}
 		_, err := over(t, s, Config{}).Submit(ctx, anyJob)
 		var e *Error
-		if !errors.Is(err, why) || !errors.As(err, &e) || e.Status != 429 || time.Since(began) != time.Second {
+		if !errors.Is(err, why) || !errors.As(err, &e) || e.Status != 429 ||
+			time.Since(began) != time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
@@ -253,8 +286,8 @@ func TestAContextThatEndsEndsTheTry(t *testing.T) {
 	})
 }
 
-// C62, C63: those who were refused together come back apart, and none of them early.
-func TestClientsRefusedTogetherComeBackApart(t *testing.T) {
+// C62, C63: clients that were refused together come back spread, and none of them early.
+func TestClientsRefusedTogetherComeBackSpread(t *testing.T) {
 	t.Parallel()
 	for name, jitter := range map[string]Jitter{"full": Full, "equal": Equal} {
 		t.Run(name, func(t *testing.T) {
@@ -282,13 +315,15 @@ func TestClientsRefusedTogetherComeBackApart(t *testing.T) {
 				for _, r := range s.seen[clients:] {
 					at := r.at.Sub(began)
 					if at < 2*time.Second {
-						t.Errorf("a try after %v, before it may", at)
+						t.Errorf("a try after %v, earlier than allowed", at)
 					}
 					times = append(times, at)
 					second[at.Truncate(20*time.Millisecond)]++
 				}
-				if len(times) != clients || slices.Max(times)-slices.Min(times) < 200*time.Millisecond {
-					t.Errorf("%d second tries, within %v", len(times), slices.Max(times)-slices.Min(times))
+				if len(times) != clients ||
+					slices.Max(times)-slices.Min(times) < 200*time.Millisecond {
+					t.Errorf("%d second tries, within %v",
+						len(times), slices.Max(times)-slices.Min(times))
 				}
 				for at, n := range second {
 					if n > clients/4 {

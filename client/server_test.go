@@ -28,28 +28,28 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// front is the real server over a real Redis. Its drain is worked by hand: ten starts a second. operation has stale answers, and a line of
-// one place.
+// front is the real server with a real Redis. The test plays the worker: ten starts a second.
+// operation has stale answers, and a line of one place.
 type front struct {
 	*Client
 	testing.TB
 	line      *leaky.Line
 	cache     *cache.Cache
 	operation string
-	way       *way
+	transport *transport
 }
 
-// way is the transport to the real server. It tells how a job's status was asked for.
-type way struct {
+// transport is the transport to the real server. It records how a job's status was requested.
+type transport struct {
 	http.RoundTripper
-	streaming chan struct{} // one for each stream that there is
-	gaveUp    chan struct{} // one for each request that was given up
+	streaming chan struct{} // receives once per stream that has begun
+	gaveUp    chan struct{} // receives once per request that was given up
 
 	mu    sync.Mutex
 	looks []string // guarded by mu
 }
 
-func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := w.RoundTripper.RoundTrip(r)
 	if err != nil {
 		w.gaveUp <- struct{}{}
@@ -70,15 +70,15 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// setup is how a front differs from the usual one.
+// setup describes how a front differs from the default.
 type setup struct {
 	limits   []limits.Limit
-	capacity int                             // of its line; 0: 1
+	capacity int                             // of its line; 0 means 1
 	change   func(*admission.Config)         // may be nil
-	proxy    func(http.Handler) http.Handler // stands before it; nil: nothing does
+	proxy    func(http.Handler) http.Handler // in front of it; may be nil
 }
 
-// buffering holds each answer up until it is whole, as nginx does unless told otherwise.
+// buffering is a proxy that holds each answer until it is complete, as nginx does by default.
 func buffering(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		whole := httptest.NewRecorder()
@@ -112,8 +112,11 @@ func (s setup) start(t *testing.T) front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := front{TB: t, operation: redistest.Name(t, "report"), line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 10,
-		Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour}).Limited(limits.Script{})}
+	f := front{TB: t, operation: redistest.Name(t, "report")}
+	f.line = leaky.New(rdb, leaky.Settings{
+		Backend: backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: max(s.capacity, 1),
+		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour,
+	}).Limited(limits.Script{})
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})
 	t.Cleanup(func() {
@@ -151,14 +154,18 @@ func (s setup) start(t *testing.T) front {
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	f.way = &way{RoundTripper: server.Client().Transport, streaming: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
-	if f.Client, err = New(server.URL+"/forebay", Config{Key: testKey, HTTPClient: &http.Client{Transport: f.way}}); err != nil {
+	f.transport = &transport{RoundTripper: server.Client().Transport,
+		streaming: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
+	f.Client, err = New(server.URL+"/forebay",
+		Config{Key: testKey, HTTPClient: &http.Client{Transport: f.transport}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// work runs the next job as a worker would, once its slot has come. It is called beside the test.
+// work runs the next job as a worker would, once its slot has come. The test runs it in a
+// goroutine.
 func (f front) work(contentType, body string) {
 	for ctx := f.Context(); ctx.Err() == nil; {
 		r, err := f.line.Release(ctx)
@@ -171,10 +178,11 @@ func (f front) work(contentType, body string) {
 				f.Errorf("start: %+v, %v", started, err)
 				return
 			}
-			verdict, _, err := f.line.Settle(ctx, leaky.Settlement{Ticket: ticket, Owner: "test", To: jobs.Succeeded, Took: time.Millisecond,
-				Result: jobs.Meta{Status: 200, ContentType: contentType, Size: int64(len(body))}, Body: []byte(body)})
-			if err != nil || verdict != leaky.Settled {
-				f.Errorf("settle: %s, %v", verdict, err)
+			outcome, _, err := f.line.Settle(ctx, leaky.Settlement{Ticket: ticket, Owner: "test",
+				To: jobs.Succeeded, Took: time.Millisecond, Body: []byte(body),
+				Result: jobs.Meta{Status: 200, ContentType: contentType, Size: int64(len(body))}})
+			if err != nil || outcome != leaky.Settled {
+				f.Errorf("settle: %s, %v", outcome, err)
 			}
 			return
 		}
@@ -184,19 +192,21 @@ func (f front) work(contentType, body string) {
 	}
 }
 
-// A job's whole way, behind a prefix: submitted, replayed, waited for, fetched, and too late to cancel.
-func TestAJobsWayThroughTheRealServer(t *testing.T) {
+// A whole job behind a prefix: submitted, replayed, waited for, fetched, and too late to cancel.
+func TestAWholeJobOfTheRealServer(t *testing.T) {
 	t.Parallel()
 	f := newFront(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	r := Request{Operation: f.operation, Payload: []byte(`{"month": "2026-11", "text": "<&>"}`), StartWithin: time.Minute, IdempotencyKey: `my "key"`}
+	r := Request{Operation: f.operation, Payload: []byte(`{"month": "2026-11", "text": "<&>"}`),
+		StartWithin: time.Minute, IdempotencyKey: `my "key"`}
 	sub, err := f.Submit(ctx, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := f.Submit(ctx, r)
-	if err != nil || again.JobID != sub.JobID || !again.Replayed || sub.Replayed || sub.Job.Queue.Position != 1 || sub.RetryAfter < time.Second {
+	if err != nil || again.JobID != sub.JobID || !again.Replayed || sub.Replayed ||
+		sub.Job.Queue.Position != 1 || sub.RetryAfter < time.Second {
 		t.Errorf("%+v, then %+v, %v", sub, again, err)
 	}
 	payload, err := f.line.Payload(ctx, sub.JobID)
@@ -212,19 +222,24 @@ func TestAJobsWayThroughTheRealServer(t *testing.T) {
 	if err != nil || job.Status != api.Succeeded || job.FinishedAt == nil {
 		t.Fatalf("%+v, %v", job, err)
 	}
-	if result, err := f.Result(ctx, sub.JobID); err != nil || string(result.Body) != "\x00pdf\xff" || result.ContentType != "application/pdf" {
+	result, err := f.Result(ctx, sub.JobID)
+	if err != nil || string(result.Body) != "\x00pdf\xff" ||
+		result.ContentType != "application/pdf" {
 		t.Errorf("%+v, %v", result, err)
 	}
-	if _, err := f.Cancel(ctx, sub.JobID); !errors.As(err, &e) || e.Status != 409 || e.Code != api.CodeFinished {
+	if _, err := f.Cancel(ctx, sub.JobID); !errors.As(err, &e) || e.Status != 409 ||
+		e.Code != api.CodeFinished {
 		t.Errorf("a cancel after the end: %v", err)
 	}
-	if _, err := f.Status(ctx, "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55"); !errors.As(err, &e) || e.Code != api.CodeUnknownJob {
-		t.Errorf("a job that isn't there: %v", err)
+	_, err = f.Status(ctx, "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55")
+	if !errors.As(err, &e) || e.Code != api.CodeUnknownJob {
+		t.Errorf("an unknown job: %v", err)
 	}
 }
 
-// A full line answers with the last good result where there is one and it is wished for, and else with a wait that the client gives up on.
-func TestAFullLineAsTheClientTellsIt(t *testing.T) {
+// A full line answers with the last good result if there is one and the client accepts it, and
+// otherwise with a wait that is too long for the client.
+func TestAFullLineOfTheRealServer(t *testing.T) {
 	t.Parallel()
 	f := newFront(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -232,10 +247,13 @@ func TestAFullLineAsTheClientTellsIt(t *testing.T) {
 	known := Request{Operation: f.operation, Payload: []byte(`1`), Wait: 15 * time.Second}
 	go f.work("text/plain", "one")
 	sub, err := f.Submit(ctx, known)
-	if err != nil || sub.Result == nil || string(sub.Result.Body) != "one" || sub.Degraded || sub.JobID == "" {
+	if err != nil || sub.Result == nil || string(sub.Result.Body) != "one" || sub.Degraded ||
+		sub.JobID == "" {
 		t.Fatalf("%+v, %v", sub, err)
 	}
-	if err := f.cache.Put(ctx, cache.Key(f.operation, "", known.Payload), cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}, time.Hour, cache.Owner{}); err != nil {
+	a := cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("one"), Age: time.Minute}
+	key := cache.Key(f.operation, "", known.Payload)
+	if err := f.cache.Put(ctx, key, a, time.Hour, cache.Owner{}); err != nil {
 		t.Fatal(err) // as the worker does
 	}
 	holder, err := f.Submit(ctx, Request{Operation: f.operation, Payload: []byte(`2`)})
@@ -243,14 +261,17 @@ func TestAFullLineAsTheClientTellsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	sub, err = f.Submit(ctx, known)
-	if err != nil || !sub.Degraded || sub.Reason != "line_full" || sub.Age < time.Minute || sub.Age > 2*time.Minute || string(sub.Result.Body) != "one" || sub.JobID != "" {
+	if err != nil || !sub.Degraded || sub.Reason != "line_full" || sub.Age < time.Minute ||
+		sub.Age > 2*time.Minute || string(sub.Result.Body) != "one" || sub.JobID != "" {
 		t.Errorf("%+v, %v", sub, err)
 	}
 	soon, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer stop()
 	known.NoStale, known.Wait = true, 0
 	var e *Error
-	if _, err := f.Submit(soon, known); !errors.As(err, &e) || e.Code != api.CodeLineFull || !errors.Is(err, ErrTooLate) || e.RetryAfter < time.Second {
+	_, err = f.Submit(soon, known)
+	if !errors.As(err, &e) || e.Code != api.CodeLineFull || !errors.Is(err, ErrTooLate) ||
+		e.RetryAfter < time.Second {
 		t.Errorf("%v", err)
 	}
 	if job, err := f.Cancel(ctx, holder.JobID); err != nil || job.Status != api.Canceled {
@@ -261,10 +282,11 @@ func TestAFullLineAsTheClientTellsIt(t *testing.T) {
 	}
 }
 
-// A client that waits what a limit says is let in at its second try.
+// A client that waits for the Retry-After of a limit is accepted at its second try.
 func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, limits.Limit{Name: "slow", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Second, Burst: 1})
+	f := newFront(t, limits.Limit{Name: "slow", Algorithm: limits.TokenBucket,
+		Per: limits.PerClient, Amount: 1, Window: time.Second, Burst: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for i := range 2 {
@@ -277,18 +299,17 @@ func TestALimitsWaitIsEnoughForTheClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); i == 1 && took < 900*time.Millisecond {
-			t.Errorf("the second job was taken after %v: its limit didn't hold it back", took)
+			t.Errorf("the second job was accepted after %v, before its limit allows", took)
 		}
 	}
 }
 
-// A job that is waited for is told of by one stream, from the line to its end.
-// workOnce does the next job when there is word, and returns what waits until it has.
-func (f *front) workOnce(ctx context.Context, word <-chan struct{}) (wait func()) {
+// workOnce runs the next job once start has a value. wait returns when it has ended.
+func (f *front) workOnce(ctx context.Context, start <-chan struct{}) (wait func()) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		select {
-		case <-word:
+		case <-start:
 			f.work("text/plain", "one")
 		case <-ctx.Done():
 		}
@@ -296,6 +317,7 @@ func (f *front) workOnce(ctx context.Context, word <-chan struct{}) (wait func()
 	return all.Wait
 }
 
+// A Wait follows the job by one stream, from the line to its end.
 func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
 	t.Parallel()
 	f := newFront(t)
@@ -305,21 +327,22 @@ func TestAWaitIsOneStreamOfTheRealServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.workOnce(ctx, f.way.streaming)()
+	defer f.workOnce(ctx, f.transport.streaming)()
 	job, err := f.Wait(ctx, sub.JobID)
-	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"stream"}) {
-		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
+	if err != nil || job.Status != api.Succeeded ||
+		!slices.Equal(f.transport.looks, []string{"stream"}) {
+		t.Errorf("%q: %+v, %v", f.transport.looks, job, err)
 	}
-	// One that is done already says so at once.
+	// A job that is done already returns at once.
 	if job, err := f.Wait(ctx, sub.JobID); err != nil || !job.Done || job.FinishedAt == nil {
 		t.Errorf("%+v, %v", job, err)
 	}
 	if _, err := f.Wait(ctx, "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55"); err == nil {
-		t.Error("a job that isn't there was waited for")
+		t.Error("no error for an unknown job")
 	}
 }
 
-// Behind a proxy that holds streams up, the end is told by a long poll.
+// Behind a proxy that buffers streams, the end comes by a long poll.
 func TestAWaitBehindABufferingProxyIsALongPoll(t *testing.T) {
 	t.Parallel()
 	f := setup{proxy: buffering}.start(t)
@@ -329,9 +352,10 @@ func TestAWaitBehindABufferingProxyIsALongPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.workOnce(ctx, f.way.gaveUp)()
+	defer f.workOnce(ctx, f.transport.gaveUp)()
 	job, err := f.Wait(ctx, sub.JobID)
-	if err != nil || job.Status != api.Succeeded || !slices.Equal(f.way.looks, []string{"wait=30"}) {
-		t.Errorf("%q: %+v, %v", f.way.looks, job, err)
+	if err != nil || job.Status != api.Succeeded ||
+		!slices.Equal(f.transport.looks, []string{"wait=30"}) {
+		t.Errorf("%q: %+v, %v", f.transport.looks, job, err)
 	}
 }

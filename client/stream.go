@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// firstWord is how soon a stream has an event, or, taken up again, anything. A server tells the state at once; where nothing has come by then,
-	// something on the way holds the answer up until it is whole, or makes something else of it.
+	// firstWord is how soon a stream must have its first event or, when resumed, its first byte. A
+	// server sends the state at once. If nothing has come by then, a proxy buffers the answer until
+	// it is complete, or changes it.
 	firstWord = 5 * time.Second
 
-	// longestSilence in a stream is two missed heartbeats, which come each 15 s, and some time on the way.
+	// longestSilence of a stream is two missed heartbeats, which come every 15 s, and some time in
+	// transit.
 	longestSilence = 40 * time.Second
 
-	// lastWords is how long a stream may take to end after the job's end was told. It is waited for since a connection whose answer came to its end can be
-	// used again.
+	// lastWords is how long a stream may take to end after the event of the job's end. It is waited
+	// for because a connection is reused only after its answer was read to the end.
 	lastWords = 250 * time.Millisecond
 )
 
@@ -35,7 +37,7 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 	defer silence.Stop()
 
 	call := w.call
-	// Compressed, a short event would wait in the compressor for more.
+	// A compressor would hold a short event back until more follows.
 	call.fields = [][2]string{{"Accept", "text/event-stream"}, {"Accept-Encoding", "identity"}}
 	if w.event != "" {
 		call.fields = append(call.fields, [2]string{"Last-Event-ID", w.event})
@@ -49,16 +51,17 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 		return w.refused(ctx, cutOff(ctx, call, err))
 	}
 	defer res.Body.Close()
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	if res.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		return w.noStream(ctx, call, res)
 	}
 
-	heard, ending := false, false
-	told := w.event != "" // what is taken up again may have nothing new to tell
+	alive, ending := false, false
+	begun := w.event != "" // a resumed stream may have no new event
 	events := newEvents(readerFunc(func(p []byte) (int, error) {
 		n, err := res.Body.Read(p)
-		if n > 0 && told && !ending {
-			heard = true
+		if n > 0 && begun && !ending {
+			alive = true
 			silence.Reset(longestSilence)
 		}
 		return n, err
@@ -68,8 +71,8 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 		if !more {
 			break
 		}
-		if !told {
-			told, heard = true, true
+		if !begun {
+			begun, alive = true, true
 			silence.Reset(longestSilence)
 		}
 		w.event = events.id
@@ -89,29 +92,30 @@ func (w *waiting) stream(ctx context.Context) (*Error, error) {
 		return nil, cutOff(ctx, call, context.Cause(ctx))
 	}
 	if context.Cause(within) == errSilent {
-		w.fallBack(!heard)
+		w.fallBack(!alive)
 		return nil, nil
 	}
-	// One that lived as long as a long poll was as good as that, whoever ended it.
+	// A stream that lasted as long as a long poll was as good as one, however it ended.
 	if w.early++; time.Since(began) >= longestHold {
 		w.early = 1
 	}
 	if w.early >= shortStreams {
 		w.fallBack(false)
 	}
-	return &Error{Call: call.String(), Status: res.StatusCode, RetryAfter: events.retry, Attempts: 1}, nil
+	return &Error{Call: call.String(), Status: res.StatusCode, RetryAfter: events.retry,
+		Attempts: 1}, nil
 }
 
 func (w *waiting) done() bool { return w.seen != nil && w.seen.Done }
 
-// noStream takes an answer that isn't a stream: the job's status where the server doesn't know streams, nothing where there is no more to tell of the job, or
-// a refusal.
+// noStream handles an answer that isn't a stream: the job's status from a server without streams,
+// an empty answer if there are no more events, or a refusal.
 func (w *waiting) noStream(ctx context.Context, call call, res *http.Response) (*Error, error) {
 	a, failed := w.read(ctx, call, res)
 	if failed != nil {
 		return w.refused(ctx, failed)
 	}
-	_ = w.see(a) // what can't be understood has no more to say than the poll that comes now
+	_ = w.see(a) // an unreadable answer is ignored: a poll follows
 	w.fallBack(a.status == http.StatusOK && !w.done())
 	return nil, nil
 }

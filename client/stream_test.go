@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-func TestAWaitIsToldByAStream(t *testing.T) {
+func TestAWaitFollowsAStream(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
@@ -31,17 +31,20 @@ func TestAWaitIsToldByAStream(t *testing.T) {
 		c.http.Timeout = 2 * time.Second
 		began := time.Now()
 		job, err := c.Wait(ctx, "reports-1")
-		if err != nil || job.Status != api.Succeeded || len(s.seen) != 1 || time.Since(began) != 25*time.Minute {
+		if err != nil || job.Status != api.Succeeded || len(s.seen) != 1 ||
+			time.Since(began) != 25*time.Minute {
 			t.Errorf("%d requests within %v: %+v, %v", len(s.seen), time.Since(began), job, err)
 		}
 		h := s.seen[0].Header
-		if h.Get("Accept") != "text/event-stream" || h.Get("Accept-Encoding") != "identity" || h.Get("Prefer") != "" || h["Last-Event-Id"] != nil || h.Get("Authorization") != "Bearer "+testKey {
+		if h.Get("Accept") != "text/event-stream" || h.Get("Accept-Encoding") != "identity" ||
+			h.Get("Prefer") != "" || h["Last-Event-Id"] != nil ||
+			h.Get("Authorization") != "Bearer "+testKey {
 			t.Errorf("%v", h)
 		}
 	})
 }
 
-// The HTTP client's own timeout is for answers, and a stream isn't one that ends.
+// The HTTP client's own timeout bounds answers, but not streams.
 func TestAStreamOutlivesTheHTTPClientsTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
@@ -54,7 +57,8 @@ func TestAStreamOutlivesTheHTTPClientsTimeout(t *testing.T) {
 				io.WriteString(w, event("done", 2, done("reports-1")))
 			}), nil
 		}}
-		c, err := New("http://forebay.test", Config{HTTPClient: &http.Client{Transport: s, Timeout: 10 * time.Second}})
+		http := &http.Client{Transport: s, Timeout: 10 * time.Second}
+		c, err := New("http://forebay.test", Config{HTTPClient: http})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,9 +68,12 @@ func TestAStreamOutlivesTheHTTPClientsTimeout(t *testing.T) {
 	})
 }
 
-// A stream that ended before the job did is taken up where it broke off, not before the server's retry hint.
-func TestAStreamIsTakenUpWhereItBrokeOff(t *testing.T) {
-	for name, end := range map[string]string{"by the server": "retry: 5000\n\n", "in an event": "retry: 5000\n\nid: 9\nevent: status\ndata: {\"job_"} {
+// A stream that ended before the job did is resumed, but not before the server's retry hint.
+func TestABrokenStreamIsResumed(t *testing.T) {
+	for name, end := range map[string]string{
+		"by the server": "retry: 5000\n\n",
+		"in an event":   "retry: 5000\n\nid: 9\nevent: status\ndata: {\"job_",
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context) {
 				s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
@@ -79,11 +86,14 @@ func TestAStreamIsTakenUpWhereItBrokeOff(t *testing.T) {
 						}
 						io.WriteString(w, ": ok\n\n")
 						time.Sleep(time.Second)
-						io.WriteString(w, event("status", 9, done("reports-1"))+event("done", 9, done("reports-1")))
+						job := done("reports-1")
+						io.WriteString(w, event("status", 9, job)+event("done", 9, job))
 					}), nil
 				}}
 				job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
-				if err != nil || !job.Done || len(s.seen) != 2 || s.seen[1].Header.Get("Last-Event-ID") != "7" || !wantsStream(s.seen[1].Request) {
+				if err != nil || !job.Done || len(s.seen) != 2 ||
+					s.seen[1].Header.Get("Last-Event-ID") != "7" ||
+					!wantsStream(s.seen[1].Request) {
 					t.Fatalf("%d requests: %+v, %v", len(s.seen), job, err)
 				}
 				if gap := s.gaps()[0]; gap < 15*time.Second || gap > 15*time.Second+DefaultBase {
@@ -94,15 +104,15 @@ func TestAStreamIsTakenUpWhereItBrokeOff(t *testing.T) {
 	}
 }
 
-// Streams that live as long as a long poll would are kept up, whoever ends them.
-func TestStreamsThatLastAWhileAreKeptUp(t *testing.T) {
+// Streams that last as long as a long poll are used again, however they end.
+func TestStreamsThatLastAWhileAreUsedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(n int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
 				if n == 1 {
 					io.WriteString(w, event("status", 1, queued("reports-1")))
 				}
-				io.WriteString(w, ": ok\n\n") // which is all that the next ones have to say
+				io.WriteString(w, ": ok\n\n") // later streams send nothing more
 				time.Sleep(35 * time.Second)
 				if n == 20 {
 					io.WriteString(w, event("done", 2, done("reports-1")))
@@ -134,8 +144,9 @@ func TestAStreamedWaitEndsWithItsContext(t *testing.T) {
 			return live(r, func(w io.Writer) {
 				defer close(freed)
 				for {
-					if _, err := io.WriteString(w, event("status", 1, queued("reports-1"))); err != nil {
-						return // the client has gone
+					if _, err := io.WriteString(w,
+						event("status", 1, queued("reports-1"))); err != nil {
+						return // the client has left
 					}
 					time.Sleep(10 * time.Second)
 				}
@@ -144,14 +155,15 @@ func TestAStreamedWaitEndsWithItsContext(t *testing.T) {
 		began := time.Now()
 		job, err := over(t, s, Config{}).Wait(within, "reports-1")
 		var e *Error
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || job == nil || job.Status != api.Queued || time.Since(began) != time.Minute {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || job == nil ||
+			job.Status != api.Queued || time.Since(began) != time.Minute {
 			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 		}
 		<-freed
 	})
 }
 
-// A server that asks to stay away for longer than there is time is taken at its word.
+// A retry hint longer than the remaining time ends the Wait.
 func TestARetryHintPastTheDeadlineEndsTheWait(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -164,13 +176,15 @@ func TestARetryHintPastTheDeadlineEndsTheWait(t *testing.T) {
 		began := time.Now()
 		job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
 		var e *Error
-		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != time.Hour || job == nil || time.Since(began) != 0 {
+		if !errors.Is(err, ErrTooLate) || !errors.As(err, &e) || e.RetryAfter != time.Hour ||
+			job == nil || time.Since(began) != 0 {
 			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 		}
 	})
 }
 
-// C62, C63, for streams: a server that stops ends all of them together, and they come back apart, none before its hint.
+// C62 and C63 for streams: a server that stops ends all of them together. They come back spread,
+// and none before the server's hint.
 func TestWaitsOfAServerThatStopsComeBackApart(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		const clients = 1000
@@ -198,12 +212,13 @@ func TestWaitsOfAServerThatStopsComeBackApart(t *testing.T) {
 		for _, r := range s.seen[clients:] {
 			at := r.at.Sub(began)
 			if at < 3*time.Second {
-				t.Errorf("a stream after %v, before it may", at)
+				t.Errorf("a stream after %v, earlier than allowed", at)
 			}
 			within[at.Truncate(20*time.Millisecond)]++
 		}
 		if len(s.seen) != 2*clients || len(within) < 20 {
-			t.Errorf("%d requests, the second ones within %d parts of 20ms", len(s.seen), len(within))
+			t.Errorf("%d requests, the second ones within %d parts of 20ms",
+				len(s.seen), len(within))
 		}
 		for at, n := range within {
 			if n > clients/8 {
@@ -229,20 +244,22 @@ func TestAStreamsEventsAreBounded(t *testing.T) {
 					}
 				}), nil
 			})
-			if job, err := over(t, s, Config{MaxBody: 1 << 12}).Wait(ctx, "reports-1"); err != nil || !job.Done {
+			job, err := over(t, s, Config{MaxBody: 1 << 12}).Wait(ctx, "reports-1")
+			if err != nil || !job.Done {
 				t.Errorf("%q: %v", flood, err)
 			}
 		}
 	})
 }
 
-// A job's end is the end of its wait, whatever the stream goes on to say.
-func TestAStreamThatGoesOnHoldsNobodyUp(t *testing.T) {
+// A job's end ends its Wait, whatever the stream sends after it.
+func TestAStreamThatGoesOnDelaysNoCaller(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
 				for {
-					if _, err := io.WriteString(w, event("done", 2, done("reports-1"))); err != nil {
+					if _, err := io.WriteString(w,
+						event("done", 2, done("reports-1"))); err != nil {
 						return
 					}
 					time.Sleep(10 * time.Millisecond)
@@ -250,31 +267,38 @@ func TestAStreamThatGoesOnHoldsNobodyUp(t *testing.T) {
 			}), nil
 		}}
 		began := time.Now()
-		if job, err := over(t, s, Config{}).Wait(ctx, "reports-1"); err != nil || !job.Done || time.Since(began) > lastWords {
+		job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+		if err != nil || !job.Done || time.Since(began) > lastWords {
 			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 		}
 	})
 }
 
-// What isn't about the job changes nothing.
-func TestAStrangeEventIsPassedOver(t *testing.T) {
+// An event that isn't about the job changes nothing.
+func TestAForeignEventIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context) {
 		s := &stub{answer: func(_ int, r *http.Request) (*http.Response, error) {
 			return live(r, func(w io.Writer) {
-				for i, data := range []string{"", "7", "not json", `{"job_id":7}`, `{"done":true}`, done("reports-2"), queued("reports-1"), done("reports-1")} {
+				for i, data := range []string{
+					"", "7", "not json", `{"job_id":7}`, `{"done":true}`, done("reports-2"),
+					queued("reports-1"), done("reports-1"),
+				} {
 					fmt.Fprint(w, event("status", i, data))
 					time.Sleep(time.Second)
 				}
 			}), nil
 		}}
 		began := time.Now()
-		if job, err := over(t, s, Config{}).Wait(ctx, "reports-1"); err != nil || job.ID != "reports-1" || len(s.seen) != 1 || time.Since(began) < 7*time.Second {
+		job, err := over(t, s, Config{}).Wait(ctx, "reports-1")
+		if err != nil || job.ID != "reports-1" || len(s.seen) != 1 ||
+			time.Since(began) < 7*time.Second {
 			t.Errorf("after %v: %+v, %v", time.Since(began), job, err)
 		}
 	})
 }
 
-// Over a real connection: the server sees a client that leaves, and one that waited to the end uses its connection again.
+// Over a real connection: the server notices a client that leaves. A client that waited to the end
+// reuses its connection.
 func TestAStreamsConnectionIsFreed(t *testing.T) {
 	t.Parallel()
 	begun, left := make(chan struct{}), make(chan struct{})
@@ -304,7 +328,9 @@ func TestAStreamsConnectionIsFreed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{second(c.Wait(t.Context(), "reports-1")), second(c.Status(t.Context(), "reports-1"))} {
+	for _, err := range []error{
+		second(c.Wait(t.Context(), "reports-1")), second(c.Status(t.Context(), "reports-1")),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}

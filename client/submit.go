@@ -15,51 +15,63 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// Request asks for one job.
+// Request is a request for one job.
 type Request struct {
 	Operation string
-	Payload   json.RawMessage // any JSON value; nil stands for null. It reaches the backend byte for byte
+	Payload   json.RawMessage // any JSON value; nil means null; reaches the backend byte for byte
 
-	Priority    string        // api.High, api.Normal or api.Low; "" stands for api.Normal
-	StartWithin time.Duration // refuse the job rather than start it later; 0: no such limit, else at least 1 ms
+	Priority string // api.High, api.Normal or api.Low; "" means api.Normal
+	// refuse the job rather than start it later; 0: no limit; at least 1 ms
+	StartWithin time.Duration
 
-	// IdempotencyKey names the job, so that all tries of this Submit make one, and later Submits of the same Request too: keep it where
-	// the caller itself may be restarted. 1 to 255 visible ASCII characters and spaces; "" has one made that counts for this Submit.
+	// IdempotencyKey names the job. All tries of this Submit make one job, and so do later Submits
+	// of the same Request: keep the key if the caller itself may be restarted. It has 1 to 255
+	// visible ASCII characters and spaces. If it is "", a key is generated for this Submit.
 	IdempotencyKey string
 
-	// Wait has the server hold its answer back for the result, in whole seconds; it allows at most 30. 0: answer at once.
+	// Wait makes the server hold its answer back for the result, in whole seconds; at most 30 s. 0:
+	// answer at once.
 	Wait time.Duration
 
-	NoStale      bool          // no answer that was there before, neither a stale one nor a fresh one
-	MaxStale     time.Duration // no stale answer that has been so for longer, in whole seconds; 0: any that the operation allows
-	OnlyIfCached bool          // an answer that was there before or none: an *Error with api.CodeNotCached. It makes no job and spends no limit
+	// NoStale accepts no stored answer, neither a stale nor a fresh one.
+	NoStale bool
+	// MaxStale accepts a stale answer only if it has been stale for no longer, in whole seconds. 0:
+	// any that the operation allows.
+	MaxStale time.Duration
+	// OnlyIfCached accepts only a stored answer: without one, the error has api.CodeNotCached. It
+	// makes no job and spends no limit.
+	OnlyIfCached bool
 
-	// CallbackURL is where the job's end is told (a webhook); "": the client's own, where the server's config has one. At most 512 bytes.
+	// CallbackURL receives the notification of the job's end (a webhook). "" means the client's
+	// own, if the server's config has one. At most 512 bytes.
 	CallbackURL string
 }
 
-// Submission is what became of a Request that wasn't refused: a job, its result, or an answer without a job.
+// Submission is the outcome of a Request that wasn't refused: a job, its result, or an answer
+// without a job.
 type Submission struct {
-	JobID string   // "": there is no job, Result was there before
-	Job   *api.Job // where it stands; nil where there is a Result instead
+	JobID string   // "": there is no job, and Result is a stored answer
+	Job   *api.Job // the job's state; nil if there is a Result
 
-	// Result is there when the job succeeded within Request.Wait, and where there is no job. Its Status isn't told then: it is 200.
+	// Result is set if the job succeeded within Request.Wait, and if there is no job. Its Status is
+	// 200: the backend's own isn't sent here.
 	Result *Result
 
-	// Degraded: something else than new work of what was asked for. Without a job, Result is the last good answer to the same request, or a fixed one. With a
-	// job, that is another operation's (Job.Operation).
+	// Degraded reports that the answer isn't new work of the requested operation. Without a job,
+	// Result is the last good answer to the same request, or a fixed one. With a job, it is a job
+	// of a fallback operation (Job.Operation).
 	Degraded bool
-	Reason   string // Degraded: why, such as "line_full" or a limit's name
+	Reason   string // why Degraded, such as "line_full" or a limit's name
 
-	Fresh bool          // Result is a former answer to the same request, as good as new
-	Age   time.Duration // of a Result that was there before; 0 for a fixed one
+	Fresh bool          // Result is a stored answer to the same request, still fresh
+	Age   time.Duration // of a stored Result; 0 for a fixed one
 
-	Replayed   bool          // the IdempotencyKey's job was there before
-	RetryAfter time.Duration // when asking for the job's status is worth it
+	Replayed   bool          // the IdempotencyKey's job existed before
+	RetryAfter time.Duration // the wait before the job's status is worth requesting
 }
 
-// Submit asks for a job. It fails without asking where the Request can't be sent, and with an *Error where it was refused, as Config allows
-// after several tries.
+// Submit requests a job. It returns an error without sending anything if the Request is invalid,
+// and an *Error if the request was refused, after as many tries as Config allows.
 func (c *Client) Submit(ctx context.Context, request Request) (*Submission, error) {
 	call, err := c.submission(request)
 	if err != nil {
@@ -70,7 +82,8 @@ func (c *Client) Submit(ctx context.Context, request Request) (*Submission, erro
 		return nil, err
 	}
 	decision, reason := decision(a.header.Get(api.HeaderDecision))
-	s := &Submission{Replayed: a.header.Get(api.HeaderIdempotentReplay) == "true", RetryAfter: retryAfter(a.header, time.Now())}
+	s := &Submission{Replayed: a.header.Get(api.HeaderIdempotentReplay) == "true",
+		RetryAfter: retryAfter(a.header, time.Now())}
 	if decision == api.Degraded {
 		s.Degraded, s.Reason = true, reason
 	}
@@ -80,7 +93,8 @@ func (c *Client) Submit(ctx context.Context, request Request) (*Submission, erro
 		job := a.header.Get("Location")
 		s.JobID, s.Result = job[strings.LastIndexByte(job, '/')+1:], a.result()
 		return s, nil
-	case a.status == http.StatusOK && location == "" && (s.Degraded || hit(a.header.Values(api.HeaderCacheStatus))):
+	case a.status == http.StatusOK && location == "" &&
+		(s.Degraded || hit(a.header.Values(api.HeaderCacheStatus))):
 		s.Fresh, s.Result = !s.Degraded, a.result()
 		s.Age = seconds(digits(a.header.Get("Age")))
 		return s, nil
@@ -92,7 +106,7 @@ func (c *Client) Submit(ctx context.Context, request Request) (*Submission, erro
 	return s, nil
 }
 
-// submission is the call of a Request.
+// submission returns the call of a Request.
 func (c *Client) submission(r Request) (call, error) {
 	body, err := r.body()
 	if err != nil {
@@ -104,18 +118,23 @@ func (c *Client) submission(r Request) (call, error) {
 	if r.IdempotencyKey == "" {
 		r.IdempotencyKey = rand.Text()
 	}
-	if len(r.IdempotencyKey) > 255 || strings.ContainsFunc(r.IdempotencyKey, func(b rune) bool { return b < ' ' || b > '~' }) {
-		return call{}, errors.New("forebay: an IdempotencyKey is 1 to 255 visible ASCII characters and spaces")
+	unfit := func(r rune) bool { return r < ' ' || r > '~' }
+	if len(r.IdempotencyKey) > 255 || strings.ContainsFunc(r.IdempotencyKey, unfit) {
+		return call{}, errors.New("forebay: an IdempotencyKey is 1 to 255 visible ASCII " +
+			"characters and spaces")
 	}
 	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(r.IdempotencyKey) + `"`
 	out := call{method: "POST", path: jobsPath, body: body, wait: c.hold(r.Wait),
-		fields: [][2]string{{"Content-Type", "application/json"}, {api.HeaderIdempotencyKey, quoted}}}
+		fields: [][2]string{
+			{"Content-Type", "application/json"}, {api.HeaderIdempotencyKey, quoted},
+		}}
 	var directives []string
 	if r.NoStale {
 		directives = append(directives, "no-cache")
 	}
 	if r.MaxStale > 0 && !r.NoStale {
-		directives = append(directives, "max-stale="+strconv.FormatInt(int64(r.MaxStale/time.Second), 10))
+		seconds := strconv.FormatInt(int64(r.MaxStale/time.Second), 10)
+		directives = append(directives, "max-stale="+seconds)
 	}
 	if r.OnlyIfCached {
 		directives = append(directives, "only-if-cached")
@@ -126,7 +145,8 @@ func (c *Client) submission(r Request) (call, error) {
 	return out, nil
 }
 
-// body writes the payload as it is, which encoding/json would not: it takes white space out and writes < > & in another way.
+// body writes the payload byte for byte. encoding/json would not: it removes white space and
+// rewrites < > &.
 func (r Request) body() ([]byte, error) {
 	payload := []byte(r.Payload)
 	if payload == nil {
@@ -155,11 +175,11 @@ func (r Request) body() ([]byte, error) {
 }
 
 func quote(text string) []byte {
-	out, _ := json.Marshal(text) // of a string: it can't fail
+	out, _ := json.Marshal(text) // a string never fails
 	return out
 }
 
-// decision reads a Forebay-Decision field: its word, and its reason where it has one.
+// decision parses a Forebay-Decision field into its word and its reason, if it has one.
 func decision(field string) (word, reason string) {
 	word, parameters, _ := strings.Cut(field, ";")
 	for _, p := range strings.Split(parameters, ";") {
@@ -170,7 +190,8 @@ func decision(field string) (word, reason string) {
 	return strings.Trim(word, " \t"), reason
 }
 
-// hit reports whether the Cache-Status lines say that Forebay had the answer. Caches on the way add members of their own.
+// hit reports whether the Cache-Status lines show that Forebay had the answer. Other caches add
+// members of their own.
 func hit(lines []string) bool {
 	for member := range strings.SplitSeq(strings.Join(lines, ","), ",") {
 		name, parameters, _ := strings.Cut(member, ";")
@@ -186,7 +207,7 @@ func hit(lines []string) bool {
 	return false
 }
 
-// digits returns text where it is a whole number, else "".
+// digits returns text if it is a whole number, and "" otherwise.
 func digits(text string) string {
 	if strings.Trim(text, "0123456789") != "" {
 		return ""

@@ -10,18 +10,21 @@ import (
 )
 
 const (
-	// longestHold is how long a server holds an answer back at most.
+	// longestHold is the longest time for which a server holds an answer back.
 	longestHold = 30 * time.Second
 
-	// shortStreams in a row, each of a shorter life than a long poll, are a way that streams don't survive.
+	// shortStreams is how many streams in a row, each shorter than a long poll, show that streams
+	// don't work here.
 	shortStreams = 3
 
-	// pollsFor is how long a Wait that was failed by streams polls, and a Client whose streams don't get through. Proxies and servers are seldom changed, and
-	// trying costs a request and up to firstWord.
+	// pollsFor is how long a Wait polls after its streams failed, and how long a Client does if
+	// streams don't get through. Proxies and servers rarely change, and trying again costs a
+	// request and up to firstWord.
 	pollsFor = 10 * time.Minute
 )
 
-// hold is the wait to ask for in whole seconds, so that neither the server's bound nor the HTTP client's is in its way.
+// hold returns the wait to request, in whole seconds, within the bounds of the server and of the
+// HTTP client.
 func (c *Client) hold(wait time.Duration) time.Duration {
 	wait = min(wait, longestHold)
 	if c.http.Timeout > 0 {
@@ -30,19 +33,22 @@ func (c *Client) hold(wait time.Duration) time.Duration {
 	return max(wait, 0).Truncate(time.Second)
 }
 
-// Wait returns a job once it is done, however it ended: see its Status. It is told of the job's states by a stream (server-sent events), taken up
-// again where it broke off. Where streams don't get through, as a proxy holds them up or the server has no more of them to give, the server is asked to
-// hold its answers back (long polls); where it can't, as many wait already, it is asked at the pace that it wishes. A status that can't be had is tried again
-// as Config says, each by itself, so only the context bounds the whole.
+// Wait returns a job once it is done, with any final Status. It follows the job's states by a
+// stream (server-sent events), which it resumes if it breaks. If streams don't work, because a
+// proxy buffers them or the server has none left, it uses long polls, for which the server holds
+// its answers back. If the server can't hold any more answers back, it polls at the pace that the
+// server sets. Each failed request is tried again as Config says, so only the context bounds the
+// whole.
 //
-// With an error comes the job as it was last seen, if it was. Where the time until asking again is worth it passes the context's deadline, that is an
-// *Error with ErrTooLate at once.
+// An error comes with the job as last seen, or nil. If the next request would come after the
+// context's deadline, Wait fails at once with an *Error with ErrTooLate.
 func (c *Client) Wait(ctx context.Context, id string) (*api.Job, error) {
 	path, err := jobPath(id)
 	if err != nil {
 		return nil, err
 	}
-	w := waiting{Client: c, id: id, call: call{method: "GET", path: path}, until: time.Unix(0, c.streamsFrom.Load())}
+	w := waiting{Client: c, id: id, call: call{method: "GET", path: path},
+		until: time.Unix(0, c.streamsFrom.Load())}
 	for {
 		look := w.stream
 		if time.Now().Before(w.until) {
@@ -67,19 +73,20 @@ func (c *Client) Wait(ctx context.Context, id string) (*api.Job, error) {
 	}
 }
 
-// waiting is one Wait. Its looks (stream, poll) tell what to pause for until the next one; nil: nothing.
+// waiting is one Wait. Its methods stream and poll return what to pause for before the next look;
+// nil means no pause.
 type waiting struct {
 	*Client
 	id   string
 	call call
 
-	seen  *api.Job  // as the job was last seen; nil: it wasn't yet
+	seen  *api.Job  // the job as last seen; nil: not yet
 	event string    // id of the last event
 	until time.Time // polls until then, streams afterwards
-	early int       // looks that came to their end early, in a row
+	early int       // looks in a row that ended early
 }
 
-// poll asks for the job's status, held back as long as may be.
+// poll requests the job's status, held back for as long as possible.
 func (w *waiting) poll(ctx context.Context) (*Error, error) {
 	call := w.call
 	call.wait = longestHold
@@ -89,7 +96,7 @@ func (w *waiting) poll(ctx context.Context) (*Error, error) {
 	call.wait = w.hold(call.wait)
 	a, err := w.do(ctx, call)
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Code == api.CodeTooManyStreams {
-		call.wait = 0 // the server holds no more answers back
+		call.wait = 0 // the server can hold no more answers back
 		a, err = w.do(ctx, call)
 	}
 	if err != nil {
@@ -100,17 +107,18 @@ func (w *waiting) poll(ctx context.Context) (*Error, error) {
 	}
 	if call.wait > 0 && a.took >= call.wait/2 {
 		w.early = 0
-		return nil, nil // it was held back: nothing is too soon
+		return nil, nil // it was held back: no pause is needed
 	}
 	w.early++
-	pause := &Error{Call: call.String(), Status: a.status, RetryAfter: retryAfter(a.header, time.Now()), Attempts: a.attempts}
+	pause := &Error{Call: call.String(), Status: a.status, Attempts: a.attempts,
+		RetryAfter: retryAfter(a.header, time.Now())}
 	if pause.RetryAfter > 0 {
 		w.early = 1 // the server sets the pace
 	}
 	return pause, nil
 }
 
-// see takes the job out of an answer.
+// see parses the job in an answer.
 func (w *waiting) see(a answer) error {
 	job, err := a.job(w.call)
 	if err == nil {
@@ -119,7 +127,8 @@ func (w *waiting) see(a answer) error {
 	return err
 }
 
-// fallBack has the job polled from now on, for a while. Where the cause isn't this job's, that goes for the whole Client.
+// fallBack makes this Wait poll from now on, for a while. With all, the whole Client does, since
+// the cause isn't this job's.
 func (w *waiting) fallBack(all bool) {
 	w.until = time.Now().Add(pollsFor)
 	if all {
@@ -127,13 +136,13 @@ func (w *waiting) fallBack(all bool) {
 	}
 }
 
-// refused is what to do where there is an answer instead of a stream, or none.
+// refused decides what to do about an error, or an answer that isn't a stream.
 func (w *waiting) refused(ctx context.Context, failed *Error) (*Error, error) {
 	failed.Attempts = 1
 	w.fallBack(failed.Status == http.StatusNotAcceptable)
 	switch {
 	case failed.Status != 0 && !worthAnother(ctx, failed):
-		return nil, nil // a poll may go well, or has the same to say
+		return nil, nil // a poll may succeed, or fails alike
 	case worthAnother(ctx, failed):
 		w.early = max(w.early, 1)
 		return failed, nil

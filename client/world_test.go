@@ -15,14 +15,15 @@ import (
 
 const testKey = "fb_test_secret_0123456789"
 
-// seen is a request as the server got it, and when.
+// seen is a request as the server got it, with the time.
 type seen struct {
 	*http.Request
 	body string
 	at   time.Time
 }
 
-// stub is a server without a network, so that a test can run in a bubble of its own time. It answers the n-th request (from 1).
+// stub is a server without a network, so that a test can run in a bubble. answer gives the answer
+// to the n-th request (from 1).
 type stub struct {
 	answer func(n int, r *http.Request) (*http.Response, error)
 
@@ -50,7 +51,7 @@ func (s *stub) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// gaps are the times between the requests.
+// gaps returns the times between the requests.
 func (s *stub) gaps() (gaps []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,17 +61,19 @@ func (s *stub) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// reply is an answer with fields "Name: value".
+// reply returns an answer with fields "Name: value".
 func reply(status int, body string, fields ...string) *http.Response {
 	h := http.Header{}
 	for _, f := range fields {
 		name, value, _ := strings.Cut(f, ": ")
 		h.Add(name, value)
 	}
-	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
+	return &http.Response{StatusCode: status, Header: h,
+		Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}
 }
 
-// script answers with one of the statuses after the other, and with the last one for ever; of the 200s with a job.
+// script returns a stub that answers with the statuses in order, and repeats the last one. Statuses
+// of 200 to 299 come with a job.
 func script(statuses ...int) *stub {
 	return &stub{answer: func(n int, _ *http.Request) (*http.Response, error) {
 		status := statuses[min(n, len(statuses))-1]
@@ -81,9 +84,10 @@ func script(statuses ...int) *stub {
 	}}
 }
 
-// refuse is a problem; after goes into Retry-After.
+// refuse returns a problem; after is its Retry-After.
 func refuse(status int, code, after string) *http.Response {
-	r := reply(status, fmt.Sprintf(`{"type":"about:blank","title":"T","status":%d,"detail":"D.","code":%q,"reason":"per-minute"}`, status, code),
+	r := reply(status, fmt.Sprintf(`{"type":"about:blank","title":"T","status":%d,"detail":"D.",`+
+		`"code":%q,"reason":"per-minute"}`, status, code),
 		"Content-Type: application/problem+json")
 	if after != "" {
 		r.Header.Set("Retry-After", after)
@@ -92,15 +96,17 @@ func refuse(status int, code, after string) *http.Response {
 }
 
 func queued(id string) string {
-	return fmt.Sprintf(`{"job_id":%q,"status_url":"/v1/jobs/%s","operation":"report","status":"queued","done":false,"attempts":0,`+
-		`"created_at":"2026-11-30T07:34:49.120Z","expires_at":null,"links":{"self":"/v1/jobs/%s"}}`, id, id, id)
+	return fmt.Sprintf(`{"job_id":%q,"status_url":"/v1/jobs/%s","operation":"report",`+
+		`"status":"queued","done":false,"attempts":0,"created_at":"2026-11-30T07:34:49.120Z",`+
+		`"expires_at":null,"links":{"self":"/v1/jobs/%s"}}`, id, id, id)
 }
 
 func done(id string) string {
-	return strings.Replace(queued(id), `"status":"queued","done":false`, `"status":"succeeded","done":true`, 1)
+	return strings.Replace(queued(id), `"status":"queued","done":false`,
+		`"status":"succeeded","done":true`, 1)
 }
 
-// over is a client of the stub.
+// over returns a client of the stub.
 func over(t testing.TB, s http.RoundTripper, c Config) *Client {
 	t.Helper()
 	c.HTTPClient = &http.Client{Transport: s}
@@ -114,17 +120,18 @@ func over(t testing.TB, s http.RoundTripper, c Config) *Client {
 	return client
 }
 
-// bubble runs a test in time of its own: nothing really sleeps, and every wait takes exactly as long as it says.
+// bubble runs a test with time of its own: no sleep takes real time, and each wait takes exactly
+// its length.
 func bubble(t *testing.T, test func(t *testing.T, ctx context.Context)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, t.Context())
-		time.Sleep(time.Hour) // what still writes to a stream that was left notices by then
+		time.Sleep(time.Hour) // writers of abandoned streams notice by then
 	})
 }
 
-// endless is a body of n bytes that is never held.
+// endless returns a body of n bytes, which is never held in memory.
 func endless(n int64) io.ReadCloser {
 	return io.NopCloser(io.LimitReader(zeros{}, n))
 }
@@ -133,12 +140,13 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("0"), len(p))), nil }
 
-// live is a stream that says what tell writes, when it does, and ends as tell does. As over a real connection, a request's end breaks it off.
-func live(r *http.Request, tell func(w io.Writer)) *http.Response {
+// live returns a stream with what send writes. It ends when send returns or, as on a real
+// connection, when the request ends.
+func live(r *http.Request, send func(w io.Writer)) *http.Response {
 	body, w := io.Pipe()
 	ended := context.AfterFunc(r.Context(), func() { body.CloseWithError(r.Context().Err()) })
 	go func() {
-		tell(w)
+		send(w)
 		ended()
 		w.Close()
 	}()
@@ -147,10 +155,10 @@ func live(r *http.Request, tell func(w io.Writer)) *http.Response {
 	return res
 }
 
-// wantsStream reports whether a request asks for one.
+// wantsStream reports whether a request asks for a stream.
 func wantsStream(r *http.Request) bool { return r.Header.Get("Accept") == "text/event-stream" }
 
-// event is one of a stream, as the server writes it.
+// event returns an event of a stream, as the server writes it.
 func event(kind string, id int, job string) string {
 	return fmt.Sprintf("id: %d\nevent: %s\ndata: %s\n\n", id, kind, job)
 }

@@ -131,7 +131,7 @@ func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 func (m *Memory) Run(ctx context.Context) {
 	news := m.inner.rdb.Subscribe(ctx, forgottenNews)
 	defer func() { _ = news.Close() }()
-	heard := news.Channel()
+	messages := news.Channel()
 	tick := time.NewTicker(purgeLook)
 	defer tick.Stop()
 	// Whether earlier answers were removed since is unknown before the first look.
@@ -144,9 +144,9 @@ func (m *Memory) Run(ctx context.Context) {
 			select {
 			case <-tick.C:
 				looks = true
-			case message, ok := <-heard:
+			case message, ok := <-messages:
 				if !ok {
-					heard = nil
+					messages = nil
 					continue
 				}
 				m.drop(message.Payload)

@@ -85,8 +85,8 @@ type Sick struct {
 	Below float64
 }
 
-// Scope returns the part of a stored answer's key that separates callers who don't share it. Two
-// callers who don't share never have the same scope.
+// Scope returns the part of a stored answer's key that separates callers that don't share it. Two
+// callers that don't share never have the same scope.
 func (p Policy) Scope(client, tier string) string {
 	switch p.Share {
 	case ShareAll:
@@ -136,7 +136,7 @@ func (p Policy) KeepsFor(client string) bool {
 	return p.Keeps() && p.HasScope(client)
 }
 
-// HasScope reports whether requests can be attributed to the callers who share a client's answers.
+// HasScope reports whether requests can be attributed to the callers that share a client's answers.
 func (p Policy) HasScope(client string) bool {
 	return p.Share == ShareTier || p.Share == ShareAll || !jobs.IsAnonymous(client)
 }

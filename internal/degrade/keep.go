@@ -33,7 +33,7 @@ func NewKeeper(store Store, policies map[string]Policy) *Keeper {
 
 // Learn stores or removes the answer to job's request, given the backend's final answer to it,
 // under the scope of the job's own client and tier. A good answer is stored. If the backend forbids
-// storing it for the callers who would get it, the older answer is removed instead. A definite
+// storing it for the callers that would get it, the older answer is removed instead. A definite
 // refusal removes it too: the resource is gone, or is not to be seen. Other answers change nothing,
 // since they may be temporary. Neither does a good answer to a request that forbids storing it. For
 // an unknown operation, or one that never serves stored answers, Learn does nothing and returns
@@ -80,7 +80,7 @@ func (p Policy) mayStore(storing string) bool {
 	case "":
 		return true
 	case jobs.Private:
-		// As in Scope: no other client gets it. For callers without a key, who may share an
+		// As in Scope: no other client gets it. For callers without a key, which may share an
 		// address, nothing is kept at all (KeepsFor).
 		return p.Share != ShareTier && p.Share != ShareAll
 	}

@@ -118,7 +118,7 @@ const knownTag = 16
 
 // listed checks clients' lists against the jobs on record.
 func (b *books) listed() (wrong []string) {
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	record := func(id string) string { return b.heads[id] + b.shared[id] }
 	byUUID := map[string]string{}
 	ids := slices.Concat(slices.Collect(maps.Keys(b.heads)), slices.Collect(maps.Keys(b.shared)))
@@ -138,14 +138,14 @@ func (b *books) listed() (wrong []string) {
 			if id == "" || b.acceptedAt(id, record(id)) != entry[:entrySize-16] {
 				continue // a purged job's, whose id may be in use again
 			}
-			if told[id] = true; clientOf(record(id)) != client {
+			if listed[id] = true; clientOf(record(id)) != client {
 				wrong = append(wrong,
 					fmt.Sprintf("%s has %s, which is of client %s", name, id, clientOf(record(id))))
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Values(byUUID)) {
-		if !told[id] && mark(record(id)) != "&" && len(clientOf(record(id))) <= knownTag {
+		if !listed[id] && mark(record(id)) != "&" && len(clientOf(record(id))) <= knownTag {
 			wrong = append(wrong, fmt.Sprintf("%s is in no client's list", id))
 		}
 	}
