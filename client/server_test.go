@@ -23,6 +23,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/web"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -135,7 +136,7 @@ func (s setup) start(t *testing.T) front {
 		Lines: map[string]httpapi.Line{backend: f.line}, Tiers: map[string]httpapi.Tier{"pro": {Weight: 1, Limits: rules}},
 		Operations: []httpapi.Operation{{Name: f.operation, Backend: backend, Cost: httpapi.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
 			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
-		MaxBody: 1 << 20, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		MaxBody: 1 << 20, Web: web.NewServer(prometheus.NewRegistry(), slog.New(slog.DiscardHandler)),
 	}
 	if s.change != nil {
 		s.change(&config)

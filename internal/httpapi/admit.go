@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // attempt is one try at admitting a job: of the operation that was asked for, or of one that stands in for it.
@@ -32,7 +33,7 @@ type attempt struct {
 // name gives the job the id that is derived from its Idempotency-Key. An error is the store's.
 func (a *attempt) name() (err error) {
 	if a.client.Anonymous {
-		if a.secret, err = a.s.Secret.Text(a.ctx); err != nil {
+		if a.secret, err = a.s.Secret.Text(a.Ctx); err != nil {
 			return err
 		}
 	}
@@ -63,18 +64,18 @@ func (a *attempt) take() (answer func() error, err error) {
 	offer, place := a.offer(), leaky.Place{Outcome: leaky.Limited} // which a cluster's limits say without the line
 	request := limits.Request{Rules: a.plan.rules, Cost: a.cost, Bytes: a.bodyBytes, Subject: subject(a.client, a.o.Name), Job: a.id,
 		Recall: a.key == ""} // the job of a key may be there, whatever the limits say
-	v, err := a.s.Limiter.Along(a.ctx, request, func(part *limits.Part) (limits.Ending, error) {
+	v, err := a.s.Limiter.Along(a.Ctx, request, func(part *limits.Part) (limits.Ending, error) {
 		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
 		var err error
-		place, err = a.line.Offer(a.ctx, offer)
+		place, err = a.line.Offer(a.Ctx, offer)
 		return ending(place.Outcome), err
 	})
 	if err != nil {
-		return nil, a.storeFailed(err) // the job may have been accepted, and charged
+		return nil, a.StoreFailed(err) // the job may have been accepted, and charged
 	}
 	if v.Unreturned != nil {
 		a.s.metrics.lostRefunds.Inc()
-		a.s.storeLog.do(func() { a.s.Log.Warn("refund failed", "request_id", a.requestID, "error", v.Unreturned) })
+		a.s.Web.StoreLog.Do(func() { a.s.Web.Log.Warn("refund failed", "request_id", a.RequestID, "error", v.Unreturned) })
 	}
 	switch place.Outcome {
 	case leaky.Spent:
@@ -118,7 +119,7 @@ func (a *attempt) offer() leaky.Offer {
 	}
 	return leaky.Offer{
 		Job: jobs.Job{ID: a.id, Operation: a.o.Name, Client: a.client.ID, Tier: a.client.Tier, Priority: a.priority, Payload: a.payload,
-			Traceparent: traceparent(a.r.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
+			Traceparent: web.Traceparent(a.R.Header), Fingerprint: a.fingerprint, Callback: a.callback, NoStore: a.wish.NoStore},
 		Weight: a.plan.weight * a.priority.Weight(), StartWithin: a.startWithin, MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: a.joins(),
 		MaxStored: a.s.Tiers[a.client.Tier].MaxStored, Others: others,
 	}
@@ -135,9 +136,9 @@ func (a *attempt) existing(id string) (answer func() error, err error) {
 	if b != a && a.first != nil {
 		a.plan = a.planOf(a.first.o.Name) // simplify has taken the fallback's
 	}
-	look, err := b.line.Look(a.ctx, b.id)
+	look, err := b.line.Look(a.Ctx, b.id)
 	if err != nil {
-		return nil, a.storeFailed(err)
+		return nil, a.StoreFailed(err)
 	}
 	return func() error { return b.replay(look) }, nil
 }
@@ -156,7 +157,7 @@ func (a *attempt) accepted(offer leaky.Offer, place leaky.Place) error {
 	job := offer.Job
 	job.CreatedAt = place.AcceptedAt
 	look := leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, Position: place.Position, Wait: place.Wait, WaitingOn: place.WaitingOn}
-	if offer.Join != "" && preferredWait(a.r.Header[api.HeaderPrefer]) > 0 {
+	if offer.Join != "" && preferredWait(a.R.Header[api.HeaderPrefer]) > 0 {
 		look = a.relook(look) // whoever waits must know whose end it waits for
 	}
 	return a.answer(look, reasonNew)
@@ -165,16 +166,16 @@ func (a *attempt) accepted(offer leaky.Offer, place leaky.Place) error {
 // replay answers for a job that this Idempotency-Key made before.
 func (a *attempt) replay(look leaky.Look) error {
 	if look.Job.Fingerprint != a.fingerprint || look.Job.Client != a.client.ID {
-		return problem(http.StatusUnprocessableEntity, api.CodeKeyReuse,
+		return web.Problem(http.StatusUnprocessableEntity, api.CodeKeyReuse,
 			"This Idempotency-Key came with another request before. Requests are the same when their bodies are, byte for byte.")
 	}
-	a.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
+	a.W.Header()[api.HeaderIdempotentReplay] = []string{"true"}
 	return a.answer(look, reasonReplayed)
 }
 
 // keySpent answers for an Idempotency-Key whose job was purged: the backend knows the job's id, and must not see it with another payload.
 func keySpent() *api.Problem {
-	return problem(http.StatusGone, api.CodeJobGone,
+	return web.Problem(http.StatusGone, api.CodeJobGone,
 		"The job of this Idempotency-Key was purged. The key can't be used again before the job's record would have gone: use another.")
 }
 
@@ -185,19 +186,19 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 	if a.instead != "" {
 		a.decision, a.reason = api.Degraded, a.instead
 	}
-	if preferredWait(a.r.Header[api.HeaderPrefer]) > 0 && !done(look) {
+	if preferredWait(a.R.Header[api.HeaderPrefer]) > 0 && !done(look) {
 		look.Job.Payload = nil
 		a.drop() // thousands wait
 	}
 	look, err := a.s.await(a.call, a.line, look)
 	if p, ok := errors.AsType[*api.Problem](err); err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
-		a.noStore = true
+		a.StoreLost = true
 	}
 	// The job is accepted, also where the wait failed or was refused: answer with what was known before.
 	view := jobView(look, time.Now())
 	view.Degraded = a.instead != ""
-	h := a.w.Header()
-	h["Cache-Control"] = noStore
+	h := a.W.Header()
+	h["Cache-Control"] = web.NoStore
 	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && look.Standing.State == jobs.Succeeded {
@@ -208,9 +209,9 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 			}
 			h["Content-Location"] = []string{view.StatusURL}
 		}
-		return a.json(http.StatusOK, view)
+		return a.JSON(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
 	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
-	return a.json(http.StatusAccepted, view)
+	return a.JSON(http.StatusAccepted, view)
 }

@@ -31,16 +31,16 @@ func (a *attempt) joined(job jobs.Job, place leaky.Place) func() error {
 			job.ID = place.Share
 		}
 		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, WaitingOn: place.WaitingOn})
-		a.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
+		a.W.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
 		return a.answer(look, reasonJoined)
 	}
 }
 
 // relook is where the job stands, or what is known without the store where that fails: the job is on record, and its client must learn of it.
 func (a *attempt) relook(known leaky.Look) leaky.Look {
-	look, err := a.line.Look(a.ctx, known.Job.ID)
+	look, err := a.line.Look(a.Ctx, known.Job.ID)
 	if err != nil {
-		_ = a.storeFailed(err) // it is logged
+		_ = a.StoreFailed(err) // it is logged
 		return known
 	}
 	return look

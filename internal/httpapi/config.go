@@ -6,11 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Config is what a Server is put together from. It was checked: every name in it that stands for something else in it is there, and
@@ -47,9 +46,8 @@ type Config struct {
 	Legacy      LegacyHeaders // "": Epoch
 	AdminToken  string        // "": the admin API asks for none, and must not be reachable from elsewhere
 
-	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
-	Log     *slog.Logger
-	Audit   *slog.Logger // of changes that operators make, which shouldn't depend on how much else is logged; nil: Log
+	Web   *web.Server  // speaks HTTP, logs, and takes the metrics
+	Audit *slog.Logger // of changes that operators make, which shouldn't depend on how much else is logged; nil: Web's
 }
 
 // Values of Config.OnFailure.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // A payload that says what it costs is trusted for nothing: what is read here must be what any backend's JSON library reads, or a
@@ -65,7 +66,7 @@ func costPointer(from string) string {
 // unclear says in words for a client what is wrong with the way to a value.
 func unclear(a *rawjson.Ambiguous) string {
 	if a.Given == a.Name {
-		return fmt.Sprintf("The name %s is given twice.", brief(a.Name))
+		return fmt.Sprintf("The name %s is given twice.", web.Brief(a.Name))
 	}
-	return fmt.Sprintf("The name must be written %s, not %s.", brief(a.Name), brief(a.Given))
+	return fmt.Sprintf("The name must be written %s, not %s.", web.Brief(a.Name), web.Brief(a.Given))
 }

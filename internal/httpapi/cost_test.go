@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 func TestACostIsReadFromThePayload(t *testing.T) {
@@ -126,11 +127,11 @@ func FuzzCost(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		body := append(append([]byte(`{"payload":`), payload...), '}')
-		fields, err := members(body)
+		fields, err := web.Members(body)
 		if err != nil || len(fields) != 1 {
 			return
 		}
-		got, wrong := Cost{From: "/a/n", Default: 7, Max: 1000}.of(fields[0].value)
+		got, wrong := Cost{From: "/a/n", Default: 7, Max: 1000}.of(fields[0].Value)
 		if wrong != nil {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Reasons of a degraded answer that no limit and no line gave.
@@ -43,7 +44,7 @@ func (a *attempt) known(ctx context.Context) (cache.Answer, bool) {
 		var err error
 		st.asked, st.at = true, time.Now()
 		if st.answer, st.found, err = a.s.Degrader.Known(ctx, a.cacheKey()); err != nil {
-			a.s.storeLog.do(func() { a.s.Log.Warn("no stored answer", "request_id", a.requestID, "error", err) })
+			a.s.Web.StoreLog.Do(func() { a.s.Web.Log.Warn("no stored answer", "request_id", a.RequestID, "error", err) })
 		}
 	}
 	found := st.answer
@@ -65,15 +66,15 @@ func (a *attempt) fromStore() (answered bool, err error) {
 	switch {
 	case !stored:
 		return false, nil
-	case a.fresh(a.ctx):
+	case a.fresh(a.Ctx):
 		return true, nil
 	case a.wish.OnlyIfCached:
-		if a.stale(a.ctx, reasonOnlyCached) {
+		if a.stale(a.Ctx, reasonOnlyCached) {
 			return true, nil
 		}
-		return true, problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this request that may be served, and it asks for no other.")
+		return true, web.Problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this request that may be served, and it asks for no other.")
 	}
-	return sick && a.stale(a.ctx, reasonSick), nil
+	return sick && a.stale(a.Ctx, reasonSick), nil
 }
 
 // fresh answers with a stored answer that is as good as a new one, where there is one.
@@ -124,7 +125,7 @@ func ttl(p degrade.Policy, age time.Duration) int64 {
 func (a *attempt) noRoom(found cache.Answer) bool {
 	err := a.reserve(found.Body, len(found.Body))
 	if err != nil {
-		a.fail(err)
+		a.Fail(err)
 	}
 	return err != nil
 }
@@ -132,12 +133,12 @@ func (a *attempt) noRoom(found cache.Answer) bool {
 // serve writes a stored answer.
 func (a *attempt) serve(found cache.Answer, status string) {
 	a.served = true
-	h := a.w.Header()
+	h := a.W.Header()
 	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
 	h[api.HeaderCacheStatus] = []string{status}
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = web.NoStore
 	a.describe(found.ContentType, found.Fields)
-	a.bytes(http.StatusOK, found.ContentType, found.Body)
+	a.Bytes(http.StatusOK, found.ContentType, found.Body)
 }
 
 // countMiss notes a request for which a stored answer was looked for and none was served.

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // overloaded is the way of a request that got no job: down its operation's on_overload, to the first step that has an answer. Where none has,
@@ -23,13 +24,13 @@ func (a *attempt) overloaded(refusal error) error {
 	if reason == "" {
 		reason = p.Code
 	}
-	ctx, lost := a.ctx, p.Code == api.CodeStore
+	ctx, lost := a.Ctx, p.Code == api.CodeStore
 	if lost {
 		if a.s.OnFailure == OnFailureReject {
 			return refusal
 		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(a.r.Context()), staleTime)
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(a.R.Context()), staleTime)
 		defer cancel()
 		if a.fresh(ctx) {
 			return nil // what is in memory is no older for the loss
@@ -84,6 +85,6 @@ func lineRefused(operation string, place leaky.Place) *api.Problem {
 	}
 	// A prediction, not a promise; and those who were refused together shouldn't all be back at one moment.
 	jitter := time.Duration(rand.Float64() * 0.1 * float64(place.RetryAfter))
-	p.RetryAfter = wholeSeconds(place.RetryAfter + jitter)
+	p.RetryAfter = web.WholeSeconds(place.RetryAfter + jitter)
 	return p
 }

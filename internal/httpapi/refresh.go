@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 const (
@@ -42,7 +43,7 @@ func (r *refreshed) due(join string, now time.Time) bool {
 // refresh has the answer that was served stale asked for anew, behind the client's back: a job that spends no limit, mostly gives way to
 // the client's own, and is placed only where the line has room and nothing of its kind is under way.
 func (a *attempt) refresh() {
-	if !a.o.Overload.Refresh || a.s.leaving.Load() {
+	if !a.o.Overload.Refresh || a.s.Web.Leaving() {
 		return
 	}
 	if a.s.Health != nil && a.s.Health.Sick(a.o.Backend, 1) {
@@ -62,13 +63,13 @@ func (a *attempt) refresh() {
 		// The line weighs each client's priorities apart.
 		Weight: a.plan.weight * jobs.Low.Weight(), MaxAge: a.o.MaxAge, Keep: a.o.Keep, Join: join, Refresh: true,
 	}
-	s, line, id := a.s, a.line, a.requestID
+	s, line, id := a.s, a.line, a.RequestID
 	go func() {
 		defer func() { <-s.refreshing }()
-		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+		ctx, cancel := context.WithTimeout(context.Background(), web.StoreTime)
 		defer cancel()
 		if _, err := line.Offer(ctx, offer); err != nil {
-			s.storeLog.do(func() { s.Log.Warn("no refresh", "request_id", id, "error", err) })
+			s.Web.StoreLog.Do(func() { s.Web.Log.Warn("no refresh", "request_id", id, "error", err) })
 		}
 	}()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // overLimit is the answer to a request that one of the plan's limits refused.
@@ -16,7 +17,7 @@ func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
 	s, _ := v.Strictest()
 	l := s.Rule.Limit()
 	if v.Never && p.fitsWhole(v, r) {
-		p := storeUnavailable()
+		p := web.StoreUnavailable()
 		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request takes. Try again.", l.Name)
 		return p
 	}
@@ -26,7 +27,7 @@ func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
 			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.",
 				r.Bytes, l.Name, l.Capacity())
 		}
-		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
+		p := web.Problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason
 		return p
 	}
@@ -39,7 +40,7 @@ func (p *plan) overLimit(v limits.Verdict, r limits.Request) *api.Problem {
 		Detail:           detail,
 		Reason:           v.Reason,
 		ViolatedPolicies: violated(v),
-		RetryAfter:       wholeSeconds(v.RetryAfter),
+		RetryAfter:       web.WholeSeconds(v.RetryAfter),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // standIns are the attempts at jobs of those operations that stand in for the attempt's own, in the order of its on_overload. why is
@@ -46,7 +47,7 @@ func (a *attempt) sameKey(why string) []*attempt {
 // recorded answers a request whose Idempotency-Key made a job before.
 func (a *attempt) recorded() (answered bool, err error) {
 	for _, b := range append([]*attempt{a}, a.sameKey(reasonReplayed)...) {
-		look, err := b.line.Look(a.ctx, b.id)
+		look, err := b.line.Look(a.Ctx, b.id)
 		var gone *leaky.GoneError
 		switch {
 		case err == nil:
@@ -54,7 +55,7 @@ func (a *attempt) recorded() (answered bool, err error) {
 		case errors.As(err, &gone) && gone.Spent:
 			return true, keySpent()
 		case !errors.Is(err, leaky.ErrUnknownJob):
-			return true, a.overloaded(a.storeFailed(err))
+			return true, a.overloaded(a.StoreFailed(err))
 		}
 	}
 	return false, nil
@@ -91,11 +92,11 @@ func (a *attempt) simplify(operation, why string) (answered bool, err error) {
 	if b == nil {
 		return false, nil
 	}
-	plan, verdict, noStore := a.plan, a.verdict, a.noStore
+	plan, verdict, noStore := a.plan, a.verdict, a.StoreLost
 	a.plan, a.verdict = a.planOf(operation), nil
 	answer, err := b.take()
 	if err != nil {
-		a.plan, a.verdict, a.noStore = plan, verdict, noStore
+		a.plan, a.verdict, a.StoreLost = plan, verdict, noStore
 		return false, nil // the first refusal counts
 	}
 	return true, answer()
@@ -104,6 +105,6 @@ func (a *attempt) simplify(operation, why string) (answered bool, err error) {
 // fixed answers with a body of the config.
 func (a *attempt) fixed(body []byte, why string) {
 	a.decision, a.reason = api.Degraded, why
-	a.w.Header()["Cache-Control"] = noStore
-	a.bytes(http.StatusOK, "application/json", body)
+	a.W.Header()["Cache-Control"] = web.NoStore
+	a.Bytes(http.StatusOK, "application/json", body)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // submission is a POST /v1/jobs as read.
@@ -25,7 +26,7 @@ type submission struct {
 // submit answers POST /v1/jobs. Its steps are the design's, in its order: the first that applies answers.
 func (s *Server) submit(c *call) error {
 	// Who asks comes before what is asked: a body takes memory, and its sender must answer for it.
-	client, unknown := s.Identity.Identify(c.r)
+	client, unknown := s.Identity.Identify(c.R)
 	if unknown != nil {
 		return c.unidentified(client, unknown)
 	}
@@ -41,31 +42,31 @@ func (s *Server) submit(c *call) error {
 	}
 	cost, wrong := o.Cost.of(sub.payload)
 	if wrong != nil {
-		return c.charged(fieldErrors{*wrong}.err())
+		return c.charged(web.FieldErrors{*wrong}.Err())
 	}
 	if sub.callback, err = s.callbackFor(client.ID, sub.callback); err != nil {
 		return c.charged(err)
 	}
-	key, err := idempotencyKey(c.r.Header)
+	key, err := idempotencyKey(c.R.Header)
 	if err != nil {
 		return c.charged(err)
 	}
 	if s.refusing.Load() {
-		return shuttingDown()
+		return web.ShuttingDown()
 	}
 	a := &attempt{call: c, submission: sub, o: o, cost: cost, line: s.Lines[o.Backend], key: key,
-		stored: &stored{wish: degrade.ParseCacheControl(c.r.Header["Cache-Control"])}}
+		stored: &stored{wish: degrade.ParseCacheControl(c.R.Header["Cache-Control"])}}
 	a.drop = func() {
 		a.body, a.payload = nil, nil
 		release()
 	}
 	defer a.countMiss()
 	if !s.Store.Healthy() {
-		return a.overloaded(a.storeFailed(errUnhealthy))
+		return a.overloaded(a.StoreFailed(web.ErrUnhealthy))
 	}
 	if key != "" {
 		if err := a.name(); err != nil {
-			return a.overloaded(a.storeFailed(err))
+			return a.overloaded(a.StoreFailed(err))
 		}
 	}
 	if answered, err := a.fromStore(); answered || err != nil {
@@ -79,7 +80,9 @@ func (s *Server) submit(c *call) error {
 
 // callbackFor is the URL that the end of a client's job is told to; "": it is told to nobody.
 func (s *Server) callbackFor(client, asked string) (string, error) {
-	refused := func(why string) error { return fieldErrors{{Detail: why, Pointer: pointer(fieldCallback)}}.err() }
+	refused := func(why string) error {
+		return web.FieldErrors{{Detail: why, Pointer: web.Pointer(fieldCallback)}}.Err()
+	}
 	if s.Callbacks == nil {
 		if asked != "" {
 			return "", refused("This service tells no URL of jobs' ends.")
@@ -88,18 +91,18 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 	}
 	url, err := s.Callbacks.For(client, asked)
 	if err != nil {
-		return "", refused(sentence(err))
+		return "", refused(web.Sentence(err))
 	}
 	return url, nil
 }
 
 // readSubmission reads the body. release gives back its place among those that are held in memory.
 func (s *Server) readSubmission(c *call) (sub submission, release func(), err error) {
-	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
+	body, release, err := s.bodies.Read(c.W, c.R, s.MaxBody)
 	if err == nil {
 		c.bodyBytes = int64(len(body))
-		sub, err = s.parse(c.r.Context(), body)
-		c.renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
+		sub, err = s.parse(c.R.Context(), body)
+		c.Renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
 	}
 	return sub, release, err
 }
@@ -113,7 +116,7 @@ func (s *Server) parse(ctx context.Context, body []byte) (submission, error) {
 		case s.parsing <- struct{}{}:
 			defer func() { <-s.parsing }()
 		case <-ctx.Done():
-			return submission{}, invalidRequest("The request ended early.")
+			return submission{}, web.InvalidRequest("The request ended early.")
 		}
 	}
 	return parseSubmission(body)
@@ -126,58 +129,58 @@ const (
 
 // parseSubmission reads the body of a POST /v1/jobs.
 func parseSubmission(body []byte) (submission, error) {
-	fields, err := members(body)
+	fields, err := web.Members(body)
 	if err != nil {
 		return submission{}, err
 	}
 	sub := submission{priority: jobs.Normal, body: body}
-	var wrong fieldErrors
+	var wrong web.FieldErrors
 	named := false
 	for _, m := range fields {
-		switch m.name {
+		switch m.Name {
 		case "operation":
-			sub.operation, named = wrong.text(m), true
+			sub.operation, named = wrong.Text(m), true
 		case "payload":
-			sub.payload = m.value
+			sub.payload = m.Value
 		case "priority":
-			if word := wrong.optionalText(m); word != "" || string(m.value) == `""` {
+			if word := wrong.OptionalText(m); word != "" || string(m.Value) == `""` {
 				sub.priority = jobs.Priority(word)
 			}
 			if sub.priority.Weight() == 0 {
-				wrong.add(m.name, `Must be "high", "normal" or "low".`)
+				wrong.Add(m.Name, `Must be "high", "normal" or "low".`)
 			}
 		case "start_within":
-			sub.startWithin = wrong.duration(m)
+			sub.startWithin = wrong.Duration(m)
 		case fieldCallback:
-			sub.callback = wrong.optionalText(m)
-			if string(m.value) == `""` || len(sub.callback) > maxCallback {
-				wrong.add(m.name, fmt.Sprintf("Must be a URL of 1 to %d bytes.", maxCallback))
+			sub.callback = wrong.OptionalText(m)
+			if string(m.Value) == `""` || len(sub.callback) > maxCallback {
+				wrong.Add(m.Name, fmt.Sprintf("Must be a URL of 1 to %d bytes.", maxCallback))
 			}
 		default:
-			wrong.unknown(m)
+			wrong.Unknown(m)
 		}
 	}
 	if !named {
-		wrong.add("operation", "Is required.")
+		wrong.Add("operation", "Is required.")
 	}
 	if sub.payload == nil {
-		wrong.add("payload", "Is required; null, where the operation needs none.")
+		wrong.Add("payload", "Is required; null, where the operation needs none.")
 	}
-	return sub, wrong.err()
+	return sub, wrong.Err()
 }
 
 // operationFor returns the operation that the caller asks for and may have, and notes it.
 func (s *Server) operationFor(c *call, name string) (*Operation, error) {
 	o, known := s.operations[name]
 	if !known {
-		p := problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
+		p := web.Problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+web.Brief(name)+".")
 		p.Operations = s.allowed(c.client.Tier)
 		return nil, p
 	}
 	c.operation = o.Name
 	if !o.may(c.client.Tier) {
-		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
-		p := problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
+		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
+		p := web.Problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
 		p.Operations = s.allowed(c.client.Tier)
 		return nil, p
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // world is a whole front path over real Redis: one backend, its line, two keyed clients of tier pro, and anonymous ones of tier free, told apart by
@@ -155,7 +156,7 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 func (w *world) serve() (s *Server, public, admin string) {
 	w.Helper()
 	c := w.config
-	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c.Web = web.NewServer(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s = New(c)
 	front, back := httptest.NewServer(s.Public()), httptest.NewServer(s.Admin())
 	w.Cleanup(front.Close)
