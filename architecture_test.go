@@ -109,7 +109,7 @@ func TestLibrariesHaveOneDoor(t *testing.T) {
 	t.Parallel()
 	doors := map[string][]string{
 		"github.com/hibiken/asynq":                      {"internal/jobs", "bench"}, // bench measures against it
-		"github.com/gorilla/mux":                        {"internal/httpapi"},
+		"github.com/gorilla/mux":                        {"internal/web"},
 		"go.yaml.in/yaml/v3":                            {"internal/config"},
 		"github.com/alicebob/miniredis/v2":              {"internal/store", "internal/redistest"},
 		"github.com/oschwald/maxminddb-golang/v2":       {"internal/identity"},

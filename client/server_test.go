@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/web"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -147,7 +148,7 @@ func (s setup) start(t *testing.T) front {
 		Identity: identity.New(identity.Config{Clients: []identity.Registered{
 			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
 		Admission: admission.New(enter), Lines: map[string]httpapi.Line{backend: f.line}, Finals: finals, Answers: answers,
-		Store: healthy{}, MaxBody: 1 << 20, Metrics: metrics, Log: log,
+		Store: healthy{}, MaxBody: 1 << 20, Web: web.NewServer(metrics, log),
 	}).Public())
 	if s.proxy != nil {
 		handler = s.proxy(handler)

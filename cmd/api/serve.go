@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/demo"
-	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/web"
 )
 
 type api struct {
@@ -44,7 +44,7 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 		}
 		b.URL = "http://" + l.Addr().String()
 		c.Backends[name] = b
-		server := httpapi.NewHTTPServer(demo.New(), a.log)
+		server := web.NewHTTPServer(demo.New(), a.log)
 		servers = append(servers, server)
 		go server.Serve(l)
 	}

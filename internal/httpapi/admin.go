@@ -1,25 +1,22 @@
 package httpapi
 
 import (
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/gorilla/mux"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // operator has h called for operators alone.
 func (s *Server) operator(h handler) handler {
 	return func(c *call) error {
-		c.w.Header()["Cache-Control"] = noStore
-		if p := s.operators.Check(c.w.Header(), c.r); p != nil {
+		c.W.Header()["Cache-Control"] = web.NoStore
+		if p := s.operators.Check(c.W.Header(), c.R); p != nil {
 			return p
 		}
 		return h(c)
@@ -30,13 +27,13 @@ func (s *Server) operator(h handler) handler {
 func (s *Server) listBackends(c *call) error {
 	answer := api.Backends{Backends: []api.Backend{}}
 	for _, name := range slices.Sorted(maps.Keys(s.Lines)) {
-		st, err := s.Lines[name].Status(c.ctx)
+		st, err := s.Lines[name].Status(c.Ctx)
 		if err != nil {
-			return storeError{err}
+			return web.StoreError(err)
 		}
 		answer.Backends = append(answer.Backends, backendView(name, st))
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // getBackend answers GET /admin/v1/backends/{name}.
@@ -45,15 +42,15 @@ func (s *Server) getBackend(c *call) error {
 	if err != nil {
 		return err
 	}
-	st, err := line.Status(c.ctx)
+	st, err := line.Status(c.Ctx)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	return c.json(http.StatusOK, backendView(name, st))
+	return c.JSON(http.StatusOK, backendView(name, st))
 }
 
 func (s *Server) backend(c *call) (string, Line, error) {
-	name := mux.Vars(c.r)["name"]
+	name := c.Var("name")
 	line := s.Lines[name]
 	if line == nil {
 		return "", nil, unknownBackend(name)
@@ -62,7 +59,7 @@ func (s *Server) backend(c *call) (string, Line, error) {
 }
 
 func unknownBackend(name string) *api.Problem {
-	return problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+brief(name)+".")
+	return web.Problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+web.Brief(name)+".")
 }
 
 func backendView(name string, st leaky.Status) api.Backend {
@@ -128,48 +125,19 @@ func (s *Server) books(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := line.CheckBooks(c.ctx)
+	r, err := line.CheckBooks(c.Ctx)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	return c.json(http.StatusOK, api.Books{Backend: name, At: api.Time{Time: r.At}, Balanced: r.Difference == 0, Difference: r.Difference,
+	return c.JSON(http.StatusOK, api.Books{Backend: name, At: api.Time{Time: r.At}, Balanced: r.Difference == 0, Difference: r.Difference,
 		Waiting: r.Waiting, Delayed: r.Delayed, InFlight: r.InFlight, FailedListed: r.Listed, Outcomes: outcomesView(r.Books), Repairs: r.Repairs})
 }
 
-// serveMetrics answers GET /metrics.
-func (s *Server) serveMetrics() handler {
-	h := promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{ErrorLog: promErrors{s}})
+// showMetrics answers GET /metrics.
+func (s *Server) showMetrics() handler {
+	h := s.Web.Exposition()
 	return func(c *call) error {
-		recorder := &statusRecorder{ResponseWriter: c.w, status: &c.status}
-		h.ServeHTTP(recorder, c.r)
+		c.Serve(h)
 		return nil
-	}
-}
-
-// statusRecorder notes the status of an answer that isn't written by call.
-type statusRecorder struct {
-	http.ResponseWriter
-	status *int
-}
-
-func (w *statusRecorder) WriteHeader(status int) {
-	*w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *statusRecorder) Write(b []byte) (int, error) {
-	if *w.status == 0 {
-		*w.status = http.StatusOK
-	}
-	return w.ResponseWriter.Write(b)
-}
-
-type promErrors struct{ s *Server }
-
-func (p promErrors) Println(v ...any) {
-	for _, one := range v {
-		if err, ok := one.(error); ok && !errors.Is(err, http.ErrAbortHandler) {
-			p.s.Log.Warn("metrics", "error", err)
-		}
 	}
 }

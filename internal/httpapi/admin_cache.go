@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/web"
 )
 
 const (
@@ -27,58 +28,58 @@ func (s *Server) cacheRoutes() []route {
 		return nil
 	}
 	return []route{
-		{path: "/admin/v1/cache", handlers: map[string]handler{"GET": s.operator(noQuery(s.showCache))}},
-		{path: "/admin/v1/cache/entry", handlers: map[string]handler{"GET": s.operator(s.showCached)}},
-		{path: "/admin/v1/cache/purge", handlers: map[string]handler{"POST": s.operator(noQuery(s.purgeCache))}},
+		{Path: "/admin/v1/cache", Handlers: methods{"GET": s.operator(web.NoQuery(s.showCache))}},
+		{Path: "/admin/v1/cache/entry", Handlers: methods{"GET": s.operator(s.showCached)}},
+		{Path: "/admin/v1/cache/purge", Handlers: methods{"POST": s.operator(web.NoQuery(s.purgeCache))}},
 	}
 }
 
 // showCache answers GET /admin/v1/cache.
 func (s *Server) showCache(c *call) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), countTime)
+	ctx, cancel := context.WithTimeout(c.R.Context(), countTime)
 	defer cancel()
 	answer := api.Cache{Operations: []api.CachedOperation{}}
 	for _, name := range slices.Sorted(maps.Keys(s.cached)) {
 		h, err := s.Stored.Holding(ctx, name)
 		if err != nil {
-			return storeError{err}
+			return web.StoreError(err)
 		}
 		n := s.cached[name]
 		answer.Operations = append(answer.Operations, api.CachedOperation{Operation: name, Answers: h.Answers, Bytes: h.Bytes, Partial: h.Partial,
 			Hits: n.hits.Load(), Stale: n.stale.Load(), Misses: n.misses.Load(), ServedBytes: n.bytes.Load()})
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // showCached answers GET /admin/v1/cache/entry. What the answer says is its clients' business, and isn't told.
 func (s *Server) showCached(c *call) error {
-	key, err := s.parseCached(c.r.URL.RawQuery)
+	key, err := s.parseCached(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	e, ok, err := s.Stored.Inspect(c.ctx, key)
+	e, ok, err := s.Stored.Inspect(c.Ctx, key)
 	switch {
 	case err != nil:
-		return storeError{err}
+		return web.StoreError(err)
 	case !ok:
-		return problem(http.StatusNotFound, api.CodeNoAnswer, "There is no such answer.")
+		return web.Problem(http.StatusNotFound, api.CodeNoAnswer, "There is no such answer.")
 	}
-	return c.json(http.StatusOK, api.CachedAnswer{Key: e.Key, AgeSeconds: e.Age.Seconds(), RemovedInSeconds: e.Left.Seconds(), Status: e.Status,
+	return c.JSON(http.StatusOK, api.CachedAnswer{Key: e.Key, AgeSeconds: e.Age.Seconds(), RemovedInSeconds: e.Left.Seconds(), Status: e.Status,
 		ContentType: e.ContentType, Size: e.Size})
 }
 
 // parseCached reads which answer is meant: by its key, or by the request that it answers.
 func (s *Server) parseCached(raw string) (key string, err error) {
-	asked, err := parseQuery(raw, "key", "operation", "client", "tier", "payload")
+	asked, err := web.ParseQuery(raw, "key", "operation", "client", "tier", "payload")
 	if err != nil {
 		return "", err
 	}
 	if key := asked["key"]; key != "" {
 		switch {
 		case len(asked) > 1:
-			return "", invalidRequest("The parameter key stands for all others: leave them out.")
+			return "", web.InvalidRequest("The parameter key stands for all others: leave them out.")
 		case !cache.IsKey(key):
-			return "", invalidRequest("The parameter key must be as this call tells it: fb:cache: and 32 hex digits in braces.")
+			return "", web.InvalidRequest("The parameter key must be as this call tells it: fb:cache: and 32 hex digits in braces.")
 		}
 		return key, nil
 	}
@@ -87,26 +88,26 @@ func (s *Server) parseCached(raw string) (key string, err error) {
 	payload := asked["payload"]
 	switch {
 	case name == "" || payload == "":
-		return "", invalidRequest("Name the answer by key, or by operation and payload, and the client or tier that shares it.")
+		return "", web.InvalidRequest("Name the answer by key, or by operation and payload, and the client or tier that shares it.")
 	case o == nil:
-		return "", problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
+		return "", web.Problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+web.Brief(name)+".")
 	case !json.Valid([]byte(payload)):
-		return "", invalidRequest("The parameter payload must be JSON.")
+		return "", web.InvalidRequest("The parameter payload must be JSON.")
 	}
 	p := o.Overload
 	switch {
 	case p.Share == degrade.ShareAll:
 	case p.Share == degrade.ShareTier && asked["tier"] == "":
-		return "", invalidRequest("The answers of " + name + " are shared within a tier: name the tier.")
+		return "", web.InvalidRequest("The answers of " + name + " are shared within a tier: name the tier.")
 	case p.Share != degrade.ShareTier && asked["client"] == "":
-		return "", invalidRequest("The answers of " + name + " are each client's own: name the client.")
+		return "", web.InvalidRequest("The answers of " + name + " are each client's own: name the client.")
 	}
 	return p.CacheKey(name, asked["client"], asked["tier"], []byte(payload)), nil
 }
 
 // purgeCache answers POST /admin/v1/cache/purge.
 func (s *Server) purgeCache(c *call) error {
-	body, err := readBody(c.w, c.r, maxTuneBody)
+	body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 	if err != nil {
 		return err
 	}
@@ -115,42 +116,42 @@ func (s *Server) purgeCache(c *call) error {
 		return err
 	}
 	if !s.Store.Healthy() {
-		return storeError{errUnhealthy}
+		return web.StoreError(web.ErrUnhealthy)
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), purgeTime) // an operator who goes away has it stop
+	ctx, cancel := context.WithTimeout(c.R.Context(), purgeTime) // an operator who goes away has it stop
 	defer cancel()
 	removed, err := s.Stored.Purge(ctx, f)
 	c.audit("stored answers purged", err, slog.String("operation", f.Operation), slog.String("client", loggable(f.Client)), slog.String("key", f.Key),
 		slog.Int("removed", removed))
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	return c.json(http.StatusOK, api.CachePurged{Removed: removed})
+	return c.JSON(http.StatusOK, api.CachePurged{Removed: removed})
 }
 
 // parsePurge reads which answers are to go. An operation may be one that the config has no longer.
 func parsePurge(body []byte) (f cache.Filter, err error) {
-	fields, err := members(body)
+	fields, err := web.Members(body)
 	if err != nil {
 		return f, err
 	}
 	if len(fields) == 0 {
-		return f, invalidRequest("Nothing is to be purged: name operation, client or key.")
+		return f, web.InvalidRequest("Nothing is to be purged: name operation, client or key.")
 	}
-	var wrong fieldErrors
+	var wrong web.FieldErrors
 	for _, m := range fields {
-		switch m.name {
+		switch m.Name {
 		case "operation":
-			f.Operation = wrong.filled(m)
+			f.Operation = wrong.Filled(m)
 		case "client":
-			f.Client = wrong.filled(m)
+			f.Client = wrong.Filled(m)
 		case "key":
-			if f.Key = wrong.filled(m); f.Key != "" && !cache.IsKey(f.Key) {
-				wrong.add(m.name, "Must be the key of a stored answer: fb:cache: and 32 hex digits in braces.")
+			if f.Key = wrong.Filled(m); f.Key != "" && !cache.IsKey(f.Key) {
+				wrong.Add(m.Name, "Must be the key of a stored answer: fb:cache: and 32 hex digits in braces.")
 			}
 		default:
-			wrong.unknown(m)
+			wrong.Unknown(m)
 		}
 	}
-	return f, wrong.err()
+	return f, wrong.Err()
 }

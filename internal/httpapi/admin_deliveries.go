@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gorilla/mux"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 	"github.com/forebay/forebay/internal/webhook"
 )
 
@@ -37,22 +36,22 @@ func (s *Server) deliveriesOf(c *call) error {
 		return err
 	}
 	answer := api.Deliveries{Deliveries: []api.Delivery{}}
-	switch d, err := s.Deliveries.Read(c.ctx, id); {
+	switch d, err := s.Deliveries.Read(c.Ctx, id); {
 	case err == nil: // it may have outlived its job
 		answer.Deliveries = append(answer.Deliveries, deliveryView(d))
 	case !errors.Is(err, webhook.ErrNone):
-		return storeError{err}
+		return web.StoreError(err)
 	default:
 		if _, _, err := s.anyJob(c); err != nil {
 			return err
 		}
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // deliverable is the id in the path, of a job that may have been told.
 func (s *Server) deliverable(c *call) (id string, err error) {
-	id = mux.Vars(c.r)["id"]
+	id = c.Var("id")
 	if backend, ok := jobs.ParseID(id); !ok || s.Lines[backend] == nil || s.Deliveries == nil {
 		return "", unknownJob()
 	}
@@ -65,39 +64,39 @@ func (s *Server) redeliver(c *call) error {
 	if err != nil {
 		return err
 	}
-	was, err := s.Deliveries.Read(c.ctx, id)
+	was, err := s.Deliveries.Read(c.Ctx, id)
 	if err != nil && !errors.Is(err, webhook.ErrNone) {
-		return storeError{err}
+		return web.StoreError(err)
 	}
 	backend, _ := jobs.ParseID(id)
-	switch look, err := s.Lines[backend].Look(c.ctx, id); {
+	switch look, err := s.Lines[backend].Look(c.Ctx, id); {
 	case errors.Is(err, leaky.ErrUnknownJob) && was.URL != "": // what is on record of its end has outlived it
 	case err != nil:
 		return lookError(err)
 	case look.Job.Callback == "":
-		return problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
+		return web.Problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
 	case !look.Standing.State.Final(): // perhaps again
-		return problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
+		return web.Problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
 	}
-	err = s.Deliveries.Redeliver(c.ctx, id)
+	err = s.Deliveries.Redeliver(c.Ctx, id)
 	c.audit("webhook redelivered", err, slog.String("job_id", id), slog.String("was", string(was.State)), slog.Int("attempts", was.Attempts))
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	d, err := s.Deliveries.Read(c.ctx, id)
+	d, err := s.Deliveries.Read(c.Ctx, id)
 	if errors.Is(err, webhook.ErrNone) {
 		// It went through already, and the record with it.
 		d, err = webhook.Delivery{JobID: id, State: webhook.Pending}, nil
 	}
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	return c.json(http.StatusAccepted, deliveryView(d))
+	return c.JSON(http.StatusAccepted, deliveryView(d))
 }
 
 // listDeliveries answers GET /admin/v1/deliveries.
 func (s *Server) listDeliveries(c *call) error {
-	l, err := s.parseDeliveries(c.r.URL.RawQuery)
+	l, err := s.parseDeliveries(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -108,12 +107,12 @@ func (s *Server) listDeliveries(c *call) error {
 	defer leave()
 	answer := api.Deliveries{Deliveries: []api.Delivery{}}
 	for calls := 0; calls < maxListCalls && l.backend != "" && len(answer.Deliveries) < l.limit; calls++ {
-		page, next, err := s.Deliveries.List(c.ctx, l.backend, l.state, l.cursor, l.limit-len(answer.Deliveries))
+		page, next, err := s.Deliveries.List(c.Ctx, l.backend, l.state, l.cursor, l.limit-len(answer.Deliveries))
 		if errors.Is(err, webhook.ErrCursor) {
 			return wrongDeliveriesCursor()
 		}
 		if err != nil {
-			return storeError{err}
+			return web.StoreError(err)
 		}
 		for _, d := range page {
 			answer.Deliveries = append(answer.Deliveries, deliveryView(d))
@@ -126,7 +125,7 @@ func (s *Server) listDeliveries(c *call) error {
 		next := l.String()
 		answer.NextCursor = &next
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // deliveryListing is a walk over the deliveries of several backends, one after the other.
@@ -152,7 +151,7 @@ func (l *deliveryListing) turn() {
 }
 
 func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
-	asked, err := parseQuery(raw, "backend", "state", "cursor", "limit")
+	asked, err := web.ParseQuery(raw, "backend", "state", "cursor", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +170,11 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 	case "":
 		l.state = webhook.Failed
 	default:
-		return nil, invalidRequest("Deliveries are listed by state failed (disabled ones too) or pending. Those that arrived are found by their job alone.")
+		return nil, web.InvalidRequest("Deliveries are listed by state failed (disabled ones too) or pending. Those that arrived are found by their job alone.")
 	}
 	if text := asked["limit"]; text != "" {
 		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > webhook.MaxPage {
-			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(webhook.MaxPage) + ".")
+			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(webhook.MaxPage) + ".")
 		}
 	}
 	if asked["cursor"] == "" {
@@ -192,7 +191,7 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 }
 
 func wrongDeliveriesCursor() error {
-	return invalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and state.")
+	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and state.")
 }
 
 // deliveryView is a delivery as an operator sees it.

@@ -9,22 +9,21 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gorilla/mux"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // anyJob is the job that the path names, whoever's it is.
 func (s *Server) anyJob(c *call) (Line, leaky.Look, error) {
-	id := mux.Vars(c.r)["id"]
+	id := c.Var("id")
 	backend, ok := jobs.ParseID(id)
 	line := s.Lines[backend]
 	if !ok || line == nil {
 		return nil, leaky.Look{}, unknownJob()
 	}
-	look, err := line.Look(c.ctx, id)
+	look, err := line.Look(c.Ctx, id)
 	if err != nil {
 		return nil, leaky.Look{}, lookError(err)
 	}
@@ -38,10 +37,10 @@ func (s *Server) getAnyJob(c *call) error {
 		return err
 	}
 	v := adminJobView(look, time.Now())
-	if err := showAnswer(c.ctx, line, look, v.Answer); err != nil {
+	if err := showAnswer(c.Ctx, line, look, v.Answer); err != nil {
 		return err
 	}
-	return c.json(http.StatusOK, v)
+	return c.JSON(http.StatusOK, v)
 }
 
 // cancelAnyJob answers DELETE /admin/v1/jobs/{id}.
@@ -50,7 +49,7 @@ func (s *Server) cancelAnyJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := line.Cancel(c.ctx, look.Job.ID)
+	outcome, err := line.Cancel(c.Ctx, look.Job.ID)
 	changed := look.Standing.State != jobs.Canceled && (outcome == leaky.Canceled || outcome == leaky.Aborting)
 	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || changed {
 		c.audit("job canceled", err, jobDetails(look, slog.String("outcome", string(outcome)))...)
@@ -58,17 +57,17 @@ func (s *Server) cancelAnyJob(c *call) error {
 	if err != nil {
 		return lookError(err)
 	}
-	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
+	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {
 		return lookError(err)
 	}
 	switch outcome {
 	case leaky.Canceled:
-		return c.json(http.StatusOK, adminJobView(look, time.Now()))
+		return c.JSON(http.StatusOK, adminJobView(look, time.Now()))
 	case leaky.Aborting:
-		c.w.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
-		return c.json(http.StatusAccepted, adminJobView(look, time.Now()))
+		c.W.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
+		return c.JSON(http.StatusAccepted, adminJobView(look, time.Now()))
 	}
-	return problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
+	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
 }
 
 // jobDetails tell the log of a change to one job, and where that stood before. Whose it is may be an address, which is personal.
@@ -118,7 +117,7 @@ func showAnswer(ctx context.Context, line Line, look leaky.Look, to *api.KeptAns
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:
-		return storeError{err}
+		return web.StoreError(err)
 	case utf8.Valid(body):
 		to.Body = string(body)
 	default:

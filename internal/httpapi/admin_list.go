@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Bounds of a page of jobs. A request looks at leaky.MaxWork of them, on all backends together; a call that finds an empty list takes
@@ -37,7 +38,7 @@ var listable = map[string][]jobs.State{
 
 // listJobs answers GET /admin/v1/jobs.
 func (s *Server) listJobs(c *call) error {
-	l, err := s.parseListing(c.r.URL.RawQuery)
+	l, err := s.parseListing(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *Server) listJobs(c *call) error {
 		next := l.String()
 		answer.NextCursor = &next
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // listing is a walk over the lists of several backends, one after the other.
@@ -86,7 +87,7 @@ func (p place) String() string {
 }
 
 func (s *Server) parseListing(raw string) (*listing, error) {
-	asked, err := parseQuery(raw, "backend", "status", "client", "operation", "code", "cursor", "limit")
+	asked, err := web.ParseQuery(raw, "backend", "status", "client", "operation", "code", "cursor", "limit")
 	if err != nil {
 		return nil, err
 	}
@@ -99,14 +100,14 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 	}
 	known := false
 	if l.states, known = listable[asked["status"]]; !known {
-		return nil, invalidRequest("Jobs are listed by status queued (or waiting, delayed, released), running or failed. Those that ended otherwise are found by their id alone.")
+		return nil, web.InvalidRequest("Jobs are listed by status queued (or waiting, delayed, released), running or failed. Those that ended otherwise are found by their id alone.")
 	}
 	if l.code != "" && asked["status"] != api.Failed {
-		return nil, invalidRequest("Jobs are listed by code together with status=failed.")
+		return nil, web.InvalidRequest("Jobs are listed by code together with status=failed.")
 	}
 	if text := asked["limit"]; text != "" {
 		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
-			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
+			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
 		}
 	}
 	if asked["cursor"] != "" {
@@ -130,20 +131,20 @@ func (l *listing) goOn(cursor string) error {
 }
 
 func wrongCursor() error {
-	return invalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and status.")
+	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and status.")
 }
 
 // page reads the next jobs, at most l.limit, and moves l behind them.
 func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
 	var found []leaky.Look
 	for work := leaky.MaxWork; work > 0 && !l.end() && len(found) < l.limit; {
-		part, err := lines[l.backend].List(c.ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Code: l.code,
+		part, err := lines[l.backend].List(c.Ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Code: l.code,
 			Cursor: l.cursor, Limit: l.limit - len(found), Work: work})
 		if errors.Is(err, leaky.ErrCursor) {
 			return nil, wrongCursor()
 		}
 		if err != nil {
-			return nil, storeError{err}
+			return nil, web.StoreError(err)
 		}
 		found = append(found, part.Jobs...)
 		work -= max(callWork, part.Work)

@@ -11,12 +11,12 @@ import (
 // audit writes one line on a change that an operator made: who, from where, what. With an error it isn't known whether the change was
 // made, and the line says so.
 func (c *call) audit(what string, err error, details ...slog.Attr) {
-	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("by", operatorName(c.r)), slog.String("address", remoteHost(c.r)),
-		slog.String("request_id", c.requestID)}
+	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("by", operatorName(c.R)), slog.String("address", remoteHost(c.R)),
+		slog.String("request_id", c.RequestID)}
 	if err != nil {
 		attrs = append(attrs, slog.String("outcome", "unknown"), slog.Any("error", err))
 	}
-	c.s.Audit.LogAttrs(c.ctx, slog.LevelInfo, what, append(attrs, details...)...)
+	c.s.Audit.LogAttrs(c.Ctx, slog.LevelInfo, what, append(attrs, details...)...)
 }
 
 // operatorName is who asks for a change, as it goes on record: what it calls itself, where that is short visible ASCII, else its address.

@@ -24,7 +24,7 @@ func benchWorld(b *testing.B, limit int64) (*world, http.Handler) {
 		s.pro = []limits.Limit{perClient("a", limit, time.Hour), {Name: "b", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: limit, Window: time.Hour}}
 		s.global = []limits.Limit{{Name: "c", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: limit, Window: time.Hour}}
 	})
-	w.server.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	w.server.Web.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	return w, w.server.Public()
 }
 
@@ -85,7 +85,7 @@ func BenchmarkDegradedFromMemory(b *testing.B) {
 			c.operation(w.shared).Overload.Sick = degrade.Sick{On: true, Below: 1}
 		}
 	})
-	w.server.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	w.server.Web.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	h := w.server.Public()
 	payload := `"` + strings.Repeat("x", 254) + `"`
 	w.remember(w.shared, "", payload, cache.Answer{Status: 200, ContentType: "application/json", Body: []byte(payload), Age: time.Minute})

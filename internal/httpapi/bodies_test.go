@@ -16,6 +16,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // counted counts what a server reads of a body.
@@ -59,8 +60,8 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if read.Load() != 0 || w.server.bodies.held.Load() != 0 || refused.Load() != 60 {
-		t.Errorf("%d were refused, %d bytes were read, %d are held", refused.Load(), read.Load(), w.server.bodies.held.Load())
+	if read.Load() != 0 || w.server.bodies.Held() != 0 || refused.Load() != 60 {
+		t.Errorf("%d were refused, %d bytes were read, %d are held", refused.Load(), read.Load(), w.server.bodies.Held())
 	}
 	a := w.want(w.submit(w.plain, `1`, key(keyA), from("192.0.2.1")), http.StatusAccepted)
 	if got := w.stated(a)["address"].r; got != 39 {
@@ -100,7 +101,7 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.eventually("both bodies are held", func() bool { return w.server.bodies.held.Load() > 120<<10 })
+	w.eventually("both bodies are held", func() bool { return w.server.bodies.Held() > 120<<10 })
 	a := w.call("POST", w.url+"/v1/jobs", text, key(keyA))
 	if w.problem(a, http.StatusServiceUnavailable, api.CodeBusy); a.Header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", a.Header)
@@ -112,7 +113,7 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 		end.Close()
 	}
 	all.Wait()
-	w.eventually("nothing is held", func() bool { return w.server.bodies.held.Load() == 0 })
+	w.eventually("nothing is held", func() bool { return w.server.bodies.Held() == 0 })
 	w.want(w.call("POST", w.url+"/v1/jobs", text, key(keyA)), http.StatusAccepted)
 
 	// Who waits for a job holds no body, and neither does what was malformed.
@@ -123,11 +124,11 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 		waits <- a
 	}()
 	w.eventually("one waits", func() bool { return w.server.waits.held(heldWait) == 1 })
-	if held := w.server.bodies.held.Load(); held != 0 {
+	if held := w.server.bodies.Held(); held != 0 {
 		t.Errorf("%d bytes are held while a client waits", held)
 	}
 	w.problem(w.call("POST", w.url+"/v1/jobs", text+"x", key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
-	w.eventually("nothing is held", func() bool { return w.server.bodies.held.Load() == 0 })
+	w.eventually("nothing is held", func() bool { return w.server.bodies.Held() == 0 })
 	<-waits
 }
 
@@ -146,7 +147,7 @@ func TestABodyThatComesTooSlowlyIsCut(t *testing.T) {
 	if err != nil && len(answer) == 0 {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), api.CodeSlowBody) || took > readTime-5*time.Second {
+	if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), api.CodeSlowBody) || took > web.ReadTime-5*time.Second {
 		t.Errorf("after %v: %s", took, answer)
 	}
 }
@@ -192,13 +193,13 @@ func TestLargeBodiesWaitForTheirTurnAndSmallOnesDoNot(t *testing.T) {
 		a, _ := w.try("POST", w.url+"/v1/jobs", large, key(keyA))
 		served <- a
 	}()
-	w.eventually("both bodies are held", func() bool { return w.server.bodies.held.Load() > 130<<10 })
+	w.eventually("both bodies are held", func() bool { return w.server.bodies.Held() > 130<<10 })
 	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that left: %v", err)
 	}
-	w.eventually("its body is held no more", func() bool { return w.server.bodies.held.Load() < 130<<10 })
+	w.eventually("its body is held no more", func() bool { return w.server.bodies.Held() < 130<<10 })
 	select {
 	case a := <-served:
 		t.Errorf("it didn't wait: %s", a.Status)

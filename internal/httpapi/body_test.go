@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Case C96: what is refused queues nothing.
@@ -176,7 +177,7 @@ func TestWhatClientsChooseHasABound(t *testing.T) {
 func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	front := NewHTTPServer(w.server.Public(), w.server.Log)
+	front := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
 	url := listen(t, front)
 	r, err := http.NewRequest("POST", url+"/v1/jobs", bytes.NewReader([]byte(`{}`)))
 	if err != nil {
@@ -198,7 +199,7 @@ func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 func TestTransferEncodingClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	front := listen(t, NewHTTPServer(w.server.Public(), w.server.Log))
+	front := listen(t, web.NewHTTPServer(w.server.Public(), w.server.Web.Log))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -225,10 +226,10 @@ func TestTransferEncodingClosesTheConnection(t *testing.T) {
 func TestTransferEncodingClosesTheConnectionWhoeverAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	others := NewHTTPServer(http.NotFoundHandler(), w.server.Log)
+	others := web.NewHTTPServer(http.NotFoundHandler(), w.server.Web.Log)
 	for _, at := range []struct{ url, asks string }{
-		{listen(t, NewHTTPServer(w.server.Public(), w.server.Log)), "OPTIONS *"},
-		{listen(t, NewHTTPServer(w.server.Admin(), w.server.Log)), "GET /livez"},
+		{listen(t, web.NewHTTPServer(w.server.Public(), w.server.Web.Log)), "OPTIONS *"},
+		{listen(t, web.NewHTTPServer(w.server.Admin(), w.server.Web.Log)), "GET /livez"},
 		{listen(t, others), "GET /livez"},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(at.url, "http://"))

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // check answers GET /v1/check, and any method at /v1/check/ and any path, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
@@ -15,17 +16,17 @@ import (
 // forward_auth by themselves), the address and the method in those that the config names, from trusted proxies alone.
 // It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
 func (s *Server) check(c *call) error {
-	query, malformed := parseCheck(c.r)
+	query, malformed := parseCheck(c.R)
 	if c.crossSite() {
-		return problem(http.StatusForbidden, api.CodeCrossSite, "A check is for gateways: pages of other sites can't ask for one.")
+		return web.Problem(http.StatusForbidden, api.CodeCrossSite, "A check is for gateways: pages of other sites can't ask for one.")
 	}
-	if malformed == nil && s.Admission.Operation(query.operation) != nil && s.isPreflight(c.r) {
+	if malformed == nil && s.Admission.Operation(query.operation) != nil && s.isPreflight(c.R) {
 		c.admission = false
-		c.w.Header()["Cache-Control"] = noStore
-		c.bytes(http.StatusOK, "", nil)
+		c.W.Header()["Cache-Control"] = web.NoStore
+		c.Bytes(http.StatusOK, "", nil)
 		return nil
 	}
-	client, unknown := s.Identity.Identify(c.r)
+	client, unknown := s.Identity.Identify(c.R)
 	if unknown != nil {
 		return c.unidentified(client, unknown)
 	}
@@ -43,7 +44,7 @@ func (s *Server) check(c *call) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := s.Admission.Check(c.ctx, c.caller, o, cost)
+	outcome, err := s.Admission.Check(c.Ctx, c.caller, o, cost)
 	if err != nil {
 		return err
 	}
@@ -54,11 +55,11 @@ func (s *Server) check(c *call) error {
 // address may. A browser sends no key by itself, so a request with one is its client's wish. A trusted proxy hands on the
 // fields of the request that it asks about, which may well come from another site.
 func (c *call) crossSite() bool {
-	h := c.r.Header
-	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 || c.s.Identity.FromProxy(c.r) {
+	h := c.R.Header
+	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 || c.s.Identity.FromProxy(c.R) {
 		return false
 	}
-	asked := *c.r
+	asked := *c.R
 	asked.Method = http.MethodPost // of those that are safe http has no doubt: this one has an effect
 	return c.s.sites.Check(&asked) != nil
 }
@@ -94,7 +95,7 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 	if named := r.Header.Values(api.HeaderOperation); len(named) > 0 && r.URL.Path != "/v1/check" {
 		cost := r.Header.Values(api.HeaderCost)
 		if len(named) > 1 || len(cost) > 1 {
-			return q, invalidRequest("Forebay-Operation and Forebay-Cost can be given once only.")
+			return q, web.InvalidRequest("Forebay-Operation and Forebay-Cost can be given once only.")
 		}
 		q.operation = named[0]
 		if q.hasCost = len(cost) > 0; q.hasCost {
@@ -104,11 +105,11 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return q, invalidRequest("The query can't be read.")
+		return q, web.InvalidRequest("The query can't be read.")
 	}
 	for name, given := range values {
 		if len(given) != 1 {
-			return q, invalidRequest("The query gives " + brief(name) + " twice.")
+			return q, web.InvalidRequest("The query gives " + web.Brief(name) + " twice.")
 		}
 		switch name {
 		case "operation":
@@ -116,11 +117,11 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 		case "cost":
 			q.cost, q.hasCost = given[0], true
 		default:
-			return q, invalidRequest("There is no parameter " + brief(name) + ": use operation and cost.")
+			return q, web.InvalidRequest("There is no parameter " + web.Brief(name) + ": use operation and cost.")
 		}
 	}
 	if q.operation == "" {
-		return q, invalidRequest("Name the operation: ?operation=<name>, or under /v1/check/ the field Forebay-Operation.")
+		return q, web.InvalidRequest("Name the operation: ?operation=<name>, or under /v1/check/ the field Forebay-Operation.")
 	}
 	return q, nil
 }
@@ -136,7 +137,7 @@ func (q checkQuery) costOf(o *admission.Operation) (int64, error) {
 	}
 	n, ok := admission.WholeNumber(q.cost)
 	if !ok || n < least || n > most {
-		return 0, invalidRequest(fmt.Sprintf("The cost must be a whole number from %d to %d, in digits alone.", least, most))
+		return 0, web.InvalidRequest(fmt.Sprintf("The cost must be a whole number from %d to %d, in digits alone.", least, most))
 	}
 	return n, nil
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/shadows"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Config is what a Server is put together from. It was checked before: every name in it is known.
@@ -36,9 +35,8 @@ type Config struct {
 	Legacy      LegacyHeaders // "": Epoch
 	AdminToken  string        // "": the admin API asks for none, and must not be reachable from elsewhere
 
-	Metrics *prometheus.Registry // takes the metrics, and is what GET /metrics shows
-	Log     *slog.Logger
-	// Audit takes changes that operators make, whatever else is logged; nil: Log.
+	Web *web.Server // speaks HTTP, logs, and takes the metrics
+	// Audit takes changes that operators make, whatever else is logged; nil: Web's log.
 	Audit *slog.Logger
 }
 

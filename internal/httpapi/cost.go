@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // wrongCost is what a client learns of a payload that doesn't have its cost where it should be.
@@ -18,7 +19,7 @@ func wrongCost(e *admission.CostError) error {
 	} else {
 		field.Detail = fmt.Sprintf("Must be a whole number from 1 to %d, in digits alone: it is what this request costs.", e.Cost.Max)
 	}
-	return fieldErrors{field}.err()
+	return web.FieldErrors{field}.Err()
 }
 
 // costPointer is the place in the body that a pointer into the payload means, as URI fragment.
@@ -33,7 +34,7 @@ func costPointer(from string) string {
 // unclear says in words for a client what is wrong with the way to a value.
 func unclear(a *rawjson.Ambiguous) string {
 	if a.Given == a.Name {
-		return fmt.Sprintf("The name %s is given twice.", brief(a.Name))
+		return fmt.Sprintf("The name %s is given twice.", web.Brief(a.Name))
 	}
-	return fmt.Sprintf("The name must be written %s, not %s.", brief(a.Name), brief(a.Given))
+	return fmt.Sprintf("The name must be written %s, not %s.", web.Brief(a.Name), web.Brief(a.Given))
 }

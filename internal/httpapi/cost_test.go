@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 func TestTheCostsPlaceInTheBodyIsTold(t *testing.T) {
@@ -90,11 +91,11 @@ func FuzzCost(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		body := append(append([]byte(`{"payload":`), payload...), '}')
-		fields, err := members(body)
+		fields, err := web.Members(body)
 		if err != nil || len(fields) != 1 {
 			return
 		}
-		got, wrong := admission.Cost{From: "/a/n", Default: 7, Max: 1000}.Of(fields[0].value)
+		got, wrong := admission.Cost{From: "/a/n", Default: 7, Max: 1000}.Of(fields[0].Value)
 		if wrong != nil {
 			return
 		}

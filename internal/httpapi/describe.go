@@ -15,7 +15,7 @@ var sandbox = []string{"sandbox; default-src 'none'"}
 // describe writes the fields of a backend's answer that c is about to send: those that were kept with it, and those that keep a browser
 // from running it. A POST's Location is its job's.
 func (c *call) describe(contentType string, kept jobs.Fields) {
-	h := c.w.Header()
+	h := c.W.Header()
 	for name, value := range kept.All() {
 		if name != "Location" || !c.admission {
 			h[name] = append(h[name], value)

@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 var (
@@ -60,7 +61,7 @@ type docsLimit struct {
 
 // docs answers GET /docs: the limits for people, of the caller's key or else of callers without one.
 func (s *Server) docs(c *call) error {
-	client, err := s.Identity.Identify(c.r)
+	client, err := s.Identity.Identify(c.R)
 	if err != nil && !errors.Is(err, identity.ErrNoKey) {
 		return c.unidentified(client, err)
 	}
@@ -76,12 +77,12 @@ func (s *Server) docs(c *call) error {
 	if err := c.reserve(nil, page.Len()); err != nil {
 		return err
 	}
-	h := c.w.Header()
-	h["Cache-Control"] = noStore
+	h := c.W.Header()
+	h["Cache-Control"] = web.NoStore
 	h["Content-Security-Policy"] = docsPolicy
 	h["Referrer-Policy"] = []string{"no-referrer"}
 	h["X-Content-Type-Options"] = noSniff
-	c.bytes(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
+	c.Bytes(http.StatusOK, "text/html; charset=utf-8", page.Bytes())
 	return nil
 }
 

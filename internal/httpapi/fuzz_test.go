@@ -3,42 +3,10 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 )
-
-// What members reads is what encoding/json reads, where that reads it at all: the same names, and values byte for byte.
-func FuzzMembers(f *testing.F) {
-	for _, seed := range []string{
-		`{}`, ` { } `, `{"a":1}`, `{"operation":"x","payload":{"a":[1,{"b":"}\""}]},"priority":null}`, `{"\u0061":"\\"}`, `[1]`, `1`, `"x"`, `null`,
-		`{"a":1}{}`, `{"a":1,"a":2}`, `{"a":[[[[]]]]}`, `{"a": -1.5e+3 , "b" :true}`, "{\"a\":\"\xff\"}", `{"":{}}`, `{"a":"\ud800"}`, "",
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := members(body)
-		if err != nil {
-			return
-		}
-		if !utf8.Valid(body) || !json.Valid(body) {
-			t.Fatalf("%q was read", body)
-		}
-		var want map[string]json.RawMessage
-		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("%q was read, but %v", body, err)
-		}
-		have := map[string]json.RawMessage{}
-		for _, m := range got {
-			have[m.name] = m.value
-		}
-		if len(have) != len(got) || len(got) != len(want) || len(got) > 0 && !reflect.DeepEqual(have, want) {
-			t.Fatalf("%q: %v, want %v", body, got, want)
-		}
-	})
-}
 
 func FuzzSubmission(f *testing.F) {
 	for _, seed := range []string{`{"operation":"a","payload":1}`, `{"operation":"a","payload":{"x":"\ud800"},"priority":"low","start_within":"90s"}`,

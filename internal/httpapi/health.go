@@ -7,15 +7,10 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Probes are answered from memory: they ask for no key, count against no limit, and cost the store nothing.
-
-// livez answers GET /livez: the process is up.
-func (s *Server) livez(c *call) error {
-	c.w.Header()["Cache-Control"] = noStore
-	return c.json(http.StatusOK, api.Health{Status: "alive"})
-}
 
 // notReady is why this process should get no requests; nil: it should. While the store is lost it is
 // ready all the same where it can answer what it is configured to, checks or stored answers: the store
@@ -23,10 +18,10 @@ func (s *Server) livez(c *call) error {
 // store too. A full line stays ready, or overload would take all processes out of service.
 func (s *Server) notReady(withStore bool) error {
 	switch {
-	case s.leaving.Load():
-		return shuttingDown()
+	case s.Web.Leaving():
+		return web.ShuttingDown()
 	case !s.Store.Writable(), !s.Store.Healthy() && (withStore || !s.answersWithoutStore()):
-		return storeUnavailable()
+		return web.StoreUnavailable()
 	}
 	return nil
 }
@@ -43,7 +38,7 @@ func withStore(r *http.Request) bool { return r.URL.Query().Get("store") == "1" 
 
 // readyz answers GET /readyz of operators.
 func (s *Server) readyz(c *call) error {
-	if err := s.notReady(withStore(c.r)); err != nil {
+	if err := s.notReady(withStore(c.R)); err != nil {
 		return err
 	}
 	answer := api.Health{Status: "ready", Store: "redis", Warnings: s.Store.Warnings()}
@@ -53,23 +48,23 @@ func (s *Server) readyz(c *call) error {
 	case s.Store.Embedded():
 		answer.Store = "embedded"
 	}
-	c.w.Header()["Cache-Control"] = noStore
-	return c.json(http.StatusOK, answer)
+	c.W.Header()["Cache-Control"] = web.NoStore
+	return c.JSON(http.StatusOK, answer)
 }
 
 // publicReadyz answers GET /readyz of everybody: no more than whether it is ready.
 func (s *Server) publicReadyz(c *call) error {
-	if s.notReady(withStore(c.r)) != nil {
-		p := problem(http.StatusServiceUnavailable, api.CodeNotReady, "This process isn't ready. Another one may be.")
+	if s.notReady(withStore(c.R)) != nil {
+		p := web.Problem(http.StatusServiceUnavailable, api.CodeNotReady, "This process isn't ready. Another one may be.")
 		p.RetryAfter = 1
 		return p
 	}
-	c.w.Header()["Cache-Control"] = noStore
-	return c.json(http.StatusOK, api.Health{Status: "ready"})
+	c.W.Header()["Cache-Control"] = web.NoStore
+	return c.JSON(http.StatusOK, api.Health{Status: "ready"})
 }
 
 // openAPI answers GET /openapi.yaml.
 func (s *Server) openAPI(c *call) error {
-	c.bytes(http.StatusOK, "application/yaml", api.OpenAPI)
+	c.Bytes(http.StatusOK, "application/yaml", api.OpenAPI)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // maxIdempotencyKey bounds a key in characters; a UUID has 36.
@@ -22,7 +23,7 @@ func idempotencyKey(h http.Header) (string, error) {
 			return key, nil
 		}
 	}
-	return "", problem(http.StatusBadRequest, api.CodeInvalidIdempotencyKey,
+	return "", web.Problem(http.StatusBadRequest, api.CodeInvalidIdempotencyKey,
 		"Send one Idempotency-Key of 1 to 255 characters: letters, digits and _.:~- bare, or any visible ASCII and spaces in double quotes.")
 }
 

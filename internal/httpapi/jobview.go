@@ -3,12 +3,14 @@ package httpapi
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // onBackoff is what a job waits on between two attempts.
@@ -84,7 +86,7 @@ func pollAfter(look leaky.Look, now time.Time) int {
 	if look.WaitingOn == leaky.OnPaused || look.WaitingOn == leaky.OnQueuePaused {
 		return maxPoll
 	}
-	return min(wholeSeconds(untilStart(look, now)), maxPoll)
+	return min(web.WholeSeconds(untilStart(look, now)), maxPoll)
 }
 
 // tag is a job's ETag. It names all that makes two answers different but the clock: the standing's version, which every move
@@ -101,5 +103,18 @@ func standingTag(look leaky.Look) string {
 // stands reports whether an If-None-Match field names the job before its next move, wherever its place in the line was.
 func stands(lines []string, look leaky.Look) bool {
 	begin := `"` + standingTag(look)
-	return anyTag(lines, func(tag string) bool { return strings.HasPrefix(tag, begin) })
+	return web.AnyTag(lines, func(tag string) bool { return strings.HasPrefix(tag, begin) })
+}
+
+// unknownJob is the one answer to a job that isn't there, an id that is none, and another client's job.
+func unknownJob() *api.Problem {
+	return web.Problem(http.StatusNotFound, api.CodeUnknownJob,
+		"There is no such job. It may have been forgotten: see expires_at.")
+}
+
+// failureProblem is why a job failed, as the error member of its status and as the answer to the
+// question for its result. It is a 424 since the call itself went well: a 5xx would have proxies and
+// clients retry what is final.
+func failureProblem(f jobs.Failure) *api.Problem {
+	return web.Problem(http.StatusFailedDependency, f.Code, f.Detail)
 }

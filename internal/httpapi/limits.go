@@ -8,12 +8,13 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.
 func (s *Server) rateLimits(c *call) error {
 	if !s.Store.Healthy() {
-		return storeError{errUnhealthy}
+		return web.StoreError(web.ErrUnhealthy)
 	}
 	c.peek(0) // who asks for it wants to know it now
 	answer := api.RateLimits{Limits: []api.Limit{}}
@@ -22,7 +23,7 @@ func (s *Server) rateLimits(c *call) error {
 			answer.Limits = append(answer.Limits, c.limitView(v, st, c.plan.Grace(i)))
 		}
 	} else if len(c.plan.Rules) > 0 {
-		return storeError{errNoStandings}
+		return web.StoreError(errNoStandings)
 	}
 	for _, name := range s.Admission.Open(c.caller.Tier) {
 		p := c.s.Admission.Plan(c.caller, name)
@@ -30,9 +31,9 @@ func (s *Server) rateLimits(c *call) error {
 		if len(rules) == 0 {
 			continue
 		}
-		v, err := s.Admission.Limiter.Peek(c.ctx, limits.Request{Rules: rules, Cost: 1, Subject: admission.Subject(c.caller.Client, name)})
+		v, err := s.Admission.Limiter.Peek(c.Ctx, limits.Request{Rules: rules, Cost: 1, Subject: admission.Subject(c.caller.Client, name)})
 		if err != nil {
-			return storeError{err}
+			return web.StoreError(err)
 		}
 		for i, st := range v.Standings {
 			view := c.limitView(&v, st, p.Grace(p.Own+i))
@@ -40,7 +41,7 @@ func (s *Server) rateLimits(c *call) error {
 			answer.Limits = append(answer.Limits, view)
 		}
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 var errNoStandings = errors.New("the limits can't be read")
@@ -69,7 +70,7 @@ func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 
 // operationsList answers GET /v1/operations: what the caller may request, and by which limits. It needs no store.
 func (s *Server) operationsList(c *call) error {
-	return c.json(http.StatusOK, s.published(c))
+	return c.JSON(http.StatusOK, s.published(c))
 }
 
 // published is the documentation of the limits for a caller.

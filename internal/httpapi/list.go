@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // maxOwnRounds bounds the calls of each backend for one page: after the first, work is left only where some backends had less to look at
@@ -24,16 +25,16 @@ const maxOwnRounds = 4
 // together, so that a page may be short, or empty.
 func (s *Server) listOwn(c *call) error {
 	if c.caller.Anonymous {
-		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
-		return problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
+		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
+		return web.Problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
 			"A list needs an API key: callers without one may share an address, so they have no list. Ask for each job by its id.")
 	}
-	l, err := s.parseOwnListing(c.r.URL.RawQuery)
+	l, err := s.parseOwnListing(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
 	if !s.Store.Healthy() {
-		return storeError{errUnhealthy}
+		return web.StoreError(web.ErrUnhealthy)
 	}
 	if p := c.s.Admission.ReadsPlan(c.caller); len(p.Rules) > 0 {
 		c.plan = p // the answer's fields speak of the limits on reads, a refusal's too
@@ -51,7 +52,7 @@ func (s *Server) listOwn(c *call) error {
 	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 && len(l.found) < l.limit; round++ {
 		if err := l.round(c); err != nil {
 			charged.settle(c, l.work)
-			return storeError{err}
+			return web.StoreError(err)
 		}
 	}
 	charged.settle(c, l.work)
@@ -63,7 +64,7 @@ func (s *Server) listOwn(c *call) error {
 	if !l.end {
 		answer.NextCursor = cursorOf(l.filter.After)
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // ownListing is a walk over one client's lists on all backends at once. All stand at one place in time, so that a cursor needs no more than
@@ -81,23 +82,23 @@ type ownListing struct {
 var ownStatuses = []string{api.Queued, api.Running, api.Succeeded, api.Failed, api.Canceled, api.Expired}
 
 func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
-	asked, err := parseQuery(raw, "status", "operation", "cursor", "limit")
+	asked, err := web.ParseQuery(raw, "status", "operation", "cursor", "limit")
 	if err != nil {
 		return nil, err
 	}
 	l := &ownListing{lines: maps.Clone(s.Lines), limit: defaultPage, filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
 	if l.filter.Status != "" && !slices.Contains(ownStatuses, l.filter.Status) {
-		return nil, invalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
+		return nil, web.InvalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
 	}
 	if text := asked["limit"]; text != "" {
 		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
-			return nil, invalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
+			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
 		}
 	}
 	if text := asked["cursor"]; text != "" {
 		ok := false
 		if l.filter.After, ok = parseCursor(text); !ok {
-			return nil, invalidRequest("The parameter cursor must be next_cursor of the page before.")
+			return nil, web.InvalidRequest("The parameter cursor must be next_cursor of the page before.")
 		}
 	}
 	return l, nil
@@ -182,7 +183,7 @@ func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 	filter.Limit, filter.Work = limit, max(1, l.work/max(1, len(l.lines)))
 	for name, line := range l.lines {
 		all.Go(func() {
-			page, err := line.Mine(c.ctx, filter)
+			page, err := line.Mine(c.Ctx, filter)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {

@@ -1,10 +1,7 @@
 package httpapi
 
 import (
-	"net/http"
 	"slices"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Metrics have no label that a client can mint: routes are templates, methods a closed list, operations and reasons come from the
@@ -24,10 +22,8 @@ const unknownOperation = "unknown"
 type metrics struct {
 	decisions *prometheus.CounterVec   // operation, decision, reason
 	admission *prometheus.HistogramVec // decision
-	requests  *prometheus.CounterVec   // route, method, code
 	cut       *prometheus.CounterVec   // reason
-	duration  *prometheus.HistogramVec // route
-	answers   sync.Map                 // series → *answerMetrics
+	answers   web.Memo[decisionSeries, decisionMetrics]
 }
 
 // newMetrics makes the server's metrics and registers them.
@@ -36,11 +32,7 @@ func newMetrics(s *Server) *metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_decisions_total",
 			Help: "Decisions on requests for jobs, and on what gateways ask about. The reason of accepted is new, fresh, joined, replayed or checked."}, []string{"operation", "decision", "reason"}),
 		admission: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_admission_duration_seconds",
-			Help: "From a request for a job to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"decision"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_http_requests_total",
-			Help: "Answers by route, method and status."}, []string{"route", "method", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_http_request_duration_seconds",
-			Help: "From a request to its answer, without waits that the client asked for.", Buckets: fastBuckets}, []string{"route"}),
+			Help: "From a request for a job to its answer, without waits that the client asked for.", Buckets: web.FastBuckets()}, []string{"decision"}),
 	}
 	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_results_cut_total",
 		Help: "Results over 64 KiB that ended early: read too slowly (slow), removed meanwhile (gone), or the store failed."},
@@ -61,15 +53,11 @@ func newMetrics(s *Server) *metrics {
 	})
 	buffered := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_http_buffered_bytes",
 		Help: "Memory that is reserved for the bodies of requests for jobs; http.max_buffered bounds it."}, func() float64 {
-		return float64(s.bodies.held.Load())
+		return float64(s.bodies.Held())
 	})
-	s.Metrics.MustRegister(m.cut)
-	s.Metrics.MustRegister(buffered, m.decisions, m.admission, m.requests, m.duration, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
+	s.Web.Metrics.MustRegister(m.cut, buffered, m.decisions, m.admission, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
 	return m
 }
-
-// fastBuckets reach from an answer out of memory to the end of the longest wait, in seconds.
-var fastBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30}
 
 // preset creates the series that alerts will be written on, so that they begin at 0 and not with their first event.
 func (m *metrics) preset(s *Server) {
@@ -144,52 +132,27 @@ func unrefused(p degrade.Policy) (reasons []string) {
 	return reasons
 }
 
-// answered counts one call.
-func (m *metrics) answered(c *call) {
-	took := time.Since(c.began)
-	seconds := (took - c.held).Seconds()
-	found := m.of(series{c.route, methodLabel(c.r.Method), c.status, c.operation, c.decision, c.reason})
-	found.requests.Inc()
-	found.duration.Observe(seconds)
-	if c.decision != "" {
-		found.decisions.Inc()
-		found.admission.Observe(seconds)
-	}
-}
-
-// series are all labels of an answer: they come from closed lists, so there is no end of them but that of the config.
-type series struct {
-	route, method               string
-	status                      int
-	operation, decision, reason string
-}
-
-// answerMetrics are what an answer of some series counts in. Looking them up by their labels, one by one, would take longer than counting.
-type answerMetrics struct {
-	requests, decisions prometheus.Counter
-	duration, admission prometheus.Observer
-}
-
-func (m *metrics) of(s series) *answerMetrics {
-	if found, ok := m.answers.Load(s); ok {
-		return found.(*answerMetrics)
-	}
-	made := &answerMetrics{requests: m.requests.WithLabelValues(s.route, s.method, strconv.Itoa(s.status)), duration: m.duration.WithLabelValues(s.route)}
-	if s.decision != "" {
-		operation := s.operation
+// decided counts a decision, whose answer took some time.
+func (m *metrics) decided(c *call, took time.Duration) {
+	labels := decisionSeries{c.operation, c.decision, c.reason}
+	found := m.answers.Get(labels, func() decisionMetrics {
+		operation := labels.operation
 		if operation == "" {
 			operation = unknownOperation
 		}
-		made.decisions, made.admission = m.decisions.WithLabelValues(operation, s.decision, s.reason), m.admission.WithLabelValues(s.decision)
-	}
-	found, _ := m.answers.LoadOrStore(s, made)
-	return found.(*answerMetrics)
+		return decisionMetrics{m.decisions.WithLabelValues(operation, labels.decision, labels.reason),
+			m.admission.WithLabelValues(labels.decision)}
+	})
+	found.decisions.Inc()
+	found.admission.Observe(took.Seconds())
 }
 
-func methodLabel(method string) string {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete:
-		return method
-	}
-	return "other"
+// decisionSeries are the labels of a decision. They come from closed lists, so there is no end of them
+// but that of the config.
+type decisionSeries struct{ operation, decision, reason string }
+
+// decisionMetrics are what a decision of some series counts in.
+type decisionMetrics struct {
+	decisions prometheus.Counter
+	admission prometheus.Observer
 }

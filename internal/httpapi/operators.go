@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Operators tells operators' requests from all others: those with the token where there is one,
@@ -29,7 +30,7 @@ type Operators struct {
 	refusals  *prometheus.CounterVec
 	brake     brake
 	log       *slog.Logger
-	sometimes sometimes
+	sometimes web.Sometimes
 }
 
 // Reasons of forebay_operator_refusals_total.
@@ -65,7 +66,7 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 	if o.sites.Check(r) != nil || o.token == "" && !loopbackHost(r.Host) {
 		// A site whose name points to the loopback is known by the Host that its page asks for.
 		o.refusals.WithLabelValues(refusedSite).Inc()
-		return problem(http.StatusForbidden, api.CodeCrossSite,
+		return web.Problem(http.StatusForbidden, api.CodeCrossSite,
 			"The admin API can't be used from pages of other sites, or under a name that it doesn't have.")
 	}
 	if o.token == "" {
@@ -85,18 +86,18 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 		if wait > 0 {
 			reason = refusedBraked
 		}
-		o.sometimes.do(func() { o.log.Warn("operator refused", "reason", reason, "address", address) })
+		o.sometimes.Do(func() { o.log.Warn("operator refused", "reason", reason, "address", address) })
 		if wait > 0 {
 			o.refusals.WithLabelValues(reason).Inc()
-			p := problem(http.StatusTooManyRequests, api.CodeInvalidCredentials,
+			p := web.Problem(http.StatusTooManyRequests, api.CodeInvalidCredentials,
 				"Too many wrong admin tokens came from this address.")
-			p.RetryAfter = wholeSeconds(wait)
+			p.RetryAfter = web.WholeSeconds(wait)
 			return p
 		}
 	}
 	o.refusals.WithLabelValues(reason).Inc()
 	h.Set("WWW-Authenticate", `Bearer realm="forebay-admin"`)
-	return problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
+	return web.Problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
 		"The admin token is required: send it as Authorization: Bearer <token>.")
 }
 
@@ -109,7 +110,7 @@ func (o *Operators) Guard(next http.Handler) http.Handler {
 			return
 		}
 		h := w.Header()
-		h["Cache-Control"] = noStore
+		h["Cache-Control"] = web.NoStore
 		h.Set("Content-Type", "application/problem+json")
 		if p.RetryAfter > 0 {
 			h.Set("Retry-After", strconv.Itoa(p.RetryAfter))

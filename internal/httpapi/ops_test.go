@@ -19,6 +19,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Case C124.
@@ -101,7 +102,8 @@ func TestWithRedisHungEveryAnswerComesWithinASecond(t *testing.T) {
 		})
 	}
 	all.Wait()
-	bound := storeTime + staleTime + 50*time.Millisecond + 4*late()
+	// The store's time, that for a stale answer, and the way there and back.
+	bound := web.StoreTime + 150*time.Millisecond + 50*time.Millisecond + 4*late()
 	for _, a := range asks {
 		w.problem(a.got, http.StatusServiceUnavailable, api.CodeStore)
 		if a.took > bound {
@@ -393,29 +395,11 @@ func TestEveryDecisionIsOneLineOfLogWithoutSecrets(t *testing.T) {
 	}
 }
 
-// A flood of refusals is counted whole and logged in part.
-func TestAFloodDoesNotFillTheLog(t *testing.T) {
-	t.Parallel()
-	var log atMost
-	now := time.Now()
-	for second := range 2 {
-		logged := 0
-		for range 10 * maxLogged {
-			if log.allow(now.Add(time.Duration(second) * time.Second)) {
-				logged++
-			}
-		}
-		if logged != maxLogged {
-			t.Errorf("second %d: %d of %d refusals are logged, want %d", second, logged, 10*maxLogged, maxLogged)
-		}
-	}
-}
-
 func TestASlowSenderIsCutOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	s := NewHTTPServer(w.server.Public(), w.server.Log)
-	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.WriteTimeout <= maxWait+2*storeTime {
+	s := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
+	if s.ReadHeaderTimeout <= 0 || s.ReadTimeout <= 0 || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.WriteTimeout <= maxWait+2*web.StoreTime {
 		t.Errorf("a bound is missing: %+v", s)
 	}
 	s.ReadTimeout = 100 * time.Millisecond

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/web"
 )
 
 const (
@@ -38,33 +39,33 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 		return err
 	}
 	// Once the job's time is over there may be another one with its id, and another result.
-	until := time.Now().Add(look.Standing.ExpiresAt.Sub(look.Now) - storeTime)
+	until := time.Now().Add(look.Standing.ExpiresAt.Sub(look.Now) - web.StoreTime)
 	read := func(from int) ([]byte, error) {
 		if size <= piece {
-			return line.Result(c.ctx, id)
+			return line.Result(c.Ctx, id)
 		}
-		return line.ResultPart(c.ctx, id, int64(from), int64(min(size-from, piece)))
+		return line.ResultPart(c.Ctx, id, int64(from), int64(min(size-from, piece)))
 	}
 	part, err := read(0)
 	switch {
 	case errors.Is(err, leaky.ErrNoResult):
 		return resultGone()
 	case err != nil:
-		return storeError{err}
+		return web.StoreError(err)
 	}
 	c.describe(meta.ContentType, meta.Fields)
 	if size <= piece {
-		c.bytes(status, meta.ContentType, part)
+		c.Bytes(status, meta.ContentType, part)
 		return nil
 	}
-	if !c.headOf(status, meta.ContentType, size) {
+	if !c.HeadOf(status, meta.ContentType, size) {
 		return nil
 	}
-	control := http.NewResponseController(c.w)
+	control := http.NewResponseController(c.W)
 	for sent := 0; ; {
 		// A writer of a test may know no deadline.
 		_ = control.SetWriteDeadline(time.Now().Add(c.s.patience(len(part))))
-		n, err := c.w.Write(part)
+		n, err := c.W.Write(part)
 		if sent += n; err != nil || sent == size {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				c.s.metrics.cut.WithLabelValues(cutSlow).Inc()
@@ -77,7 +78,7 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 			c.s.metrics.cut.WithLabelValues(cutGone).Inc()
 			return nil
 		case err != nil:
-			_ = c.storeFailed(err) // it is logged
+			_ = c.StoreFailed(err) // it is logged
 			c.s.metrics.cut.WithLabelValues(cutStore).Inc()
 			return nil
 		}
@@ -87,14 +88,14 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 // insist reads from the store, again for up to pieceTime where it fails. Each try has storeTime.
 func (c *call) insist(read func() ([]byte, error)) ([]byte, error) {
 	for end := time.Now().Add(pieceTime); ; {
-		c.renew(0)
+		c.Renew(0)
 		part, err := read()
 		if err == nil || errors.Is(err, leaky.ErrNoResult) || time.Now().After(end) {
 			return part, err
 		}
 		select {
 		case <-time.After(pieceRest):
-		case <-c.r.Context().Done():
+		case <-c.R.Context().Done():
 			return nil, err
 		}
 	}

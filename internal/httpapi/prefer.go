@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/internal/web"
 )
 
 // maxWait bounds how long an answer is held back for a client that asked for it (Prefer: wait=N). Proxies cut silent
@@ -16,7 +18,7 @@ func preferredWait(lines []string) time.Duration {
 	for _, line := range lines {
 		for line != "" {
 			var preference string
-			preference, line = cutListItem(line)
+			preference, line = web.CutListItem(line)
 			preference, _, _ = strings.Cut(preference, ";")
 			name, value, _ := strings.Cut(preference, "=")
 			if strings.EqualFold(strings.Trim(name, " \t"), "wait") {
@@ -56,7 +58,7 @@ func quality(lines []string, ranges ...string) int {
 		for _, line := range lines {
 			for line != "" {
 				var item string
-				item, line = cutListItem(line)
+				item, line = web.CutListItem(line)
 				kind, parameters, _ := strings.Cut(item, ";")
 				if strings.EqualFold(strings.Trim(kind, " \t"), want) {
 					return weight(parameters)
@@ -83,20 +85,4 @@ func weight(parameters string) int {
 		return int(q * 1000)
 	}
 	return 1000
-}
-
-// cutListItem cuts the first item off a comma-separated list. A comma within a quoted string separates nothing.
-func cutListItem(list string) (item, rest string) {
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch {
-		case list[i] == '"':
-			quoted = !quoted
-		case list[i] == '\\' && quoted:
-			i++
-		case list[i] == ',' && !quoted:
-			return list[:i], list[i+1:]
-		}
-	}
-	return list, ""
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // LegacyHeaders says how X-RateLimit-Reset counts, and whether the X-RateLimit fields are there at all.
@@ -43,7 +44,7 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 		field = strconv.AppendInt(field, s.Remaining, 10)
 		if l.Algorithm != limits.Concurrency { // that one has no window
 			field = append(field, ";t="...)
-			field = strconv.AppendInt(field, wholeOrNone(effectiveWindow(s, l)), 10)
+			field = strconv.AppendInt(field, web.Seconds(effectiveWindow(s, l)), 10)
 		}
 	}
 	h[api.HeaderRateLimitPolicy] = policyOf(p, v)
@@ -55,7 +56,7 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 		ends[1] = len(field)
 		field = strconv.AppendInt(field, speaker.Remaining, 10)
 		ends[2] = len(field)
-		reset := wholeOrNone(untilReset(speaker))
+		reset := web.Seconds(untilReset(speaker))
 		if legacy != Delta {
 			reset = resetAt(v, speaker)
 		}
@@ -78,7 +79,7 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 
 // resetAt is untilReset as Unix seconds, by the clock that decided: a month ends when the month ends.
 func resetAt(v *limits.Verdict, s limits.Standing) int64 {
-	return wholeOrNone(time.Duration(v.At.UnixNano()) + untilReset(s))
+	return web.Seconds(time.Duration(v.At.UnixNano()) + untilReset(s))
 }
 
 // spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
@@ -162,7 +163,7 @@ func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []b
 	case l.Window == limits.Month:
 		seconds = monthSeconds(at)
 	default:
-		seconds = wholeOrNone(l.Window)
+		seconds = web.Seconds(l.Window)
 		quota = int64(math.Floor(float64(l.Amount)*float64(seconds)/l.Window.Seconds() + 1e-9))
 	}
 	if l.Bytes {
@@ -215,11 +216,3 @@ func untilReset(s limits.Standing) time.Duration {
 	}
 	return s.Reset
 }
-
-// wholeOrNone rounds up to seconds.
-func wholeOrNone(d time.Duration) int64 {
-	return int64((max(d, 0) + time.Second - 1) / time.Second)
-}
-
-// wholeSeconds rounds up to seconds, at least one: what a Retry-After can say.
-func wholeSeconds(d time.Duration) int { return int(max(wholeOrNone(d), 1)) }

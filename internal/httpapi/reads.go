@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // A list has Redis look at many jobs, and for as long everybody else waits. So that lists can't starve the service, each request looks
@@ -64,24 +65,24 @@ func (r *reading) enter(ctx context.Context, who string) (leave func(), ok bool)
 
 // readTurn waits until no other list of the same reader is under way.
 func (c *call) readTurn(who string) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(c.r.Context(), readWait)
+	ctx, cancel := context.WithTimeout(c.R.Context(), readWait)
 	defer cancel()
 	leave, ok := c.s.reading.enter(ctx, who)
 	if !ok {
-		p := problem(http.StatusTooManyRequests, api.CodeTooManyLists, "Another list of yours is being read. Ask for one at a time.")
+		p := web.Problem(http.StatusTooManyRequests, api.CodeTooManyLists, "Another list of yours is being read. Ask for one at a time.")
 		p.RetryAfter = 1
 		c.refusedRead(p)
 		return nil, p
 	}
-	c.renew(0)
+	c.Renew(0)
 	return leave, nil
 }
 
 // refusedRead logs that a list was refused, as logDecision does of decisions.
 func (c *call) refusedRead(p *api.Problem) {
-	if c.s.decisionLog.allow(c.began) {
-		c.s.Log.LogAttrs(c.ctx, slog.LevelInfo, "list refused", slog.String("code", p.Code), slog.String("reason", p.Reason),
-			slog.String("client", c.caller.Name), slog.String("request_id", c.requestID))
+	if c.s.Web.AnswerLog.Allow(c.Began) {
+		c.s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused", slog.String("code", p.Code), slog.String("reason", p.Reason),
+			slog.String("client", c.caller.Name), slog.String("request_id", c.RequestID))
 	}
 }
 
@@ -102,16 +103,16 @@ func (c *call) chargeReads(work int) (charge, error) {
 		work = atMostOnce(work, r)
 	}
 	request := limits.Request{Cost: int64(work), Subject: admission.Subject(c.caller.Client, "")}
-	v, err := c.s.Admission.Decide(c.ctx, p, request)
+	v, err := c.s.Admission.Decide(c.Ctx, p, request)
 	if err == nil && v.Never { // a region's part of a limit may be less
 		for _, s := range v.Standings {
 			work = atMostOnce(work, s.Rule)
 		}
 		request.Cost = int64(work)
-		v, err = c.s.Admission.Decide(c.ctx, p, request)
+		v, err = c.s.Admission.Decide(c.Ctx, p, request)
 	}
 	if err != nil {
-		return charge{}, storeError{err}
+		return charge{}, web.StoreError(err)
 	}
 	c.verdict = &v
 	if !v.Allowed {
@@ -137,8 +138,8 @@ func (ch charge) settle(c *call, left int) {
 		return
 	}
 	left = min(left, ch.work-1)
-	if err := c.s.Admission.Limiter.Settle(c.ctx, ch.verdict, int64(ch.work-left)); err != nil {
-		c.s.storeLog.do(func() { c.s.Log.Warn("refund of a list failed", "request_id", c.requestID, "error", err) })
+	if err := c.s.Admission.Limiter.Settle(c.Ctx, ch.verdict, int64(ch.work-left)); err != nil {
+		c.s.Web.StoreLog.Do(func() { c.s.Web.Log.Warn("refund of a list failed", "request_id", c.RequestID, "error", err) })
 		return
 	}
 	v := ch.verdict.Returned(limits.Request{Cost: int64(left)})

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
-	"github.com/forebay/forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Bounds of one redrive of many jobs. What is left is left to another call: the answer must come before the listener's timeout cuts it off
@@ -27,7 +27,7 @@ func (s *Server) redriveJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := line.Redrive(c.ctx, look.Job.ID)
+	outcome, err := line.Redrive(c.Ctx, look.Job.ID)
 	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || outcome == leaky.Redriven {
 		c.audit("job redriven", err, jobDetails(look, slog.String("code", look.Standing.Failure.Code))...)
 	}
@@ -35,18 +35,18 @@ func (s *Server) redriveJob(c *call) error {
 		return lookError(err)
 	}
 	if outcome == leaky.LineFull {
-		return problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
+		return web.Problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
 	}
 	if outcome == leaky.ForNobody {
-		return problem(http.StatusConflict, api.CodeNotFailed, "The job was a refresh, for no caller: the next one is begun by itself.")
+		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job was a refresh, for no caller: the next one is begun by itself.")
 	}
-	if look, err = line.Look(c.ctx, look.Job.ID); err != nil {
+	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {
 		return lookError(err)
 	}
 	if outcome == leaky.NotFailed {
-		return problem(http.StatusConflict, api.CodeNotFailed, "The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
+		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
 	}
-	return c.json(http.StatusOK, adminJobView(look, time.Now()))
+	return c.JSON(http.StatusOK, adminJobView(look, time.Now()))
 }
 
 // redriveMany answers POST /admin/v1/backends/{name}/redrive.
@@ -56,8 +56,8 @@ func (s *Server) redriveMany(c *call) error {
 		return err
 	}
 	filter, most := leaky.FailedFilter{}, defaultRedrive
-	if c.r.ContentLength != 0 || len(c.r.Header["Content-Type"]) > 0 { // an empty body that was meant to be one says nothing
-		body, err := readBody(c.w, c.r, maxTuneBody)
+	if c.R.ContentLength != 0 || len(c.R.Header["Content-Type"]) > 0 { // an empty body that was meant to be one says nothing
+		body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 		if err != nil {
 			return err
 		}
@@ -66,9 +66,9 @@ func (s *Server) redriveMany(c *call) error {
 		}
 	}
 	if !s.Store.Healthy() {
-		return storeError{errUnhealthy}
+		return web.StoreError(web.ErrUnhealthy)
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), s.redriveTime) // an operator who goes away has it stop
+	ctx, cancel := context.WithTimeout(c.R.Context(), s.redriveTime) // an operator who goes away has it stop
 	defer cancel()
 	done, err := line.RedriveAll(ctx, filter, most)
 	details := []slog.Attr{slog.String("backend", name), slog.String("operation", filter.Operation), slog.String("client", loggable(filter.Client)),
@@ -85,14 +85,14 @@ func (s *Server) redriveMany(c *call) error {
 	default:
 		c.audit("jobs redriven", err, details...)
 		if done.Redriven == 0 {
-			return storeError{err}
+			return web.StoreError(err)
 		}
-		c.storeFailed(err)
+		c.StoreFailed(err)
 		answer.Stopped = api.StoppedStore
-		return c.json(http.StatusOK, answer)
+		return c.JSON(http.StatusOK, answer)
 	}
 	c.audit("jobs redriven", nil, append(details, slog.String("stopped", answer.Stopped))...)
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }
 
 // loggable is a client as the log may have it: an address is personal.
@@ -105,36 +105,27 @@ func loggable(client string) string {
 
 // parseRedrive reads which failed jobs are meant, and how many at most.
 func parseRedrive(body []byte) (filter leaky.FailedFilter, most int, err error) {
-	fields, err := members(body)
+	fields, err := web.Members(body)
 	if err != nil {
 		return filter, 0, err
 	}
 	most = defaultRedrive
-	var wrong fieldErrors
+	var wrong web.FieldErrors
 	for _, m := range fields {
-		switch m.name {
+		switch m.Name {
 		case "operation":
-			filter.Operation = wrong.filled(m)
+			filter.Operation = wrong.Filled(m)
 		case "client":
-			filter.Client = wrong.filled(m)
+			filter.Client = wrong.Filled(m)
 		case "code":
-			filter.Code = wrong.filled(m)
+			filter.Code = wrong.Filled(m)
 		case "max":
-			if n := wrong.count(m, maxRedrive); n != nil {
+			if n := wrong.Count(m, maxRedrive); n != nil {
 				most = *n
 			}
 		default:
-			wrong.unknown(m)
+			wrong.Unknown(m)
 		}
 	}
-	return filter, most, wrong.err()
-}
-
-// filled reads a string that isn't empty: an empty one would mean every job, and is more likely a variable that wasn't set.
-func (f *fieldErrors) filled(m member) string {
-	text, ok := rawjson.Text(m.value)
-	if !ok || text == "" {
-		f.add(m.name, "Must be a string that isn't empty; leave it out for any.")
-	}
-	return text
+	return filter, most, wrong.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // overLimit is the answer to a request that a limit refused; bytes are those of its body.
@@ -19,7 +20,7 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	l := s.Rule.Limit()
 	switch o.By {
 	case admission.ByPart:
-		p := storeUnavailable()
+		p := web.StoreUnavailable()
 		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request takes. Try again.", l.Name)
 		return p
 	case admission.ByCost:
@@ -28,7 +29,7 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.",
 				bytes, l.Name, l.Capacity())
 		}
-		p := problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
+		p := web.Problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason
 		return p
 	}
@@ -41,7 +42,7 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 		Detail:           detail,
 		Reason:           v.Reason,
 		ViolatedPolicies: violated(v),
-		RetryAfter:       wholeSeconds(v.RetryAfter),
+		RetryAfter:       web.WholeSeconds(v.RetryAfter),
 	}
 }
 

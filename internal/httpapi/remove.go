@@ -7,12 +7,13 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // remove answers DELETE /v1/jobs/{id}: it cancels the job, or with ?purge=1 removes what is kept of one that has ended. The query is read
 // strictly: a misspelt purge would cancel a job that runs.
 func (s *Server) remove(c *call) error {
-	asked, err := parseQuery(c.r.URL.RawQuery, "purge")
+	asked, err := web.ParseQuery(c.R.URL.RawQuery, "purge")
 	if err != nil {
 		return err
 	}
@@ -22,7 +23,7 @@ func (s *Server) remove(c *call) error {
 	case "1":
 		return s.purge(c)
 	}
-	return invalidRequest("The parameter purge must be 1; without it the job is canceled.")
+	return web.InvalidRequest("The parameter purge must be 1; without it the job is canceled.")
 }
 
 func (s *Server) purge(c *call) error {
@@ -36,19 +37,19 @@ func (s *Server) purge(c *call) error {
 	if err := s.forgetAnswer(c, line, look.Job); err != nil {
 		return err
 	}
-	outcome, err := line.Purge(c.ctx, look.Job.ID)
+	outcome, err := line.Purge(c.Ctx, look.Job.ID)
 	if err != nil {
 		return c.ownLookError(look.Job.ID, err)
 	}
 	if outcome == leaky.NotEnded {
 		return notEnded() // it was redriven in between
 	}
-	c.head(http.StatusNoContent)
+	c.Head(http.StatusNoContent)
 	return nil
 }
 
 func notEnded() *api.Problem {
-	return problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
+	return web.Problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
 }
 
 // forgetAnswer removes the stored answer to the job's request, for its client alone where others share it. It is found by the payload, so this comes before the job goes: where it fails, the
@@ -58,16 +59,16 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	if o == nil || !o.Overload.KeepsFor(job.Client) {
 		return nil
 	}
-	payload, err := line.Payload(c.ctx, job.Source())
+	payload, err := line.Payload(c.Ctx, job.Source())
 	if errors.Is(err, leaky.ErrUnknownJob) {
-		_, err = line.Look(c.ctx, job.ID) // it has gone in between: this tells whose it was
+		_, err = line.Look(c.Ctx, job.ID) // it has gone in between: this tells whose it was
 	}
 	if err != nil {
 		return c.ownLookError(job.ID, err)
 	}
 	key := o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)
-	if err := s.Answers.Purge(c.ctx, o.Overload, job.Operation, key, job.Client); err != nil {
-		return storeError{err}
+	if err := s.Answers.Purge(c.Ctx, o.Overload, job.Operation, key, job.Client); err != nil {
+		return web.StoreError(err)
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 func (c *call) ownLookError(id string, err error) error {
 	var gone *leaky.GoneError
 	if errors.As(err, &gone) && (gone.OwnedBy(c.caller.ID) || c.bears(id) && gone.Anonymous()) {
-		return problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
+		return web.Problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
 	}
 	return lookError(err)
 }

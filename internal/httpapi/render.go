@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // render answers with an outcome of admission. It is the one place that knows which status, fields
@@ -22,26 +23,26 @@ func (c *call) render(o admission.Outcome) error {
 		c.s.cached[c.operation].misses.Add(1)
 	}
 	if t.StoreError != nil {
-		_ = c.storeFailed(t.StoreError) // it is logged
+		_ = c.StoreFailed(t.StoreError) // it is logged
 	}
 	switch o := o.(type) {
 	case *admission.Accepted:
 		return c.renderJob(o.Job)
 	case *admission.Joined:
-		c.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
+		c.W.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}
 		return c.renderJob(o.Job)
 	case *admission.Replayed:
-		c.w.Header()[api.HeaderIdempotentReplay] = []string{"true"}
+		c.W.Header()[api.HeaderIdempotentReplay] = []string{"true"}
 		return c.renderJob(o.Job)
 	case *admission.Stored:
 		return c.renderStored(o)
 	case *admission.Fixed:
 		c.decision = api.Degraded
-		c.w.Header()["Cache-Control"] = noStore
-		c.bytes(http.StatusOK, "application/json", o.Body)
+		c.W.Header()["Cache-Control"] = web.NoStore
+		c.Bytes(http.StatusOK, "application/json", o.Body)
 	case *admission.Passed:
-		c.w.Header()["Cache-Control"] = noStore
-		c.bytes(http.StatusOK, "", nil)
+		c.W.Header()["Cache-Control"] = web.NoStore
+		c.Bytes(http.StatusOK, "", nil)
 	case *admission.Refused:
 		return c.refused(o)
 	}
@@ -58,19 +59,19 @@ func (c *call) renderJob(j admission.Job) error {
 	}
 	line := c.s.lineOf(c.jobID)
 	payload := c.payload
-	if preferredWait(c.r.Header[api.HeaderPrefer]) > 0 && !done(j.Look) {
+	if preferredWait(c.R.Header[api.HeaderPrefer]) > 0 && !done(j.Look) {
 		j.Look.Job.Payload, payload = nil, nil
 		c.drop() // thousands of requests wait
 	}
 	look, err := c.s.await(c, line, j.Look)
 	if p, ok := errors.AsType[*api.Problem](err); err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
-		c.noStore = true
+		c.StoreLost = true
 	}
 	// The job is accepted even if the wait failed or was refused: answer with what was known before.
 	view := jobView(look, time.Now())
 	view.Degraded = j.Fallback
-	h := c.w.Header()
-	h["Cache-Control"] = noStore
+	h := c.W.Header()
+	h["Cache-Control"] = web.NoStore
 	h["Location"], h["Content-Location"] = []string{view.StatusURL}, []string{view.StatusURL}
 	if view.Done {
 		if h[api.HeaderPreferenceApplied] != nil && view.Status == api.Succeeded {
@@ -81,11 +82,11 @@ func (c *call) renderJob(j admission.Job) error {
 			}
 			h["Content-Location"] = []string{view.StatusURL}
 		}
-		return c.json(http.StatusOK, view)
+		return c.JSON(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
 	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
-	return c.json(http.StatusAccepted, view)
+	return c.JSON(http.StatusAccepted, view)
 }
 
 // renderStored answers with a stored answer. If there is no room for it until it is read, it says
@@ -108,12 +109,12 @@ func (c *call) renderStored(o *admission.Stored) error {
 		counts.old(len(found.Body), found.Age, time.Now())
 		status = "forebay; hit; ttl=" + strconv.FormatInt(min(ttl, -1), 10) + "; detail=degraded"
 	}
-	h := c.w.Header()
+	h := c.W.Header()
 	h["Age"] = []string{strconv.FormatInt(int64(found.Age/time.Second), 10)}
 	h[api.HeaderCacheStatus] = []string{status}
-	h["Cache-Control"] = noStore
+	h["Cache-Control"] = web.NoStore
 	c.describe(found.ContentType, found.Fields)
-	c.bytes(http.StatusOK, found.ContentType, found.Body)
+	c.Bytes(http.StatusOK, found.ContentType, found.Body)
 	return nil
 }
 
@@ -123,16 +124,16 @@ func (c *call) refused(o *admission.Refused) error {
 	case admission.ByLine:
 		return lineRefused(c.operation, o)
 	case admission.BySpentKey:
-		return problem(http.StatusGone, api.CodeJobGone, "The job of this Idempotency-Key was purged. "+
+		return web.Problem(http.StatusGone, api.CodeJobGone, "The job of this Idempotency-Key was purged. "+
 			"The key can't be used again before the job's record would have gone: use another.")
 	case admission.ByOtherRequest:
-		return problem(http.StatusUnprocessableEntity, api.CodeKeyReuse, "This Idempotency-Key came with "+
+		return web.Problem(http.StatusUnprocessableEntity, api.CodeKeyReuse, "This Idempotency-Key came with "+
 			"another request before. Requests are the same when their bodies are, byte for byte.")
 	case admission.ByNoAnswer:
-		return problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this "+
+		return web.Problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this "+
 			"request that may be served, and it asks for no other.")
 	case admission.ByStore:
-		return storeUnavailable()
+		return web.StoreUnavailable()
 	}
 	return overLimit(o, c.bodyBytes)
 }
@@ -158,6 +159,6 @@ func lineRefused(operation string, o *admission.Refused) *api.Problem {
 	// A prediction, not a promise; and clients that were refused together shouldn't all be back at
 	// one moment.
 	jitter := time.Duration(rand.Float64() * 0.1 * float64(o.RetryAfter))
-	p.RetryAfter = wholeSeconds(o.RetryAfter + jitter)
+	p.RetryAfter = web.WholeSeconds(o.RetryAfter + jitter)
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // result answers GET /v1/jobs/{id}/result: with the backend's own answer, or with why there is none.
@@ -30,9 +31,9 @@ func (s *Server) result(c *call) error {
 	case jobs.Failed, jobs.Expired:
 		return c.failedResult(line, look)
 	case jobs.Canceled:
-		return problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
+		return web.Problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
 	}
-	p := problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
+	p := web.Problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
 	p.RetryAfter = pollAfter(look, time.Now())
 	return p
 }
@@ -51,7 +52,7 @@ func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
 	}
 	go func() {
 		defer func() { <-s.warming }()
-		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
+		ctx, cancel := context.WithTimeout(context.Background(), web.StoreTime)
 		defer cancel()
 		if payload == nil {
 			var err error
@@ -87,7 +88,7 @@ func (r *recently) first(job string) bool {
 }
 
 func resultGone() *api.Problem {
-	return problem(http.StatusGone, api.CodeResultGone, "The job succeeded, and its result has been removed since.")
+	return web.Problem(http.StatusGone, api.CodeResultGone, "The job succeeded, and its result has been removed since.")
 }
 
 // failedResult is a failed job's problem, with what the backend had answered.
@@ -102,11 +103,11 @@ func (c *call) failedResult(line Line, look leaky.Look) error {
 		return err
 	}
 	p.BackendAnswer = backendAnswer(meta)
-	body, err := line.Result(c.ctx, look.Job.Source())
+	body, err := line.Result(c.Ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
 	case err != nil:
-		return storeError{err}
+		return web.StoreError(err)
 	case utf8.Valid(body):
 		p.BackendAnswer.Body = string(body)
 	default:

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"runtime"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Identifier says who asks. On an error the Client still has its Address, if that is known.
@@ -69,12 +69,10 @@ type Server struct {
 	Config
 	cached      map[string]*cacheCounts // by operation
 	operators   *Operators
-	bodies      bodies
+	bodies      web.Bodies
 	unread      *unread
 	sites       *http.CrossOriginProtection
 	metrics     *metrics
-	storeLog    sometimes
-	decisionLog atMost
 	waits       *waits        // the answers that are held back
 	warming     chan struct{} // a place for each answer that is being taken into memory
 	warmed      recently      // jobs whose answers were
@@ -84,27 +82,19 @@ type Server struct {
 	beat, life  time.Duration                 // heartbeat and streamLife, but in tests
 	patience    func(bytes int) time.Duration // slowTime, but in tests
 
-	leaving   atomic.Bool   // set by Leave
 	refusing  atomic.Bool   // set by Refuse
 	draining  chan struct{} // closed by Drain
 	drainOnce sync.Once
 }
 
-// storeTime bounds what one request may wait for the store; the rest of the second in which every answer comes is for a stale
-// answer (staleTime) and the way there and back.
-const (
-	storeTime = 600 * time.Millisecond
-	staleTime = 150 * time.Millisecond
-)
-
 // maxWarming bounds the answers that are being taken into memory at one time, each of which has its job's payload and itself read. Beyond that they
 // are let go: the next one like them will do.
 const maxWarming = 16
 
-// New returns a Server. It registers its metrics with c.Metrics.
+// New returns a Server. It registers its metrics with those of c.Web.
 func New(c Config) *Server {
 	if c.Audit == nil {
-		c.Audit = c.Log
+		c.Audit = c.Web.Log
 	}
 	s := &Server{
 		Config:      c,
@@ -117,23 +107,23 @@ func New(c Config) *Server {
 		redriveTime: maxRedriveTime,
 		beat:        heartbeat,
 		life:        streamLife,
-		patience:    slowTime,
-		unread:      newUnread(unreadBounds(c.MaxBuffered), c.Metrics, c.Log),
+		patience:    web.SlowTime,
+		unread:      newUnread(unreadBounds(c.MaxBuffered), c.Web.Metrics, c.Web.Log),
 	}
 	for _, o := range c.Admission.Operations {
 		s.cached[o.Name] = &cacheCounts{}
 	}
-	s.bodies.max = c.MaxBuffered
+	s.bodies.Max = c.MaxBuffered
 	s.metrics = newMetrics(s)
-	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Metrics, c.Log)
+	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Web.Metrics, c.Web.Log)
 	s.metrics.preset(s)
 	return s
 }
 
 // Leave begins a shutdown that clients don't notice: from now on /readyz is red and each answer
-// closes its connection, so that all of them begin anew, elsewhere. All else goes on.
+// closes its connection, so that all of them begin anew, elsewhere. The rest goes on.
 func (s *Server) Leave() {
-	s.leaving.Store(true)
+	s.Web.Leave()
 	s.Admission.StopRefreshing()
 }
 
@@ -153,77 +143,60 @@ func (s *Server) Drain() {
 
 // Public is the handler of the public listener.
 func (s *Server) Public() http.Handler {
-	return s.router(
-		route{path: "/v1/jobs", callers: true, admission: true, handlers: map[string]handler{"POST": s.submit, "GET": undecided(s.caller(s.listOwn))}},
-		route{path: "/v1/jobs/{id}", callers: true, handlers: map[string]handler{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}},
-		route{path: "/v1/jobs/{id}/result", callers: true, handlers: map[string]handler{"GET": s.identified(s.result)}},
-		route{path: "/v1/rate-limits", callers: true, handlers: map[string]handler{"GET": s.caller(s.rateLimits)}},
-		route{path: "/v1/operations", callers: true, handlers: map[string]handler{"GET": s.caller(s.operationsList)}},
-		route{path: "/v1/check", callers: true, admission: true, handlers: map[string]handler{"GET": s.check}},
-		route{path: "/v1/check/{path}", callers: true, admission: true, handlers: map[string]handler{anyMethod: s.check}},
-		route{path: "/docs", callers: true, handlers: map[string]handler{"GET": s.docs}},
-		route{path: "/openapi.yaml", handlers: map[string]handler{"GET": s.openAPI}},
-		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
-		route{path: "/readyz", handlers: map[string]handler{"GET": s.publicReadyz}},
+	return web.Router(s.Web, s.begin,
+		s.callers("/v1/jobs", methods{"POST": deciding(s.submit), "GET": s.caller(s.listOwn)}),
+		s.callers("/v1/jobs/{id}", methods{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}),
+		s.callers("/v1/jobs/{id}/result", methods{"GET": s.identified(s.result)}),
+		s.callers("/v1/rate-limits", methods{"GET": s.caller(s.rateLimits)}),
+		s.callers("/v1/operations", methods{"GET": s.caller(s.operationsList)}),
+		s.callers("/v1/check", methods{"GET": deciding(s.check)}),
+		s.callers("/v1/check/{path}", methods{web.AnyMethod: deciding(s.check)}),
+		s.callers("/docs", methods{"GET": s.docs}),
+		route{Path: "/openapi.yaml", Handlers: methods{"GET": s.openAPI}},
+		route{Path: "/livez", Handlers: methods{"GET": livez}},
+		route{Path: "/readyz", Handlers: methods{"GET": s.publicReadyz}},
 	)
 }
 
-// Admin is the handler of the admin listener.
-func (s *Server) Admin() http.Handler {
-	return s.router(append(s.cacheRoutes(),
-		route{path: "/admin/v1/backends", handlers: map[string]handler{"GET": s.operator(noQuery(s.listBackends))}},
-		route{path: "/admin/v1/backends/{name}", handlers: map[string]handler{"GET": s.operator(noQuery(s.getBackend)), "PATCH": s.operator(noQuery(s.tuneBackend))}},
-		route{path: "/admin/v1/backends/{name}/override", handlers: map[string]handler{"DELETE": s.operator(noQuery(s.resetBackend))}},
-		route{path: "/admin/v1/backends/{name}/books", handlers: map[string]handler{"GET": s.operator(noQuery(s.books))}},
-		route{path: "/admin/v1/backends/{name}/redrive", handlers: map[string]handler{"POST": s.operator(noQuery(s.redriveMany))}},
-		route{path: "/admin/v1/jobs", handlers: map[string]handler{"GET": s.operator(s.listJobs)}},
-		route{path: "/admin/v1/jobs/{id}", handlers: map[string]handler{"GET": s.operator(noQuery(s.getAnyJob)), "DELETE": s.operator(noQuery(s.cancelAnyJob))}},
-		route{path: "/admin/v1/jobs/{id}/redrive", handlers: map[string]handler{"POST": s.operator(noQuery(s.redriveJob))}},
-		route{path: "/admin/v1/jobs/{id}/deliveries", handlers: map[string]handler{"GET": s.operator(noQuery(s.deliveriesOf))}},
-		route{path: "/admin/v1/jobs/{id}/redeliver", handlers: map[string]handler{"POST": s.operator(noQuery(s.redeliver))}},
-		route{path: "/admin/v1/deliveries", handlers: map[string]handler{"GET": s.operator(s.listDeliveries)}},
-		route{path: "/admin/v1/shadow-limits", handlers: map[string]handler{"GET": s.operator(s.shadowLimits)}},
-		route{path: "/metrics", handlers: map[string]handler{"GET": s.operator(s.serveMetrics())}},
-		route{path: "/livez", handlers: map[string]handler{"GET": s.livez}},
-		route{path: "/readyz", handlers: map[string]handler{"GET": s.readyz}},
-	)...)
-}
-
-// Timeouts of a listener. Reading is bounded so that slow senders hold no connection. Writing takes
-// maxWait, storeTime twice, and leaves the rest for a client that reads slowly an answer that is in
-// memory whole; a result that is sent in pieces has slowTime for each.
-const (
-	headerTime = 5 * time.Second
-	readTime   = 30 * time.Second
-	writeTime  = 90 * time.Second
-	idleTime   = 2 * time.Minute
-	maxHeader  = 16 << 10
+type (
+	handler = web.Handler[*call]
+	route   = web.Route[*call]
+	methods = map[string]handler
 )
 
-// NewHTTPServer returns an http.Server for a handler, with every timeout and bound set.
-func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
-		Handler:           closingAfterTransfer(h),
-		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       readTime,
-		WriteTimeout:      writeTime,
-		IdleTimeout:       idleTime,
-		MaxHeaderBytes:    maxHeader,
-		// net/http would answer OPTIONS * by itself, past the handler.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug), // bad handshakes and the like: the callers' business
-	}
+func (s *Server) begin() *call { return &call{s: s} }
+
+// callers is a route for callers that say who they are: the answer to a method that it doesn't have
+// speaks of their limits too.
+func (s *Server) callers(path string, handlers methods) route {
+	return route{Path: path, Handlers: handlers, Unhandled: func(c *call) {
+		if client, err := s.Identity.Identify(c.R); err == nil {
+			c.identify(client)
+		}
+	}}
 }
 
-// closingAfterTransfer has h answer, and no connection outlive a request with Transfer-Encoding. Where Content-Length
-// stood beside it, which net/http doesn't tell, two readers may differ on where the next request begins (RFC 9112, 6.1).
-func closingAfterTransfer(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TransferEncoding) > 0 {
-			w.Header()["Connection"] = closing
-		}
-		h.ServeHTTP(w, r)
-	})
+func livez(c *call) error { return web.Livez(&c.Call) }
+
+// Admin is the handler of the admin listener.
+func (s *Server) Admin() http.Handler {
+	return web.Router(s.Web, s.begin, append(s.cacheRoutes(),
+		route{Path: "/admin/v1/backends", Handlers: methods{"GET": s.operator(web.NoQuery(s.listBackends))}},
+		route{Path: "/admin/v1/backends/{name}", Handlers: methods{"GET": s.operator(web.NoQuery(s.getBackend)), "PATCH": s.operator(web.NoQuery(s.tuneBackend))}},
+		route{Path: "/admin/v1/backends/{name}/override", Handlers: methods{"DELETE": s.operator(web.NoQuery(s.resetBackend))}},
+		route{Path: "/admin/v1/backends/{name}/books", Handlers: methods{"GET": s.operator(web.NoQuery(s.books))}},
+		route{Path: "/admin/v1/backends/{name}/redrive", Handlers: methods{"POST": s.operator(web.NoQuery(s.redriveMany))}},
+		route{Path: "/admin/v1/jobs", Handlers: methods{"GET": s.operator(s.listJobs)}},
+		route{Path: "/admin/v1/jobs/{id}", Handlers: methods{"GET": s.operator(web.NoQuery(s.getAnyJob)), "DELETE": s.operator(web.NoQuery(s.cancelAnyJob))}},
+		route{Path: "/admin/v1/jobs/{id}/redrive", Handlers: methods{"POST": s.operator(web.NoQuery(s.redriveJob))}},
+		route{Path: "/admin/v1/jobs/{id}/deliveries", Handlers: methods{"GET": s.operator(web.NoQuery(s.deliveriesOf))}},
+		route{Path: "/admin/v1/jobs/{id}/redeliver", Handlers: methods{"POST": s.operator(web.NoQuery(s.redeliver))}},
+		route{Path: "/admin/v1/deliveries", Handlers: methods{"GET": s.operator(s.listDeliveries)}},
+		route{Path: "/admin/v1/shadow-limits", Handlers: methods{"GET": s.operator(s.shadowLimits)}},
+		route{Path: "/metrics", Handlers: methods{"GET": s.operator(s.showMetrics())}},
+		route{Path: "/livez", Handlers: methods{"GET": livez}},
+		route{Path: "/readyz", Handlers: methods{"GET": s.readyz}},
+	)...)
 }
 
 // lineOf is the line of a job's backend.

@@ -4,22 +4,23 @@ import (
 	"net/http"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // shadowLimits answers GET /admin/v1/shadow-limits: whom limits that aren't enforced would have refused.
 func (s *Server) shadowLimits(c *call) error {
-	asked, err := parseQuery(c.r.URL.RawQuery, "limit")
+	asked, err := web.ParseQuery(c.R.URL.RawQuery, "limit")
 	if err != nil {
 		return err
 	}
 	limit := asked["limit"] // "": all
 	answer := api.ShadowLimits{Refusals: []api.ShadowRefusal{}}
 	if s.Shadows == nil {
-		return c.json(http.StatusOK, answer)
+		return c.JSON(http.StatusOK, answer)
 	}
-	counts, err := s.Shadows.Top(c.ctx)
+	counts, err := s.Shadows.Top(c.Ctx)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
 	for _, n := range counts {
 		if limit == "" || n.Limit == limit {
@@ -27,5 +28,5 @@ func (s *Server) shadowLimits(c *call) error {
 				api.ShadowRefusal{Limit: n.Limit, Client: n.Client, Operation: n.Operation, Count: n.Count, LastAt: api.Time{Time: n.Last}})
 		}
 	}
-	return c.json(http.StatusOK, answer)
+	return c.JSON(http.StatusOK, answer)
 }

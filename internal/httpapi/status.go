@@ -6,24 +6,23 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gorilla/mux"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // ownJob is the job that the path names, for its owner (see owns). Whatever keeps it from somebody has one answer, after the
 // same work, as far as the id is one of ours. A job for many, and a refresh, is nobody's: the backend is told its id and may show it, and
 // whoever could cancel it would for all.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
-	id := mux.Vars(c.r)["id"]
+	id := c.Var("id")
 	backend, ok := jobs.ParseID(id)
 	line := s.Lines[backend]
 	if !ok || line == nil {
 		return nil, leaky.Look{}, unknownJob()
 	}
-	look, err := line.Look(c.ctx, id)
+	look, err := line.Look(c.Ctx, id)
 	if err != nil {
 		return nil, leaky.Look{}, c.ownLookError(id, err)
 	}
@@ -49,7 +48,7 @@ func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(
 
 // status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
-	if wantsStream(c.r.Header["Accept"]) {
+	if wantsStream(c.R.Header["Accept"]) {
 		return s.stream(c)
 	}
 	return s.oneStatus(c)
@@ -62,12 +61,12 @@ func (s *Server) oneStatus(c *call) error {
 	if err != nil {
 		return err
 	}
-	known := c.r.Header["If-None-Match"]
+	known := c.R.Header["If-None-Match"]
 	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !stands(known, l) }); err != nil {
 		return err
 	}
 	now := time.Now()
-	h := c.w.Header()
+	h := c.W.Header()
 	h["Cache-Control"] = privateNoCache
 	h["Vary"] = varyByCaller
 	etag := tag(look)
@@ -75,11 +74,11 @@ func (s *Server) oneStatus(c *call) error {
 	if !done(look) {
 		h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, now))}
 	}
-	if matches(known, etag) {
-		c.head(http.StatusNotModified)
+	if web.Matches(known, etag) {
+		c.Head(http.StatusNotModified)
 		return nil
 	}
-	return c.json(http.StatusOK, jobView(look, now))
+	return c.JSON(http.StatusOK, jobView(look, now))
 }
 
 var (
@@ -94,23 +93,23 @@ func (s *Server) cancel(c *call) error {
 	if err != nil {
 		return err
 	}
-	outcome, err := line.Cancel(c.ctx, look.Job.ID)
+	outcome, err := line.Cancel(c.Ctx, look.Job.ID)
 	if err != nil {
 		return c.ownLookError(look.Job.ID, err)
 	}
 	s.Admission.Forget(look.Job.Client) // a place in a limit on jobs at one time may be free
 	id := look.Job.ID
-	if look, err = line.Look(c.ctx, id); err != nil {
+	if look, err = line.Look(c.Ctx, id); err != nil {
 		return c.ownLookError(id, err)
 	}
 	switch outcome {
 	case leaky.Canceled:
-		return c.json(http.StatusOK, jobView(look, time.Now()))
+		return c.JSON(http.StatusOK, jobView(look, time.Now()))
 	case leaky.Aborting:
-		c.w.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
-		return c.json(http.StatusAccepted, jobView(look, time.Now()))
+		c.W.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
+		return c.JSON(http.StatusAccepted, jobView(look, time.Now()))
 	}
-	return problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
+	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
 }
 
 // lookError tells a job that was forgotten in between from a store that fails.
@@ -118,5 +117,5 @@ func lookError(err error) error {
 	if errors.Is(err, leaky.ErrUnknownJob) {
 		return unknownJob()
 	}
-	return storeError{err}
+	return web.StoreError(err)
 }

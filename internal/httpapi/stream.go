@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // A stream tells a job's states as they come, as server-sent events (WHATWG HTML, section 9.2). Each event is a whole state and its id is
@@ -93,11 +94,11 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, resumed := lastEventID(c.r.Header)
-	h := c.w.Header()
+	seen, resumed := lastEventID(c.R.Header)
+	h := c.W.Header()
 	h["Vary"] = varyByCaller
 	if resumed && done(look) && seen >= look.Standing.Version {
-		c.head(http.StatusNoContent) // which tells the client not to come back
+		c.Head(http.StatusNoContent) // which tells the client not to come back
 		return nil, nil
 	}
 	leave, ok := s.waits.enter(heldStream, c.caller.Client)
@@ -106,11 +107,11 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 	}
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // or nginx would keep events to itself
-	c.head(http.StatusOK)
-	t := &telling{eventWriter: eventWriter{w: c.w, control: http.NewResponseController(c.w)}, leave: leave, began: time.Now(),
+	c.Head(http.StatusOK)
+	t := &telling{eventWriter: eventWriter{w: c.W, control: http.NewResponseController(c.W)}, leave: leave, began: time.Now(),
 		vigil: s.keepVigil(c, line, look, s.life), beat: time.NewTicker(s.beat), seen: seen, knows: resumed}
 	_ = t.control.SetReadDeadline(time.Time{}) // it would end the stream
-	if c.r.Method == http.MethodHead || t.retry(comeBack) != nil {
+	if c.R.Method == http.MethodHead || t.retry(comeBack) != nil {
 		t.end()
 		return nil, nil
 	}
@@ -121,7 +122,7 @@ func (t *telling) end() {
 	t.beat.Stop()
 	t.vigil.end()
 	t.leave()
-	t.vigil.c.held = time.Since(t.began)
+	t.vigil.c.Held = time.Since(t.began)
 }
 
 // tell looks where the job stands and writes it, if the client hasn't been told. An error is the client's going away.
@@ -129,7 +130,7 @@ func (t *telling) tell() (further, error) {
 	look, err := t.vigil.look()
 	if err != nil {
 		if !errors.Is(err, leaky.ErrUnknownJob) {
-			_ = t.vigil.c.storeFailed(err) // it is logged
+			_ = t.vigil.c.StoreFailed(err) // it is logged
 		}
 		return later, nil
 	}
@@ -207,7 +208,7 @@ func lastEventID(h http.Header) (version int64, ok bool) {
 }
 
 func tooManyHeld() *api.Problem {
-	p := problem(http.StatusTooManyRequests, api.CodeTooManyStreams,
+	p := web.Problem(http.StatusTooManyRequests, api.CodeTooManyStreams,
 		"Too many answers are held back already: for you, for your network, or for all clients together. "+
 			"Ask for the status without a stream and without Prefer: wait.")
 	p.RetryAfter = fewerFrom + rand.IntN(fewerTo-fewerFrom+1)

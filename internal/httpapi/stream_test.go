@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // patience is how long a test waits for what must come.
@@ -300,7 +301,7 @@ func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	server := NewHTTPServer(w.server.Public(), w.server.Log)
+	server := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
 	server.ReadTimeout, server.WriteTimeout = time.Second, 1500*time.Millisecond
 	w.url = listen(t, server)
 	w.server.beat = 100 * time.Millisecond
@@ -314,7 +315,7 @@ func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
 	}
 	s.Body.Close()
 
-	server = NewHTTPServer(w.server.Public(), w.server.Log)
+	server = web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
 	server.ReadTimeout = time.Second
 	w.url = listen(t, server)
 	began := time.Now()
@@ -327,7 +328,7 @@ func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
 func TestShuttingDownEndsStreamsWithAHint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	server := NewHTTPServer(w.server.Public(), w.server.Log)
+	server := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
 	w.url = listen(t, server)
 	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
 	var streams []*stream

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/transfer"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // posted is a POST /v1/jobs as read.
@@ -27,7 +28,7 @@ type posted struct {
 // submit answers POST /v1/jobs: it reads the request, has admission decide, and renders the outcome.
 func (s *Server) submit(c *call) error {
 	// Who asks comes before what is asked: a body takes memory, and its sender must answer for it.
-	client, unknown := s.Identity.Identify(c.r)
+	client, unknown := s.Identity.Identify(c.R)
 	if unknown != nil {
 		return c.unidentified(client, unknown)
 	}
@@ -42,9 +43,9 @@ func (s *Server) submit(c *call) error {
 		return c.charged(err)
 	}
 	if s.refusing.Load() {
-		return shuttingDown()
+		return web.ShuttingDown()
 	}
-	outcome, err := s.Admission.Submit(c.ctx, r)
+	outcome, err := s.Admission.Submit(c.Ctx, r)
 	if err != nil {
 		return err
 	}
@@ -67,19 +68,21 @@ func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error)
 	if r.Callback, err = s.callbackFor(c.caller.ID, sub.callback); err != nil {
 		return r, err
 	}
-	if r.Key, err = idempotencyKey(c.r.Header); err != nil {
+	if r.Key, err = idempotencyKey(c.R.Header); err != nil {
 		return r, err
 	}
-	h := c.r.Header
-	r.ID, r.Caller, r.Payload, r.Body, r.Priority, r.StartWithin = c.requestID, c.caller, sub.payload, sub.body, sub.priority, sub.startWithin
-	r.Traceparent, r.Wish = traceparent(h), degrade.ParseCacheControl(h["Cache-Control"])
+	h := c.R.Header
+	r.ID, r.Caller, r.Payload, r.Body, r.Priority, r.StartWithin = c.RequestID, c.caller, sub.payload, sub.body, sub.priority, sub.startWithin
+	r.Traceparent, r.Wish = web.Traceparent(h), degrade.ParseCacheControl(h["Cache-Control"])
 	r.Waits = preferredWait(h[api.HeaderPrefer]) > 0
 	return r, nil
 }
 
 // callbackFor is the URL that the end of a client's job is told to; "": it is told to nobody.
 func (s *Server) callbackFor(client, asked string) (string, error) {
-	refused := func(why string) error { return fieldErrors{{Detail: why, Pointer: pointer(fieldCallback)}}.err() }
+	refused := func(why string) error {
+		return web.FieldErrors{{Detail: why, Pointer: web.Pointer(fieldCallback)}}.Err()
+	}
 	if s.Callbacks == nil {
 		if asked != "" {
 			return "", refused("This service tells no URL of jobs' ends.")
@@ -88,18 +91,18 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 	}
 	url, err := s.Callbacks.For(client, asked)
 	if err != nil {
-		return "", refused(sentence(err))
+		return "", refused(web.Sentence(err))
 	}
 	return url, nil
 }
 
 // readSubmission reads the body. release gives back its place among those that are held in memory.
 func (s *Server) readSubmission(c *call) (sub posted, release func(), err error) {
-	body, release, err := s.bodies.read(c.w, c.r, s.MaxBody)
+	body, release, err := s.bodies.Read(c.W, c.R, s.MaxBody)
 	if err == nil {
 		c.bodyBytes = int64(len(body))
-		sub, err = s.parse(c.r.Context(), body)
-		c.renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
+		sub, err = s.parse(c.R.Context(), body)
+		c.Renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
 	}
 	return sub, release, err
 }
@@ -113,7 +116,7 @@ func (s *Server) parse(ctx context.Context, body []byte) (posted, error) {
 		case s.parsing <- struct{}{}:
 			defer func() { <-s.parsing }()
 		case <-ctx.Done():
-			return posted{}, invalidRequest("The request ended early.")
+			return posted{}, web.InvalidRequest("The request ended early.")
 		}
 	}
 	return parseSubmission(body)
@@ -126,58 +129,58 @@ const (
 
 // parseSubmission reads the body of a POST /v1/jobs.
 func parseSubmission(body []byte) (posted, error) {
-	fields, err := members(body)
+	fields, err := web.Members(body)
 	if err != nil {
 		return posted{}, err
 	}
 	sub := posted{priority: jobs.Normal, body: body}
-	var wrong fieldErrors
+	var wrong web.FieldErrors
 	named := false
 	for _, m := range fields {
-		switch m.name {
+		switch m.Name {
 		case "operation":
-			sub.operation, named = wrong.text(m), true
+			sub.operation, named = wrong.Text(m), true
 		case "payload":
-			sub.payload = m.value
+			sub.payload = m.Value
 		case "priority":
-			if word := wrong.optionalText(m); word != "" || string(m.value) == `""` {
+			if word := wrong.OptionalText(m); word != "" || string(m.Value) == `""` {
 				sub.priority = jobs.Priority(word)
 			}
 			if sub.priority.Weight() == 0 {
-				wrong.add(m.name, `Must be "high", "normal" or "low".`)
+				wrong.Add(m.Name, `Must be "high", "normal" or "low".`)
 			}
 		case "start_within":
-			sub.startWithin = wrong.duration(m)
+			sub.startWithin = wrong.Duration(m)
 		case fieldCallback:
-			sub.callback = wrong.optionalText(m)
-			if string(m.value) == `""` || len(sub.callback) > maxCallback {
-				wrong.add(m.name, fmt.Sprintf("Must be a URL of 1 to %d bytes.", maxCallback))
+			sub.callback = wrong.OptionalText(m)
+			if string(m.Value) == `""` || len(sub.callback) > maxCallback {
+				wrong.Add(m.Name, fmt.Sprintf("Must be a URL of 1 to %d bytes.", maxCallback))
 			}
 		default:
-			wrong.unknown(m)
+			wrong.Unknown(m)
 		}
 	}
 	if !named {
-		wrong.add("operation", "Is required.")
+		wrong.Add("operation", "Is required.")
 	}
 	if sub.payload == nil {
-		wrong.add("payload", "Is required; null, where the operation needs none.")
+		wrong.Add("payload", "Is required; null, where the operation needs none.")
 	}
-	return sub, wrong.err()
+	return sub, wrong.Err()
 }
 
 // operationFor returns the operation that the caller asks for and may have, and notes it.
 func (s *Server) operationFor(c *call, name string) (*admission.Operation, error) {
 	o := s.Admission.Operation(name)
 	if o == nil {
-		p := problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+brief(name)+".")
+		p := web.Problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+web.Brief(name)+".")
 		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}
 	c.operation = o.Name
 	if !o.Open(c.caller.Tier) {
-		c.w.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
-		p := problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
+		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
+		p := web.Problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
 		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/rawjson"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Bounds of what can be set live: the config's own. Each call in flight is a connection, and a worker takes at most
@@ -25,7 +26,7 @@ func (s *Server) tuneBackend(c *call) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.w, c.r, maxTuneBody)
+	body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 	if err != nil {
 		return err
 	}
@@ -47,60 +48,61 @@ func (s *Server) resetBackend(c *call) error {
 
 // parseTuning reads the body of a PATCH.
 func parseTuning(body []byte) (leaky.Override, error) {
-	fields, err := members(body)
+	fields, err := web.Members(body)
 	if err != nil {
 		return leaky.Override{}, err
 	}
 	if len(fields) == 0 {
-		return leaky.Override{}, invalidRequest("Nothing is to be changed: name rate, burst, concurrency, capacity, paused or feedback.")
+		return leaky.Override{}, web.InvalidRequest("Nothing is to be changed: name rate, burst, concurrency, capacity, paused or feedback.")
 	}
 	var o leaky.Override
-	var wrong fieldErrors
+	var wrong web.FieldErrors
 	for _, m := range fields {
-		switch m.name {
+		switch m.Name {
 		case "rate":
-			o.Rate = wrong.rate(m)
+			o.Rate = readRate(&wrong, m)
 		case "burst":
-			o.Burst = wrong.count(m, maxTuned)
+			o.Burst = wrong.Count(m, maxTuned)
 		case "concurrency":
-			o.Concurrency = wrong.count(m, maxTuned)
+			o.Concurrency = wrong.Count(m, maxTuned)
 		case "capacity":
-			o.Capacity = wrong.count(m, maxCapacity)
+			o.Capacity = wrong.Count(m, maxCapacity)
 		case "paused":
-			o.Paused = wrong.flag(m)
+			o.Paused = wrong.Flag(m)
 		case "feedback":
-			o.Feedback = wrong.onOff(m)
+			o.Feedback = readOnOff(&wrong, m)
 		default:
-			wrong.unknown(m)
+			wrong.Unknown(m)
 		}
 	}
-	return o, wrong.err()
+	return o, wrong.Err()
 }
 
-// onOff reads a switch as the config has it.
-func (f *fieldErrors) onOff(m member) *bool {
-	text, _ := rawjson.Text(m.value)
+// readOnOff reads a switch as the config has it.
+func readOnOff(f *web.FieldErrors, m web.Member) *bool {
+	text, _ := rawjson.Text(m.Value)
 	on := text == api.FeedbackOn
 	if !on && text != api.FeedbackOff {
-		f.add(m.name, `Must be "on" or "off".`)
+		f.Add(m.Name, `Must be "on" or "off".`)
 		return nil
 	}
 	return &on
 }
 
-func (f *fieldErrors) rate(m member) *leaky.Rate {
-	text, ok := rawjson.Text(m.value)
+// readRate reads a drain rate.
+func readRate(f *web.FieldErrors, m web.Member) *leaky.Rate {
+	text, ok := rawjson.Text(m.Value)
 	if !ok {
-		f.add(m.name, `Must be a string such as "5/s".`)
+		f.Add(m.Name, `Must be a string such as "5/s".`)
 		return nil
 	}
 	if len(text) > 32 {
-		f.add(m.name, "Is too long.")
+		f.Add(m.Name, "Is too long.")
 		return nil
 	}
 	rate, err := leaky.ParseRate(text)
 	if err != nil {
-		f.add(m.name, sentence(err))
+		f.Add(m.Name, web.Sentence(err))
 		return nil
 	}
 	return &rate
@@ -124,16 +126,16 @@ var tunable = []setting{
 
 // change sets an override, or with nil takes back all that there are, writes that into the log and answers with the backend as it is now.
 func (s *Server) change(c *call, name string, line Line, o *leaky.Override) error {
-	before, err := line.Status(c.ctx)
+	before, err := line.Status(c.Ctx)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
 	var what string
 	touched, wanted := before.Override, asConfigured(before)
 	if o == nil {
-		what, err = "backend reset", line.ResetTuning(c.ctx, operatorName(c.r))
+		what, err = "backend reset", line.ResetTuning(c.Ctx, operatorName(c.R))
 	} else {
-		what, err = "backend tuned", line.Tune(c.ctx, *o, operatorName(c.r))
+		what, err = "backend tuned", line.Tune(c.Ctx, *o, operatorName(c.R))
 		touched, wanted = *o, overridden(before, *o)
 	}
 	details := []slog.Attr{slog.String("backend", name)}
@@ -144,13 +146,13 @@ func (s *Server) change(c *call, name string, line Line, o *leaky.Override) erro
 	}
 	c.audit(what, err, details...)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	after, err := line.Status(c.ctx)
+	after, err := line.Status(c.Ctx)
 	if err != nil {
-		return storeError{err}
+		return web.StoreError(err)
 	}
-	return c.json(http.StatusOK, backendView(name, after))
+	return c.JSON(http.StatusOK, backendView(name, after))
 }
 
 // overridden is a backend's settings once o is set.

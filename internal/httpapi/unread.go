@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // smallAnswer is the size up to which answers aren't counted: net/http has a buffer of as many bytes
@@ -40,7 +41,7 @@ const (
 type unread struct {
 	bounds  heldBounds // of bytes; all 0: none
 	log     *slog.Logger
-	warned  sometimes
+	warned  web.Sometimes
 	refused *prometheus.CounterVec // bound
 
 	mu      sync.Mutex
@@ -129,16 +130,16 @@ func (u *unread) give(names []string, body *byte, n int) {
 
 // refuse counts and logs a refusal, and is its answer.
 func (u *unread) refuse(full string) *api.Problem {
-	bound, p := boundClient, problem(http.StatusTooManyRequests, api.CodeTooManyAnswers,
+	bound, p := boundClient, web.Problem(http.StatusTooManyRequests, api.CodeTooManyAnswers,
 		"Too many answers are still to be read: by you, by your network, or by all callers without a key. "+
 			"Read them first.")
 	if full == everyone {
-		bound, p = boundAll, problem(http.StatusServiceUnavailable, api.CodeTooManyAnswers,
+		bound, p = boundAll, web.Problem(http.StatusServiceUnavailable, api.CodeTooManyAnswers,
 			"The service has as many answers that are still to be read as it has memory for. "+
 				"Try again.")
 	}
 	u.refused.WithLabelValues(bound).Inc()
-	u.warned.do(func() {
+	u.warned.Do(func() {
 		u.log.Warn("a bound on unread answers is reached",
 			"bound", bound, "bytes", u.under(everyone), "max", u.bounds.all)
 	})

@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // reader is a client that reads as slowly as its test wants: its receive buffer is small, and
@@ -238,7 +239,7 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	server := func(patience time.Duration) (string, *Server) {
 		s := w.process()
 		s.patience = func(int) time.Duration { return patience }
-		h := NewHTTPServer(s.Public(), s.Log)
+		h := web.NewHTTPServer(s.Public(), s.Web.Log)
 		h.WriteTimeout = listener
 		return listen(t, h), s
 	}
@@ -254,7 +255,7 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	if n, _, err := r.rest(); err == nil {
 		t.Errorf("a reader beyond its time got %d bytes", n)
 	}
-	if got := slowTime(piece); got != 69*time.Second { // 64 KiB at 1 KiB/s, and 5 s
+	if got := web.SlowTime(piece); got != 69*time.Second { // 64 KiB at 1 KiB/s, and 5 s
 		t.Errorf("the slowest reader has %v for a piece", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Answers that are held back cost Redis nothing while nothing happens: whoever waits is told by Finals when to look again.
@@ -144,7 +145,7 @@ func (v *vigil) end() {
 
 // look asks where the job stands. It has storeTime of its own.
 func (v *vigil) look() (leaky.Look, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.c.r.Context()), storeTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.c.R.Context()), web.StoreTime)
 	defer cancel()
 	return v.line.Look(ctx, v.id)
 }
@@ -172,7 +173,7 @@ func (v *vigil) next(beat <-chan time.Time) happening {
 		return draining
 	case <-v.lost:
 		return storeLost
-	case <-v.c.r.Context().Done():
+	case <-v.c.R.Context().Done():
 		return callerGone
 	case <-beat:
 		return beatDue
@@ -190,13 +191,13 @@ func done(look leaky.Look) bool { return look.Standing.State.Final() }
 
 // hold is await for an end of the caller's own.
 func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Look) bool) (leaky.Look, error) {
-	wait := preferredWait(c.r.Header[api.HeaderPrefer])
+	wait := preferredWait(c.R.Header[api.HeaderPrefer])
 	if wait == 0 {
 		return look, nil
 	}
 	applied := []string{"wait=" + strconv.Itoa(int(wait/time.Second))}
 	if enough(look) {
-		c.w.Header()[api.HeaderPreferenceApplied] = applied
+		c.W.Header()[api.HeaderPreferenceApplied] = applied
 		return look, nil
 	}
 	leave, ok := s.waits.enter(heldWait, c.caller.Client)
@@ -204,26 +205,26 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 		return look, tooManyHeld()
 	}
 	defer leave()
-	c.w.Header()[api.HeaderPreferenceApplied] = applied
+	c.W.Header()[api.HeaderPreferenceApplied] = applied
 	// The server's time for reading is for requests; it would end the longest waits.
-	_ = http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(wait + readTime))
+	_ = http.NewResponseController(c.W).SetReadDeadline(time.Now().Add(wait + web.ReadTime))
 
 	began := time.Now()
 	defer func() {
-		c.held = time.Since(began)
+		c.Held = time.Since(began)
 		c.verdict, c.peeked = nil, nil // what the limits held before is old news
-		c.renew(0)
+		c.Renew(0)
 	}()
 	v := s.keepVigil(c, line, look, wait)
 	defer v.end()
 	for last := false; ; {
 		fresh, err := v.look()
 		if errors.Is(err, leaky.ErrUnknownJob) {
-			delete(c.w.Header(), api.HeaderPreferenceApplied)
+			delete(c.W.Header(), api.HeaderPreferenceApplied)
 			return look, c.ownLookError(look.Job.ID, err)
 		}
 		if err != nil {
-			_ = c.storeFailed(err) // logged; what was known before is an answer
+			_ = c.StoreFailed(err) // logged; what was known before is an answer
 			return look, nil
 		}
 		if look = fresh; last || enough(look) {
@@ -233,7 +234,7 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 		case timeOver:
 			last = true // where the job stands in the line has changed meanwhile
 		case storeLost, callerGone:
-			c.noStore = true
+			c.StoreLost = true
 			return look, nil
 		case draining:
 			return look, nil

@@ -29,6 +29,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // world is a whole front path over real Redis: one backend, its line, two keyed clients of tier pro, and anonymous ones of tier free, told apart by
@@ -177,8 +178,9 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 func (w *world) process() *Server {
 	w.Helper()
 	c, enter := w.config.Config, w.config.enter
-	c.Metrics, c.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	enter.Metrics, enter.Log, enter.Store, enter.Answers = c.Metrics, c.Log, c.Store, c.Answers.(wholeAnswers)
+	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c.Web = web.NewServer(prometheus.NewRegistry(), log)
+	enter.Metrics, enter.Log, enter.Store, enter.Answers = c.Web.Metrics, log, c.Store, c.Answers.(wholeAnswers)
 	enter.Shadows, _ = c.Shadows.(admission.Shadows)
 	enter.Lines = map[string]admission.Line{}
 	for name, line := range c.Lines {

@@ -22,6 +22,7 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/shadows"
 	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/web"
 	"github.com/forebay/forebay/internal/webhook"
 )
 
@@ -83,8 +84,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		MaxBuffered: int64(c.HTTP.MaxBuffered),
 		Legacy:      httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
 		AdminToken:  string(c.Admin.Token),
-		Metrics:     metrics,
-		Log:         log,
+		Web:         web.NewServer(metrics, log),
 		Audit:       audit,
 	}
 	for name, line := range lines {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/conns"
-	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/web"
 )
 
 // Site is one listener with its server.
@@ -27,7 +27,7 @@ func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.
 		return nil, err
 	}
 	log.Info("listening", "listener", name, "addr", l.Addr().String(), "max_connections", b.All)
-	server := httpapi.NewHTTPServer(h, log)
+	server := web.NewHTTPServer(h, log)
 	server.ConnState = l.ConnState
 	return &Site{server: server, listener: l}, nil
 }

@@ -1,0 +1,88 @@
+package web
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gorilla/mux"
+
+	"github.com/forebay/forebay/api"
+)
+
+// Handler answers a call, or returns the error that is to be its answer.
+type Handler[C any] func(C) error
+
+// Route is one path and a handler for each of its methods.
+type Route[C any] struct {
+	// Path is a template, by which metrics and the log name the route. {name} is one segment, and
+	// {path} all that follows.
+	Path string
+	// Handlers are by method. GET's answers HEAD too, and AnyMethod's all that have none.
+	Handlers map[string]Handler[C]
+	// Unhandled is called with a call whose method has no handler, before its 405; nil: there is
+	// nothing to do.
+	Unhandled func(C)
+}
+
+// AnyMethod is the handler of a route for all methods that have none of their own.
+const AnyMethod = "*"
+
+// unmatched is the route of all paths that aren't there.
+const unmatched = "unmatched"
+
+// Router returns a handler that answers by routes. Each request becomes a call that begin makes. It
+// matches paths exactly as they are. No path is cleaned or redirected: a 301 would turn a POST into
+// a GET.
+func Router[C Caller](s *Server, begin func() C, routes ...Route[C]) http.Handler {
+	m := mux.NewRouter().SkipClean(true)
+	for _, rt := range routes {
+		m.Handle(strings.ReplaceAll(rt.Path, "{path}", "{path:.*}"), serve(s, begin, rt))
+	}
+	m.NotFoundHandler = serve(s, begin, Route[C]{Path: unmatched})
+	return m
+}
+
+// serve answers the calls of one route.
+func serve[C Caller](s *Server, begin func() C, rt Route[C]) http.Handler {
+	if get := rt.Handlers["GET"]; get != nil {
+		rt.Handlers["HEAD"] = get
+	}
+	allow := strings.Join(slices.Sorted(maps.Keys(rt.Handlers)), ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		full := begin()
+		c := full.base()
+		c.begin(s, full, w, r, rt.Path)
+		defer c.end()
+		h := rt.Handlers[r.Method]
+		if h == nil {
+			h = rt.Handlers[AnyMethod]
+		}
+		switch {
+		case rt.Path == unmatched:
+			c.Fail(Problem(http.StatusNotFound, api.CodeUnknownPath,
+				"There is nothing at this path."))
+		case h == nil:
+			w.Header().Set("Allow", allow)
+			if rt.Unhandled != nil {
+				rt.Unhandled(full)
+			}
+			c.Fail(Problem(http.StatusMethodNotAllowed, api.CodeMethod, "Allowed: "+allow+"."))
+		default:
+			if err := h(full); err != nil {
+				c.Fail(err)
+			}
+		}
+	})
+}
+
+// NoQuery has h called for requests without a query alone.
+func NoQuery[C Caller](h Handler[C]) Handler[C] {
+	return func(c C) error {
+		if _, err := ParseQuery(c.base().R.URL.RawQuery); err != nil {
+			return err
+		}
+		return h(c)
+	}
+}

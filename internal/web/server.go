@@ -1,0 +1,105 @@
+package web
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Server is what all listeners of a process share: its log, its metrics of requests, and whether it
+// is about to leave. Safe for concurrent use.
+type Server struct {
+	Log     *slog.Logger
+	Metrics *prometheus.Registry // takes all metrics, and is what GET /metrics shows
+	// StoreLog brakes the lines on a store that fails.
+	StoreLog Sometimes
+	// AnswerLog brakes the lines of which each answer may have one.
+	AnswerLog AtMost
+
+	leaving  atomic.Bool
+	requests *prometheus.CounterVec   // route, method, code
+	duration *prometheus.HistogramVec // route
+	answers  Memo[series, *answerMetrics]
+}
+
+// NewServer returns a Server. It registers its metrics with metrics.
+func NewServer(metrics *prometheus.Registry, log *slog.Logger) *Server {
+	s := &Server{Log: log, Metrics: metrics,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forebay_http_requests_total",
+			Help: "Answers by route, method and status.",
+		}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "forebay_http_request_duration_seconds",
+			Help:    "From a request to its answer, without waits that the client asked for.",
+			Buckets: FastBuckets(),
+		}, []string{"route"}),
+	}
+	metrics.MustRegister(s.requests, s.duration)
+	return s
+}
+
+// Leave has every answer close its connection from now on, so that clients begin anew elsewhere.
+func (s *Server) Leave() { s.leaving.Store(true) }
+
+// Leaving reports whether Leave was called.
+func (s *Server) Leaving() bool { return s.leaving.Load() }
+
+// Exposition is a handler that answers with all metrics, in Prometheus's text format.
+func (s *Server) Exposition() http.Handler {
+	return promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{ErrorLog: promErrors{s.Log}})
+}
+
+type promErrors struct{ log *slog.Logger }
+
+func (p promErrors) Println(v ...any) {
+	for _, one := range v {
+		if err, ok := one.(error); ok && !errors.Is(err, http.ErrAbortHandler) {
+			p.log.Warn("metrics", "error", err)
+		}
+	}
+}
+
+// FastBuckets are the buckets of a histogram of answers' times in seconds. They reach from an
+// answer out of memory to the end of the longest wait.
+func FastBuckets() []float64 {
+	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30}
+}
+
+// series are the labels of an answer. They come from closed lists: routes are templates.
+type series struct {
+	route, method string
+	status        int
+}
+
+// answerMetrics are what an answer of some series counts in.
+type answerMetrics struct {
+	requests prometheus.Counter
+	duration prometheus.Observer
+}
+
+// answered counts one call.
+func (s *Server) answered(c *Call, took time.Duration) {
+	labels := series{c.Route, methodLabel(c.R.Method), c.Status}
+	found := s.answers.Get(labels, func() *answerMetrics {
+		code := strconv.Itoa(labels.status)
+		return &answerMetrics{s.requests.WithLabelValues(labels.route, labels.method, code),
+			s.duration.WithLabelValues(labels.route)}
+	})
+	found.requests.Inc()
+	found.duration.Observe(took.Seconds())
+}
+
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return "other"
+}
