@@ -56,10 +56,9 @@
 //
 // # Around the decision
 //
-// [Newcomers] knows which clients are new, and [Peers] how many processes there are. [Fallback] goes
-// on by the Go model while Redis is lost, with each process's part of every limit. Through a
-// [Region] the limits are kept together with those of other regions, each of which has a Redis of
-// its own.
+// [Fallback] goes on by the Go model while Redis is lost, with each process's part of every limit;
+// [Peers] knows how many processes there are. Through a [Region] the limits are kept together with
+// those of other regions, each of which has a Redis of its own.
 //
 // # When things go wrong
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/clients"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
@@ -35,7 +36,7 @@ type Front struct {
 }
 
 // NewFront puts the api's server together. audit takes what operators change, log everything else. Its background work begins with Run.
-func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
+func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
 	limiter := limits.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
@@ -51,8 +52,8 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	f.background = append(f.background, func(ctx context.Context) { memory.Run(ctx); memory.Close() })
 
 	front := httpapi.Config{
-		Identity:    clients.Identity(),
-		Overrides:   clients.Override,
+		Identity:    callers,
+		Overrides:   callers.Override,
 		Limiter:     limiter,
 		Checks:      limits.NewFallback(limiter, peers.Count, s.Healthy),
 		CheckMethod: c.Checks.MethodHeader,
@@ -63,7 +64,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Store:       health{s, lines},
 		Secret:      jobs.NewSecret(s.Client()),
 		Finals:      finals,
-		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
+		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: callers},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
 		Apart:       s.Cluster(),
@@ -97,7 +98,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		front.Tiers[name] = httpapi.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
 			Grace: httpapi.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
-			front.Newcomers = limits.NewNewcomers(s.Client())
+			front.Newcomers = clients.NewNewcomers(s.Client())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operations)) {
