@@ -23,8 +23,8 @@
 // A debit is a charge without a question: what other regions have spent (debit.go).
 //
 // A source keeps the keys' states and answers questions about them: limits.lua on Redis, for all
-// processes together, or memory, its twin in this process. Tests hold the two against each
-// other at every step of random histories.
+// processes together, or memory, the Go model of it in this process. Tests hold the two against
+// each other at every step of random histories.
 //
 // # One request
 //
