@@ -2,9 +2,7 @@ package identity
 
 import (
 	"net/netip"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -140,52 +138,5 @@ func TestOnlyIdentifiedClientsHaveACountry(t *testing.T) {
 	got, err := i.Identify(request(proxy, "CF-IPCountry: FR", "X-API-Key: wrong"))
 	if want := (Client{Address: "10.0.0.1"}); err == nil || got != want {
 		t.Errorf("unknown key: %+v, %v; want only the address", got, err)
-	}
-}
-
-// Each Identifier uses one text for the client, its tier and its country. A request that used two
-// Identifiers would show it.
-func TestARequestSeesOneWholeIdentifierWhileTheyAreReplaced(t *testing.T) {
-	t.Parallel()
-	var each []*Identifier
-	for _, name := range []string{"AB", "CD", "EF"} {
-		each = append(each, New(Config{
-			Clients:   []Registered{{Name: name, Tier: name, Keys: []Digest{digest("right")}}},
-			Countries: placed{"192.0.2.9": name},
-		}))
-	}
-	live := NewLive(each[0])
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			seen := map[string]bool{}
-			for n := 0; n < 1000 || len(seen) < 3; n++ {
-				c, err := live.Identify(request(stranger, "X-API-Key: right"))
-				if err != nil || c.ID != c.Tier || c.ID != c.Country {
-					t.Errorf("%+v, %v", c, err)
-					return
-				}
-				seen[c.ID] = true
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() { readers.Wait(); close(done) }()
-	for n, reading := 0, true; reading; n++ {
-		live.Replace(each[n%3])
-		select {
-		case <-done:
-			reading = false
-		default:
-			runtime.Gosched()
-		}
-	}
-
-	live.Replace(each[1])
-	if c, err := live.Identify(request(stranger, "X-API-Key: right")); err != nil || c.ID != "CD" {
-		t.Errorf("after the last Replace: %+v, %v", c, err)
-	}
-	if _, err := live.Identify(request(stranger)); err != ErrNoKey {
-		t.Errorf("without a key: %v, want %v", err, ErrNoKey)
 	}
 }

@@ -23,8 +23,8 @@
 // A debit is a charge without a question: what other regions have spent (debit.go).
 //
 // A source keeps the keys' states and answers questions about them: limits.lua on Redis, for all
-// processes together, or memory, its twin in this process. Tests hold the two against each
-// other at every step of random histories.
+// processes together, or memory, the Go model of it in this process. Tests hold the two against
+// each other at every step of random histories.
 //
 // # One request
 //
@@ -56,10 +56,9 @@
 //
 // # Around the decision
 //
-// [Newcomers] knows which clients are new, and [Peers] how many processes there are. [Fallback] goes
-// on by the Go model while Redis is lost, with each process's part of every limit. Through a
-// [Region] the limits are kept together with those of other regions, each of which has a Redis of
-// its own.
+// [Fallback] goes on by the Go model while Redis is lost, with each process's part of every limit;
+// [Peers] knows how many processes there are. Through a [Region] the limits are kept together with
+// those of other regions, each of which has a Redis of its own.
 //
 // # When things go wrong
 //

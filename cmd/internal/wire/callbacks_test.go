@@ -24,7 +24,7 @@ func TestSecretsOfTheClientsFileAreLive(t *testing.T) {
 		return "clients:\n" + client("acme", "tier: pro, callback: {url: \"https://acme.example/hook\", secrets: ["+secrets+"]}") + client("globex", "tier: free")
 	}
 	c, file := loadRoster(t, withSecrets(firstSecret))
-	w := watch(t, c, file)
+	w := watch(t, c)
 	signed := func() string {
 		url, secrets := w.Callback("acme")
 		if url != "https://acme.example/hook" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
+	"github.com/forebay/forebay/internal/clients"
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/httpapi"
@@ -37,7 +38,7 @@ type Front struct {
 }
 
 // NewFront puts the api's server together. audit takes what operators change, log everything else. Its background work begins with Run.
-func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
+func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
 	limiter := limits.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
@@ -56,7 +57,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	enter := admission.Config{
 		Limiter:         limiter,
 		LocalChecks:     limits.NewFallback(limiter, peers.Count, s.Healthy),
-		Overrides:       clients.Override,
+		Overrides:       callers.Override,
 		Shadows:         books,
 		Answers:         answers,
 		Store:           s,
@@ -70,14 +71,14 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Log:             log,
 	}
 	front := httpapi.Config{
-		Identity:    clients.Identity(),
+		Identity:    callers,
 		CheckMethod: c.Checks.MethodHeader,
 		Shadows:     books,
 		Answers:     answers,
 		Stored:      memory,
 		Store:       health{s, lines},
 		Finals:      finals,
-		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: clients},
+		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: callers},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
 		MaxBody:     int64(c.HTTP.MaxBody),
@@ -108,7 +109,7 @@ func NewFront(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		enter.Tiers[name] = admission.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
 			Grace: admission.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
-			enter.Newcomers = limits.NewNewcomers(s.Client())
+			enter.Newcomers = clients.NewNewcomers(s.Client())
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Operations)) {

@@ -1,4 +1,4 @@
-package limits
+package clients
 
 import (
 	"testing"
@@ -7,7 +7,17 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// A client is new for its first period, from when any process saw it first.
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// The key is the one that earlier versions wrote, so no client becomes new by an update.
+func TestTheKeyOfAClientStays(t *testing.T) {
+	t.Parallel()
+	if key := seenKey("acme"); key != "fb:{fb2ef4b9e1ec52a48187711800c79c19}:seen" {
+		t.Errorf("the key is %s", key)
+	}
+}
+
+// A client is new for its first period, from when any process first saw it.
 func TestAClientIsNewForItsFirstPeriod(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -25,15 +35,17 @@ func TestAClientIsNewForItsFirstPeriod(t *testing.T) {
 	if until, err := other.Until(t.Context(), client, time.Hour); err != nil || !until.IsZero() {
 		t.Errorf("two hours later: new until %v, %v", until, err)
 	}
-	if until, err := other.Until(t.Context(), client, 3*time.Hour); err != nil || time.Until(until).Round(time.Minute) != time.Hour {
-		t.Errorf("of a period of three hours are left %v, %v", time.Until(until), err)
+	until, err = other.Until(t.Context(), client, 3*time.Hour)
+	if left := time.Until(until).Round(time.Minute); err != nil || left != time.Hour {
+		t.Errorf("of a period of three hours are left %v, %v", left, err)
 	}
 	if ttl := rdb.TTL(t.Context(), seenKey(client)).Val(); ttl < 399*24*time.Hour {
 		t.Errorf("a client that came is remembered for %v", ttl)
 	}
 }
 
-// Each process asks once for a client; while Redis is away nobody is new, and nobody waits for it.
+// Each process asks once for each client. While Redis is away no client is new, and none waits
+// for it.
 func TestNewcomersAskSeldom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -1,7 +1,7 @@
 -- Since when a client has been known.
 -- KEYS[1]  the client's key
 -- ARGV[1]  ms for which it is remembered from now on
--- Returns  the µs since it was first seen; 0 where that is now
+-- Returns  the µs since it was first seen; 0 if that is now
 -- Idempotent.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
