@@ -12,7 +12,6 @@ import (
 )
 
 // redis start [ARGUMENTS...]   a redis-server of the story's own; its URL is $REDIS_URL
-//
 // redis sentinel               a master, its replica and their sentinel, whose URL is $REDIS_URL
 // redis kill                   kill -9
 // redis restart                starts it again, at the same address and with its data
