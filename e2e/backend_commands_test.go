@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// backend NAME start                 a backend; its URL is $NAME. It answers 200 {"ok":true} and /status/N with N
-// backend NAME latency DURATION      how long each call takes from now on
-// backend NAME bears N               above N calls in any second it answers 503; 0: any number
+// backend NAME start                 a backend at $NAME; answers 200 {"ok":true}, and /status/N with N
+// backend NAME latency DURATION      the length of each call from now on
+// backend NAME bears N               beyond N calls in any second it answers 503; 0: any number
 // backend NAME answer [-times N] [-H 'NAME: VALUE'] [-body TEXT|-hex HEX|-file FILE] STATUS...
 //
-//	its next answers, one a call; the status "drop" breaks the connection instead
+//	its next answers, one per call; the status "drop" breaks the connection instead
 //
 // backend NAME always [-H ...] [-body ...] STATUS    its answer to all further calls
-// backend NAME down, backend NAME up break and refuse connections, and take them again
+// backend NAME down                  breaks and refuses connections
+// backend NAME up                    accepts connections again
 // backend NAME forget                forgets the calls so far
 func backendCommand(s *story, args []string) error {
 	if len(args) < 2 {
@@ -61,7 +62,7 @@ func backendCommand(s *story, args []string) error {
 	return nil
 }
 
-// change reads what of a backend is to be changed.
+// change parses a change of a backend.
 func (s *story) change(verb string, args []string) (func(*backend), error) {
 	switch {
 	case verb == "forget":
@@ -126,11 +127,11 @@ func (s *story) answers(args []string) ([]answer, error) {
 
 func newFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the error says it
+	flags.SetOutput(io.Discard) // the error has the message
 	return flags
 }
 
-// headerFlag adds -H 'Name: value', which may be given more than once.
+// headerFlag adds the flag -H 'Name: value', which may be given more than once.
 func headerFlag(flags *flag.FlagSet) http.Header {
 	header := http.Header{}
 	flags.Func("H", "", func(text string) error {

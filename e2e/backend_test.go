@@ -12,16 +12,17 @@ import (
 	"time"
 )
 
-// backend is the fragile service behind Forebay: it answers as its story tells it, and remembers every call.
+// backend is the fragile service behind Forebay. It answers as its story says, and records every
+// call.
 type backend struct {
 	addr string
 
 	mu      sync.Mutex
 	server  *http.Server // guarded by mu; nil while down
 	latency time.Duration
-	bears   int      // calls within any second; over that it answers 503. 0: any number
+	bears   int      // calls within any second; beyond that it answers 503. 0: any number
 	next    []answer // for the next calls, one each
-	always  answer   // for all others
+	always  answer   // for all other calls
 	calls   []*call
 }
 
@@ -42,18 +43,19 @@ type call struct {
 
 	// Guarded by the backend's mu.
 	ended   time.Time // zero while it runs
-	aborted bool      // the caller closed the connection before there was an answer
+	aborted bool      // the caller closed the connection before the answer
 	status  int       // of the answer
 }
 
-// job is the id of the job that the call is for.
+// job returns the id of the call's job.
 func (c *call) job() string { return c.header.Get("Forebay-Job-Id") }
 
-// maxBody bounds what the backend reads of a request.
+// maxBody bounds the bytes that the backend reads of a request.
 const maxBody = 8 << 20
 
 func newBackend() (*backend, error) {
-	b := &backend{always: answer{status: http.StatusOK, header: http.Header{"Content-Type": {"application/json"}}, body: []byte(`{"ok":true}`)}}
+	b := &backend{always: answer{status: http.StatusOK, body: []byte(`{"ok":true}`),
+		header: http.Header{"Content-Type": {"application/json"}}}}
 	listener, err := listenLow()
 	if err != nil {
 		return nil, err
@@ -63,12 +65,14 @@ func newBackend() (*backend, error) {
 	return b, nil
 }
 
-// listenLow listens at a port below the range that systems number outgoing connections from, so that nobody takes the port of one that is down.
+// listenLow listens at a port below the range of outgoing connections, so that no connection takes
+// the port of a backend that is down.
 func listenLow() (net.Listener, error) {
 	var err error
 	for range 20 {
 		var listener net.Listener
-		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(23000+rand.IntN(8000)))); err == nil {
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(23000+rand.IntN(8000)))
+		if listener, err = net.Listen("tcp", addr); err == nil {
 			return listener, nil
 		}
 	}
@@ -116,7 +120,7 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, latency := b.take(c)
 	select {
 	case <-time.After(latency):
-	case <-r.Context().Done(): // the caller is gone
+	case <-r.Context().Done(): // the caller has left
 	}
 	aborted := r.Context().Err() != nil
 	b.mu.Lock()
@@ -132,13 +136,13 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	if len(a.header.Values("Content-Type")) == 0 {
-		w.Header()["Content-Type"] = nil // or net/http would guess one
+		w.Header()["Content-Type"] = nil // otherwise net/http would guess one
 	}
 	w.WriteHeader(a.status)
 	w.Write(a.body)
 }
 
-// take remembers a call and chooses its answer.
+// take records a call and chooses its answer.
 func (b *backend) take(c *call) (answer, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,13 +162,14 @@ func (b *backend) take(c *call) (answer, time.Duration) {
 	// /status/404 answers 404, for stories where the order of calls isn't known.
 	if text, ok := strings.CutPrefix(c.path, "/status/"); ok {
 		if status, err := strconv.Atoi(text); err == nil {
-			return answer{status: status, header: http.Header{"Content-Type": {"text/plain"}}, body: fmt.Appendf(nil, "answer %d", status)}, b.latency
+			return answer{status: status, header: http.Header{"Content-Type": {"text/plain"}},
+				body: fmt.Appendf(nil, "answer %d", status)}, b.latency
 		}
 	}
 	return b.always, b.latency
 }
 
-// log returns copies of the calls that keep holds for, in order of their beginning.
+// log returns copies of the calls for which keep returns true, in order of their start.
 func (b *backend) log(keep func(call) bool) []call {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,21 +15,22 @@ import (
 )
 
 // calls NAME [-job ID] [-path PATH] [-from N] [-last N] EXPECTATION
-// looks at the calls that the backend has got, or at some of them. Behind until, -last asks for a rate that a busy machine
-// can't keep all the time. Expectations:
 //
-//	count N|LO..HI            so many
-//	running N|LO..HI          so many are being answered now
-//	ended N|LO..HI            so many have been answered in full
+// checks the calls that the backend has got, or some of them. Behind until, -last expects a rate
+// that a busy machine can't keep all the time. Expectations:
+//
+//	count N|LO..HI            the number of calls
+//	running N|LO..HI          the number being answered now
+//	ended N|LO..HI            the number answered in full
 //	rate R TOLERANCE%         starts per second, from the first to the last
 //	most N DURATION           starts in any window of that length
 //	gaps LO..HI               durations from each start to the next; either bound may be absent
 //	lasted LO..HI             from the first start to the last
 //	attempts N,N,...          their Forebay-Attempt fields, in order
 //	per-job N|LO..HI          calls of each job
-//	keyed                     each has an Idempotency-Key, which is its job's id as a string; no two jobs share one
+//	keyed                     each has its job's id as Idempotency-Key; no two jobs share one
 //	apart                     no two calls of one job at the same time
-//	aborted                   each was broken off by the caller
+//	aborted                   each was aborted by the caller
 //	header NAME REGEXP        each has that field, and all of its value matches
 //	signed SECRET             each is a webhook that the official library verifies
 //	body FILE|TEXT            each has exactly these bytes; a FILE is one of the script's
@@ -37,7 +38,8 @@ import (
 //	path-order REGEXP         the paths in order of start, joined by spaces, match
 func callsCommand(s *story, args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: calls NAME [-job ID] [-path PATH] [-from N] [-last N] EXPECTATION")
+		return errors.New("usage: calls NAME [-job ID] [-path PATH] [-from N] [-last N] " +
+			"EXPECTATION")
 	}
 	b := s.backends[args[0]]
 	if b == nil {
@@ -65,13 +67,13 @@ func callsCommand(s *story, args []string) error {
 	if len(args) == 0 {
 		return errors.New("calls: what is expected?")
 	}
-	what, args := args[0], args[1:]
-	check, known := expectations[what]
+	name, args := args[0], args[1:]
+	check, known := expectations[name]
 	if !known {
-		return fmt.Errorf("calls: %q isn't known", what)
+		return fmt.Errorf("calls: %q isn't known", name)
 	}
 	if len(args) != check.args {
-		return fmt.Errorf("calls: %s takes %d values", what, check.args)
+		return fmt.Errorf("calls: %s takes %d values", name, check.args)
 	}
 	if check.some && len(calls) == 0 {
 		return errors.New("there were none")
@@ -79,10 +81,10 @@ func callsCommand(s *story, args []string) error {
 	return check.holds(s, calls, args)
 }
 
-// expectation is one thing that can be said of calls.
+// expectation is a kind of expectation of calls.
 type expectation struct {
 	args  int
-	some  bool // of no calls nothing can be said
+	some  bool // needs at least one call
 	holds func(s *story, calls []call, args []string) error
 }
 
@@ -106,8 +108,8 @@ var expectations = map[string]expectation{
 	"signed":     {1, true, holdsSigned},
 }
 
-// inRange holds a number against "5" or "3..7".
-func inRange(what string, n int, want string) error {
+// inRange compares a number with "5" or "3..7".
+func inRange(of string, n int, want string) error {
 	lo, hi, isRange := strings.Cut(want, "..")
 	if !isRange {
 		hi = lo
@@ -118,13 +120,13 @@ func inRange(what string, n int, want string) error {
 		return err
 	}
 	if n < least || n > most {
-		return fmt.Errorf("%d %s, want %s", n, what, want)
+		return fmt.Errorf("%d %s, want %s", n, of, want)
 	}
 	return nil
 }
 
-// between holds a duration against "1s..2s", "..2s" or "1s..".
-func between(what string, d time.Duration, want string) error {
+// between compares a duration with "1s..2s", "..2s" or "1s..".
+func between(of string, d time.Duration, want string) error {
 	lo, hi, isRange := strings.Cut(want, "..")
 	if !isRange {
 		return fmt.Errorf("%q: write a range such as 1s..2s", want)
@@ -142,7 +144,7 @@ func between(what string, d time.Duration, want string) error {
 		}
 	}
 	if d < least || d > most {
-		return fmt.Errorf("%s %v, want %s", what, d.Round(time.Millisecond), want)
+		return fmt.Errorf("%s %v, want %s", of, d.Round(time.Millisecond), want)
 	}
 	return nil
 }
@@ -169,7 +171,8 @@ func holdsRate(_ *story, calls []call, args []string) error {
 	}
 	got := float64(len(calls)-1) / span(calls).Seconds()
 	if math.IsNaN(got) || math.Abs(got-want) > want*tolerance/100 {
-		return fmt.Errorf("%d starts came at %.2f per second, want %v within %v %%", len(calls), got, want, tolerance)
+		return fmt.Errorf("%d starts came at %.2f per second, want %v within %v %%",
+			len(calls), got, want, tolerance)
 	}
 	return nil
 }
@@ -188,7 +191,8 @@ func holdsMost(_ *story, calls []call, args []string) error {
 			first++
 		}
 		if n := i - first + 1; n > most {
-			return fmt.Errorf("%d starts within %v (calls %d to %d), want at most %d", n, window, first+1, i+1, most)
+			return fmt.Errorf("%d starts within %v (calls %d to %d), want at most %d",
+				n, window, first+1, i+1, most)
 		}
 	}
 	return nil
@@ -196,8 +200,8 @@ func holdsMost(_ *story, calls []call, args []string) error {
 
 func holdsGaps(_ *story, calls []call, args []string) error {
 	for i := 1; i < len(calls); i++ {
-		what := fmt.Sprintf("from start %d to the next it took", i)
-		if err := between(what, calls[i].begun.Sub(calls[i-1].begun), args[0]); err != nil {
+		of := fmt.Sprintf("from start %d to the next it took", i)
+		if err := between(of, calls[i].begun.Sub(calls[i-1].begun), args[0]); err != nil {
 			return err
 		}
 	}
@@ -238,7 +242,8 @@ func countBy(calls []call, key func(call) string) map[string]int {
 
 func holdsKeyed(_ *story, calls []call, _ []string) error {
 	for _, c := range calls {
-		if got, want := c.header.Get("Idempotency-Key"), `"`+c.job()+`"`; c.job() == "" || got != want {
+		if got, want := c.header.Get("Idempotency-Key"), `"`+c.job()+`"`; c.job() == "" ||
+			got != want {
 			return fmt.Errorf("Idempotency-Key: %s for job %q", got, c.job())
 		}
 	}
@@ -279,8 +284,10 @@ func holdsHeader(_ *story, calls []call, args []string) error {
 	return nil
 }
 
-// whole compiles a pattern that all of a text must match.
-func whole(pattern string) (*regexp.Regexp, error) { return regexp.Compile(`\A(?s:` + pattern + `)\z`) }
+// whole compiles a pattern that must match all of a text.
+func whole(pattern string) (*regexp.Regexp, error) {
+	return regexp.Compile(`\A(?s:` + pattern + `)\z`)
+}
 
 func holdsBody(s *story, calls []call, args []string) error {
 	want := []byte(args[0])
@@ -312,7 +319,8 @@ func holdsDelay(s *story, calls []call, args []string) error {
 		delays = append(delays, c.begun.Sub(at))
 	}
 	slices.Sort(delays)
-	s.ts.Logf("from 202 to call: median %v, slowest %v", delays[len(delays)/2], delays[len(delays)-1])
+	s.ts.Logf("from 202 to call: median %v, slowest %v", delays[len(delays)/2],
+		delays[len(delays)-1])
 	if got := delays[min(int(percent/100*float64(len(delays))), len(delays)-1)]; got > limit {
 		return fmt.Errorf("%s from 202 to call is %v, want at most %v", args[0], got, limit)
 	}

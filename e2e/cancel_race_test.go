@@ -10,8 +10,9 @@ import (
 )
 
 // cancel-race N DURATION BACKEND API BODY
-// submits N jobs and cancels each at a random moment of that time after its 202. Then it holds that every answer to a
-// cancel was true, and that no job left its final state.
+//
+// submits N jobs and cancels each at a random moment of that time after its 202. Then it checks
+// that every answer to a cancel was true, and that no job left its final state.
 func cancelRaceCommand(s *story, args []string) error {
 	const usage = "usage: cancel-race N DURATION BACKEND API BODY"
 	if len(args) != 5 || s.backends[args[2]] == nil {
@@ -26,7 +27,8 @@ func cancelRaceCommand(s *story, args []string) error {
 	submit := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"race-{n}"}}
 
 	canceled, err := inParallel(n, 16, func(i int) (canceledJob, error) {
-		accepted, err := s.insist(request{method: http.MethodPost, urls: []string{base + "/v1/jobs"}, header: submit, body: body}, i)
+		accepted, err := s.insist(request{method: http.MethodPost,
+			urls: []string{base + "/v1/jobs"}, header: submit, body: body}, i)
 		if err != nil {
 			return canceledJob{}, err
 		}
@@ -37,11 +39,11 @@ func cancelRaceCommand(s *story, args []string) error {
 		if err != nil {
 			return canceledJob{}, err
 		}
-		time.Sleep(rand.N(within)) // the race that the story is about
+		time.Sleep(rand.N(within)) // the race of this story
 		cancel := request{method: http.MethodDelete, urls: []string{base + "/v1/jobs/" + id}}
 		got, err := s.send(cancel, 0)
 		if err == nil && got.status == http.StatusServiceUnavailable {
-			// The first one may have been the one that counted: what the second is told says less.
+			// The first request may have been applied, so the answer to the second means less.
 			_, err = s.insist(cancel, 0)
 			got.status = http.StatusAccepted
 		}
@@ -72,13 +74,14 @@ func cancelRaceCommand(s *story, args []string) error {
 	return nil
 }
 
-// canceledJob is a job and what its DELETE was answered.
+// canceledJob is a job and the status of the answer to its DELETE.
 type canceledJob struct {
 	id     string
 	status int
 }
 
-// insist repeats a request as long as the answer is 503: on a machine that is short of CPU Redis may seem away.
+// insist repeats a request while the answer is 503: on a machine that is short of CPU, Redis may
+// seem unavailable.
 func (s *story) insist(r request, n int) (reply, error) {
 	for deadline := time.Now().Add(finalTime); ; {
 		got, err := s.send(r, n)
@@ -97,7 +100,9 @@ const finalTime = 20 * time.Second
 // final waits for a job's final state.
 func (s *story) final(base, id string) (reply, error) {
 	for deadline := time.Now().Add(finalTime); ; {
-		got, err := s.insist(request{method: http.MethodGet, urls: []string{base + "/v1/jobs/" + id}, header: http.Header{"Prefer": {"wait=5"}}}, 0)
+		got,
+			err := s.insist(request{method: http.MethodGet, urls: []string{base + "/v1/jobs/" + id},
+			header: http.Header{"Prefer": {"wait=5"}}}, 0)
 		if err != nil {
 			return reply{}, err
 		}
@@ -114,7 +119,7 @@ func (s *story) final(base, id string) (reply, error) {
 	}
 }
 
-// judge holds one job's end against what its cancel was answered and what the backend saw.
+// judge checks one job's end against the answer to its cancel and the calls of the backend.
 func (s *story) judge(b *backend, base string, job canceledJob, first reply) (string, error) {
 	again, err := s.final(base, job.id)
 	if err != nil {
@@ -127,7 +132,8 @@ func (s *story) judge(b *backend, base string, job canceledJob, first reply) (st
 	if err != nil {
 		return "", err
 	}
-	result, err := s.insist(request{method: http.MethodGet, urls: []string{base + "/v1/jobs/" + job.id + "/result"}}, 0)
+	result, err := s.insist(request{method: http.MethodGet,
+		urls: []string{base + "/v1/jobs/" + job.id + "/result"}}, 0)
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +151,7 @@ func (s *story) judge(b *backend, base string, job canceledJob, first reply) (st
 		return "", errors.New("succeeded without a call that ended")
 	}
 	switch job.status {
-	case http.StatusOK: // it hadn't reached the backend, and won't
+	case http.StatusOK: // it has not reached the backend, and never will
 		if status != "canceled" || len(calls) > 0 {
 			return "", fmt.Errorf("it is %s after %d calls", status, len(calls))
 		}

@@ -9,8 +9,10 @@ import (
 )
 
 // curls NAME
-// makes every request whose curl command a process has printed, as somebody does who tries them, and prints a line for
-// each: method, URL, status. JOB_ID in one stands for the job of the last answer that named one.
+//
+// sends every request whose curl command a process has printed, as a user who tries them would. It
+// prints a line for each: method, URL, status. JOB_ID in a command stands for the job of the last
+// answer with one.
 func curlsCommand(s *story, args []string) error {
 	if len(args) != 1 || s.processes[args[0]] == nil {
 		return errors.New("usage: curls NAME")
@@ -29,7 +31,7 @@ func curlsCommand(s *story, args []string) error {
 		}
 		got, err := s.send(r, 0)
 		for n := 0; err == nil && got.status == http.StatusServiceUnavailable && n < 5; n++ {
-			// The embedded Redis is slow on a machine that is short of CPU: somebody who tries it tries again.
+			// The embedded Redis is slow on a machine that is short of CPU. A user would try again.
 			time.Sleep(time.Second)
 			got, err = s.send(r, 0)
 		}
@@ -44,7 +46,7 @@ func curlsCommand(s *story, args []string) error {
 	return nil
 }
 
-// parseCurl reads the options of curl that the service's own hints use.
+// parseCurl parses a curl command with the options that the service's own hints use.
 func parseCurl(line string) (request, error) {
 	words, err := shellWords(line)
 	if err != nil {
@@ -88,14 +90,14 @@ func parseCurl(line string) (request, error) {
 			r.method = http.MethodPost
 		}
 	}
-	// curl's own, unless told otherwise.
+	// The default of curl.
 	if r.body != "" && r.header.Get("Content-Type") == "" {
 		r.header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	return r, nil
 }
 
-// shellWords splits a line as a shell does where it has nothing but words and quotes.
+// shellWords splits a line of words and quotes as a shell does.
 func shellWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

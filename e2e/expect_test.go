@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// expect holds an answer against one expectation:
+// expect checks an answer against one expectation:
 //
 //	202                   its status, as a pattern
 //	<1s                   its header came within that time
 //	/queue/position=1     a JSON Pointer's value; the pattern must match all of it
 //	Retry-After:[1-9]     a header field; the pattern must match all of it
 //	!/queue, !Age         there is no such value, no such field
-//	@FILE, @0xHEX         the body is exactly that file of the script, exactly those bytes
-//	~REGEXP, !~REGEXP     the body has a match, has none
-//	NAME:=/job_id         saves a value in $NAME; also NAME:=Retry-After (a field), NAME:=@ (the body) and
-//	                      NAME:=#lines (how many lines the body has that are no comment)
+//	@FILE, @0xHEX         the body is exactly that file of the script, or exactly those bytes
+//	~REGEXP, !~REGEXP     the body has a match, or has none
+//	NAME:=/job_id         saves a value in $NAME; also NAME:=Retry-After (a field), NAME:=@ (the
+//	                      body) and NAME:=#lines (the number of lines of the body that are no
+//	                      comments)
 func (s *story) expect(got reply, want string) error {
 	if name, source, ok := strings.Cut(want, ":="); ok {
 		value, err := got.value(source)
@@ -72,7 +73,8 @@ func (s *story) expect(got reply, want string) error {
 }
 
 // holds FILE REGEXP
-// wants a match in a file that another program may still be writing to.
+//
+// expects a match in a file that another program may still be writing to.
 func holdsCommand(s *story, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: holds FILE REGEXP")
@@ -104,7 +106,7 @@ func (s *story) expectBody(got []byte, source string) error {
 	return nil
 }
 
-// matches holds what stands before the separator against the pattern behind it.
+// matches compares the value before the separator with the pattern behind it.
 func (r reply) matches(want, separator string) error {
 	source, pattern, ok := strings.Cut(want, separator)
 	if !ok {
@@ -124,7 +126,8 @@ func (r reply) matches(want, separator string) error {
 	return nil
 }
 
-// value returns a JSON Pointer's value, a header field's, the body (@) or its number of lines (#lines).
+// value returns the value of a JSON Pointer or of a header field, the body (@), or its number of
+// lines (#lines).
 func (r reply) value(source string) (string, error) {
 	switch {
 	case strings.HasPrefix(source, "/"):

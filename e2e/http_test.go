@@ -13,30 +13,32 @@ import (
 	"time"
 )
 
-// newHTTPClient returns a client that shows answers as they are: not decompressed, not redirected. Its connections come from
-// the given address; nil: any.
+// newHTTPClient returns a client that returns answers as they are, without decompressing or
+// following redirects. Its connections come from the given address; nil means any.
 func newHTTPClient(from net.Addr) *http.Client {
 	dialer := &net.Dialer{LocalAddr: from}
 	return &http.Client{
 		Timeout: 45 * time.Second, // over the longest Prefer: wait
-		// Kept connections are given up long before the service does: a request that meets its close isn't repeated here.
-		Transport: &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second},
+		// Idle connections are closed long before the service closes them: this client doesn't
+		// repeat a request whose connection is closed.
+		Transport: &http.Transport{DialContext: dialer.DialContext, DisableCompression: true,
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse
 		},
 	}
 }
 
-// request is one that a story asks for; {n} in its header and body stands for its number.
+// request is a request of a story; {n} in its header and body stands for its number.
 type request struct {
 	method string
 	urls   []string // taken in turn
 	header http.Header
 	body   string
-	from   string // address of the loopback that it comes from; "": any
+	from   string // source address on the loopback; "": any
 }
 
-// reply is an answer that was read whole.
+// reply is a whole answer.
 type reply struct {
 	status int
 	header http.Header
@@ -44,9 +46,10 @@ type reply struct {
 	took   time.Duration // to its header
 }
 
-// parseRequest reads [-H 'NAME: VALUE'] [-from ADDRESS] [-d BODY|-f FILE] METHOD URL[,URL...] and hands back what comes after it.
-// Further flags are the command's own.
-func (s *story) parseRequest(args []string, own func(flags *flag.FlagSet)) (request, []string, error) {
+// parseRequest parses [-H 'NAME: VALUE'] [-from ADDRESS] [-d BODY|-f FILE] METHOD URL[,URL...] and
+// returns the arguments after it. own adds the command's own flags.
+func (s *story) parseRequest(args []string,
+	own func(flags *flag.FlagSet)) (request, []string, error) {
 	flags := newFlags("http")
 	data := flags.String("d", "", "")
 	file := flags.String("f", "", "")
@@ -75,13 +78,14 @@ func (s *story) parseRequest(args []string, own func(flags *flag.FlagSet)) (requ
 	return r, args[min(1, len(args)):], nil
 }
 
-// send makes the request's n-th instance and reads the answer.
+// send sends the request's n-th instance and reads the answer.
 func (s *story) send(r request, n int) (reply, error) {
 	fill := func(text string) string { return strings.ReplaceAll(text, "{n}", fmt.Sprint(n)) }
 	url := fill(r.urls[n%len(r.urls)])
 	var body io.Reader
 	if r.body != "" {
-		body = struct{ io.Reader }{strings.NewReader(fill(r.body))} // hidden from net/http, which would send it again by itself
+		// A type that net/http doesn't know, so that it doesn't send the body again by itself.
+		body = struct{ io.Reader }{strings.NewReader(fill(r.body))}
 	}
 	req, err := http.NewRequestWithContext(s.t.Context(), r.method, url, body)
 	if err != nil {
@@ -94,7 +98,7 @@ func (s *story) send(r request, n int) (reply, error) {
 		}
 	}
 	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host // net/http takes no field of that name
+		req.Host = host // net/http ignores the field
 	}
 	began := time.Now()
 	resp, err := s.client(r.from).Do(req)
@@ -104,7 +108,7 @@ func (s *story) send(r request, n int) (reply, error) {
 	defer resp.Body.Close()
 	got := reply{status: resp.StatusCode, header: resp.Header, took: time.Since(began)}
 	if resp.Close {
-		got.header.Set("Connection", "close") // net/http takes the field out
+		got.header.Set("Connection", "close") // net/http removes the field
 	}
 	read := time.Now()
 	if got.body, err = io.ReadAll(resp.Body); err != nil {
@@ -120,7 +124,7 @@ func (s *story) send(r request, n int) (reply, error) {
 	return got, nil
 }
 
-// client makes requests that come from an address.
+// client returns the client for requests from an address.
 func (s *story) client(from string) *http.Client {
 	if from == "" {
 		return s.http
@@ -134,11 +138,14 @@ func (s *story) client(from string) *http.Client {
 }
 
 // http [-H 'NAME: VALUE'] [-from ADDRESS] [-d BODY|-f FILE] [-lose] METHOD URL [-> EXPECTATION...]
-// makes a request and holds the answer against every expectation (expect_test.go). With -lose nobody
-// reads the answer.
+//
+// sends a request and checks the answer against every expectation (expect_test.go). With -lose the
+// answer is never read.
 func httpCommand(s *story, args []string) error {
 	lose := false
-	r, wants, err := s.parseRequest(args, func(flags *flag.FlagSet) { flags.BoolVar(&lose, "lose", false, "") })
+	r, wants, err := s.parseRequest(args, func(flags *flag.FlagSet) {
+		flags.BoolVar(&lose, "lose", false, "")
+	})
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,7 @@ func httpCommand(s *story, args []string) error {
 	return nil
 }
 
-// String shows an answer to people.
+// String formats an answer for people.
 func (r reply) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d after %v\n", r.status, r.took.Round(time.Millisecond))
@@ -166,7 +173,7 @@ func (r reply) String() string {
 	return out.String()
 }
 
-// pointer returns what a JSON Pointer finds in the body: a string as it is, anything else as JSON.
+// pointer returns the value of a JSON Pointer in the body: a string as it is, other values as JSON.
 func (r reply) pointer(pointer string) (string, error) {
 	decoder := json.NewDecoder(bytes.NewReader(r.body))
 	decoder.UseNumber()

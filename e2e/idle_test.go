@@ -10,7 +10,8 @@ import (
 )
 
 // idle N URL
-// opens N connections to where the URL leads and says nothing on them until the story ends.
+//
+// opens N connections to the host of the URL and sends nothing on them until the story ends.
 func idleCommand(s *story, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: idle N URL")

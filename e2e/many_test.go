@@ -12,15 +12,20 @@ import (
 	"time"
 )
 
-// many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-from ...] [-d ...] N METHOD URL[,URL...] [-> EXPECTATION...]
-// makes N requests, at most -c (8) at a time; {n} in them stands for the number of each, from 1, and the URLs are taken in
-// turn. With -over they come at random moments of that time instead of as fast as they can. With -follow the status of
-// each accepted job is asked for at once at all those URLs and must be there.
+// many [-c N] [-over DURATION] [-follow URL[,URL...]] [-H ...] [-from ...] [-d ...] N METHOD
+// URL[,URL...] [-> EXPECTATION...]
 //
-// Expectations: 202=10 or 429=30..40 (so many answers of a status; a status that isn't named must not occur),
-// <1s (each answer's header came within that time), all<9s (all came within that), LIST:=/job_id (saves the value of each answer that has it, for each).
+// sends N requests, at most -c (8) at a time. {n} in them stands for the number of each, from 1,
+// and the URLs are used in turn. With -over, they come at random moments of that time instead of as
+// fast as possible. With -follow, the status of each accepted job is requested at once at all those
+// URLs, and must be there.
+//
+// Expectations: 202=10 or 429=30..40 (the number of answers with a status; a status that isn't
+// named must not occur), <1s (each answer's header came within that time), all<9s (all came within
+// that time), LIST:=/job_id (saves the value of each answer that has it, for each).
 func manyCommand(s *story, args []string) error {
-	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-from ...] [-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
+	const usage = "usage: many [-c N] [-over DURATION] [-follow URL,...] [-H ...] [-from ...] " +
+		"[-d ...] N METHOD URL[,URL...] -> EXPECTATION..."
 	flags := newFlags("many")
 	atOnce := flags.Int("c", 8, "")
 	over := flags.Duration("over", 0, "")
@@ -45,7 +50,7 @@ func manyCommand(s *story, args []string) error {
 	}
 	one := func(i int) (reply, error) {
 		if *over > 0 {
-			time.Sleep(rand.N(*over)) // what the story is about: jobs come when they like
+			time.Sleep(rand.N(*over)) // jobs come at random moments
 		}
 		got, err := s.send(r, i)
 		if err == nil && *follow != "" && got.status == http.StatusAccepted {
@@ -64,7 +69,7 @@ func manyCommand(s *story, args []string) error {
 	return s.expectMany(crowd{replies, time.Since(began)}, args[4:])
 }
 
-// inParallel runs do for 1 to n, at most atOnce at a time, and returns what came of each, or the errors.
+// inParallel runs do for 1 to n, at most atOnce at a time, and returns all results, or the errors.
 func inParallel[T any](n, atOnce int, do func(i int) (T, error)) ([]T, error) {
 	out, errs := make([]T, n), make([]error, n)
 	var all sync.WaitGroup
@@ -80,11 +85,12 @@ func inParallel[T any](n, atOnce int, do func(i int) (T, error)) ([]T, error) {
 	return out, errors.Join(errs...)
 }
 
-// follow asks for the status of a job that was just accepted.
+// follow requests the status of a job that was just accepted.
 func (s *story) follow(accepted reply, header http.Header, bases []string) error {
 	path := accepted.header.Get("Location")
 	for _, base := range bases {
-		got, err := s.send(request{method: http.MethodGet, urls: []string{base + path}, header: header}, 0)
+		got, err := s.send(request{method: http.MethodGet, urls: []string{base + path},
+			header: header}, 0)
 		if err != nil {
 			return err
 		}
@@ -95,7 +101,7 @@ func (s *story) follow(accepted reply, header http.Header, bases []string) error
 	return nil
 }
 
-// crowd are the answers to many.
+// crowd holds the answers to many.
 type crowd struct {
 	replies []reply
 	took    time.Duration // from the first request to the last answer
@@ -161,9 +167,10 @@ func (c crowd) expectCount(status, want string) error {
 	return nil
 }
 
-// lose writes a request and never reads the answer, as a client does that dies.
+// lose writes a request and never reads the answer, like a client that dies.
 func (s *story) lose(r request) error {
-	req, err := http.NewRequestWithContext(s.t.Context(), r.method, r.urls[0], strings.NewReader(r.body))
+	req, err := http.NewRequestWithContext(s.t.Context(), r.method, r.urls[0],
+		strings.NewReader(r.body))
 	if err != nil {
 		return err
 	}
@@ -172,6 +179,6 @@ func (s *story) lose(r request) error {
 	if err != nil {
 		return err
 	}
-	s.t.Cleanup(func() { conn.Close() }) // not before: the service would see it
+	s.t.Cleanup(func() { conn.Close() }) // not earlier: the service would notice
 	return req.Write(conn)
 }

@@ -16,29 +16,32 @@ import (
 // giveUp is how long a client of meanwhile tries to get one job accepted.
 const giveUp = 20 * time.Second
 
-// meanwhile is a crowd of clients that goes on submitting while its story does other things.
+// meanwhile is a crowd of clients that submits jobs while its story does other things.
 type meanwhile struct {
 	list   string
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the last client has its answer
+	done   chan struct{} // closed when the last client has got its answer
 
 	mu   sync.Mutex
-	ids  []string // guarded by mu: of the jobs that were accepted
+	ids  []string // guarded by mu: of accepted jobs
 	errs []error  // guarded by mu
-	busy []reply  // guarded by mu: the answers 503
+	busy []reply  // guarded by mu: answers with a 503
 }
 
-// meanwhile LIST [-every DURATION] -d BODY API[,API...]   until meanwhile stop a job is submitted each -every (50 ms); {n} is its
-// number. Each client is one that isn't put off: it has an Idempotency-Key, and where there is no answer, or 503, it asks the next
-// api again.
-// meanwhile stop                                            each has been accepted; LIST has their ids, $LIST how many, $LIST_503 how
-// many 503s there were on the way, but for those of a store that can't be reached
+// meanwhile LIST [-every DURATION] -d BODY API[,API...]
+//
+// submits a job each -every (50 ms) until meanwhile stop; {n} is its number. Each client is
+// persistent: it has an Idempotency-Key, and asks the next api if there is no answer, or a 503.
+//
+// meanwhile stop expects that each job was accepted. LIST has their ids, $LIST their number, and
+// $LIST_503 the number of 503s, except for those of an unavailable store.
 func meanwhileCommand(s *story, args []string) error {
 	if len(args) == 1 && args[0] == "stop" {
 		return s.stopMeanwhile()
 	}
 	if len(args) == 0 || s.meanwhile != nil {
-		return errors.New("usage: meanwhile LIST [-every DURATION] -d BODY API[,API...], and one at a time")
+		return errors.New("usage: meanwhile LIST [-every DURATION] -d BODY API[,API...], " +
+			"and one at a time")
 	}
 	flags := newFlags("meanwhile")
 	every := flags.Duration("every", 50*time.Millisecond, "")
@@ -100,23 +103,27 @@ func (m *meanwhile) note(id string, err error) {
 
 // persist submits the n-th job until it is accepted.
 func (s *story) persist(m *meanwhile, apis []string, body string, n int) (id string, err error) {
-	header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {fmt.Sprint("meanwhile-", n)}}
+	header := http.Header{"Content-Type": {"application/json"},
+		"Idempotency-Key": {fmt.Sprint("meanwhile-", n)}}
 	for try, end := 0, time.Now().Add(giveUp); time.Now().Before(end); try++ {
 		s.mu.Lock()
 		url := s.public[apis[(n+try)%len(apis)]]
 		s.mu.Unlock()
 		var got reply
-		got, err = s.send(request{method: http.MethodPost, urls: []string{url + "/v1/jobs"}, header: header, body: body}, n)
+		got, err = s.send(request{method: http.MethodPost, urls: []string{url + "/v1/jobs"},
+			header: header, body: body}, n)
 		switch {
 		case err == nil && got.status == http.StatusAccepted:
 			return got.pointer("/job_id")
-		case err == nil && got.status == http.StatusOK && got.header.Get("Idempotent-Replayed") == "true": // finished by now
+		case err == nil && got.status == http.StatusOK &&
+			got.header.Get("Idempotent-Replayed") == "true": // finished by now
 			return got.pointer("/job_id")
 		case err == nil && got.status != http.StatusServiceUnavailable:
 			return "", fmt.Errorf("job %d: %s", n, got)
 		case err == nil:
 			err = fmt.Errorf("%s", got)
-			if code, _ := got.pointer("/code"); code != api.CodeStore { // which is a machine short of CPU, or the story's own doing
+			// An unavailable store means a machine short of CPU, or that the story stopped Redis.
+			if code, _ := got.pointer("/code"); code != api.CodeStore {
 				m.mu.Lock()
 				m.busy = append(m.busy, got)
 				m.mu.Unlock()

@@ -14,12 +14,14 @@ import (
 	"time"
 )
 
-// deployed is the directory of what is given to people to run; stories know it as $DEPLOY.
+// deployed is the directory of the files for users to run; stories know it as $DEPLOY.
 const deployed = "../deploy"
 
 // nginx [-c FILE] NAME API[,API] SERVICE
-// runs deploy/nginx/nginx.conf, or another such file, on a free port; $NAME is its URL. Instead of that file's addresses it has the
-// URLs of the api processes and of the service that they guard.
+//
+// runs deploy/nginx/nginx.conf, or another such file, on a free port; $NAME is its URL. The
+// addresses in the file are replaced by the URLs of the api processes and of the service that they
+// guard.
 func nginxCommand(s *story, args []string) error {
 	flags := newFlags("nginx")
 	source := flags.String("c", "", "")
@@ -44,7 +46,7 @@ func nginxCommand(s *story, args []string) error {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return err
 	}
-	for range 8 { // nginx can't be asked for any free port
+	for range 8 { // nginx can't choose a free port itself
 		url, conf, err := nginxConfig(string(text), home, strings.Split(apis, ","), service)
 		if err != nil {
 			return fmt.Errorf("%s: %w", *source, err)
@@ -61,7 +63,8 @@ func nginxCommand(s *story, args []string) error {
 	return errors.New("every port that seemed free was taken by another process")
 }
 
-// nginxConfig puts a listener on a port that is free now into a config, and addresses and directories that are the story's.
+// nginxConfig returns a config with a listener on a port that is free now, and with the story's
+// addresses and directories.
 func nginxConfig(text, home string, apis []string, service string) (url, conf string, err error) {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(nginxPort()))
 	for _, change := range [][2]string{
@@ -77,19 +80,20 @@ func nginxConfig(text, home string, apis []string, service string) (url, conf st
 	return "http://" + addr, text, nil
 }
 
-// nginxPort is a port that is free now. It lies below those of redistest, and far below those that systems number outgoing
-// connections from.
+// nginxPort returns a port that is free now. It is below those of redistest, and far below those of
+// outgoing connections.
 func nginxPort() int {
 	for {
 		port := 10000 + rand.IntN(2000)
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+		if l, err := net.Listen("tcp",
+			net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			l.Close()
 			return port
 		}
 	}
 }
 
-// startNginx waits until nginx serves, or another process was faster to take its port.
+// startNginx waits until nginx serves. taken is true if another process took its port first.
 func (s *story) startNginx(name, binary, home, conf string) (taken bool, err error) {
 	file := filepath.Join(home, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
@@ -101,8 +105,10 @@ func (s *story) startNginx(name, binary, home, conf string) (taken bool, err err
 		s.processes[name] = p
 	}
 	// One process, so that killing it leaves none behind.
-	options := "daemon off; master_process off; pid " + filepath.Join(home, "pid") + "; error_log stderr notice;"
-	if err := p.start(binary, []string{"-p", home, "-c", file, "-g", options}, s.env, home); err != nil {
+	options := "daemon off; master_process off; pid " + filepath.Join(home, "pid") +
+		"; error_log stderr notice;"
+	if err := p.start(binary, []string{"-p", home, "-c", file, "-g", options}, s.env,
+		home); err != nil {
 		return false, err
 	}
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(pollEvery) {
@@ -111,7 +117,7 @@ func (s *story) startNginx(name, binary, home, conf string) (taken bool, err err
 		case bytes.Contains(said, []byte("Address already in use")):
 			p.kill()
 			return true, nil
-		case bytes.Contains(said, []byte(`using the "`)): // such as "using the "epoll" event method"
+		case bytes.Contains(said, []byte(`using the "`)): // as in: using the "epoll" event method
 			return false, nil
 		case !p.running():
 			return false, fmt.Errorf("%s ended before it served: %s", name, said)
@@ -121,7 +127,7 @@ func (s *story) startNginx(name, binary, home, conf string) (taken bool, err err
 	}
 }
 
-// upstream are the lines of an nginx upstream.
+// upstream returns the lines of an nginx upstream.
 func upstream(urls []string) string {
 	var lines strings.Builder
 	for _, url := range urls {
@@ -130,17 +136,18 @@ func upstream(urls []string) string {
 	return lines.String()
 }
 
-// findNginx looks also where Debian keeps it, which is on root's PATH alone.
+// findNginx also looks where Debian installs it, which is only on root's PATH.
 func findNginx() (string, error) {
 	for _, name := range []string{"nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
 	}
-	return "", errors.New("this story needs nginx, for example: sudo apt-get install nginx-light, or brew install nginx")
+	return "", errors.New("this story needs nginx, for example: " +
+		"sudo apt-get install nginx-light, or brew install nginx")
 }
 
-// temporary has nginx write what it must into the story's own directory.
+// temporary makes nginx write its temporary files into the story's own directory.
 func temporary(home string) string {
 	var lines strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -150,7 +157,9 @@ func temporary(home string) string {
 }
 
 // edit FILE OLD NEW|@FILE
-// replaces a text that is in the file exactly once, by another or by what is in another file.
+//
+// replaces a text that is in the file exactly once, by another one or by the content of another
+// file.
 func editCommand(s *story, args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: edit FILE OLD NEW|@FILE")

@@ -20,10 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTimeout bounds the wait for a process to listen: a second as a rule, more on a machine that is short of CPU.
+// startTimeout bounds the wait for a process to listen: usually a second, more on a machine that is
+// short of CPU.
 const startTimeout = 20 * time.Second
 
-// process is one run of a binary after another under one name.
+// process holds the runs of a binary under one name, one after another.
 type process struct {
 	name string
 	log  processLog
@@ -31,15 +32,17 @@ type process struct {
 
 	cmd    *exec.Cmd
 	gone   chan struct{} // closed when the run has ended and been reaped
-	asked  time.Time     // when it was told to stop
+	asked  time.Time     // when it was asked to stop
 	ended  time.Time     // set before gone is closed
-	killed bool          // by crash or at the end: its status says nothing
+	killed bool          // by crash or at the end: its status doesn't count
 }
 
 // start [-stay] [-files N] NAME [ARGUMENTS...]
-// runs api (for names that begin so) or worker, with forebay.yaml of the script where there is one, on free ports, and
-// waits until it listens. $NAME is then the public listener's URL, $NAME_admin the admin listener's. With -stay an api has the same
-// public URL each time; with -files the process may have N files open (ulimit -n).
+//
+// runs api (for names that begin with it) or worker on free ports, and waits until it listens. If
+// the script has a forebay.yaml, that is its config. $NAME is then the public listener's URL, and
+// $NAME_admin the admin listener's. With -stay, an api has the same public URL each time. With
+// -files, the process may have N files open (ulimit -n).
 func startCommand(s *story, args []string) error {
 	stay := len(args) > 0 && args[0] == "-stay"
 	if stay {
@@ -101,7 +104,7 @@ func startCommand(s *story, args []string) error {
 	return nil
 }
 
-// stay returns the address that an api listens at whenever it is started.
+// stay returns the address at which an api listens each time it is started.
 func (s *story) stay(name string) (string, error) {
 	if addr := s.stays[name]; addr != "" {
 		return addr, nil
@@ -114,7 +117,8 @@ func (s *story) stay(name string) (string, error) {
 	return s.stays[name], listener.Close()
 }
 
-// environment is that of a process: what all have, and what the configs among its arguments name of the script's.
+// environment returns that of a process: the variables of all processes, and those of the script
+// that the configs among its arguments name.
 func (s *story) environment(args []string) []string {
 	env := s.env
 	for i, arg := range args {
@@ -152,7 +156,7 @@ func (p *process) start(path string, args, env []string, dir string) error {
 	}
 	p.cmd, p.gone, p.asked, p.killed = cmd, make(chan struct{}), time.Time{}, false
 	go func() {
-		cmd.Wait() // exited looks at the status
+		cmd.Wait() // exited checks the status
 		p.ended = time.Now()
 		close(p.gone)
 	}()
@@ -171,12 +175,13 @@ func (p *process) running() bool {
 	}
 }
 
-// awaitListener waits until the process has said where it listens.
+// awaitListener waits until the process has logged where it listens.
 func (p *process) awaitListener(name string) (url string, err error) {
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(pollEvery) {
 		for line := range bytes.Lines(p.log.sinceMark()) {
 			var said struct{ Msg, Listener, Addr string }
-			if json.Unmarshal(line, &said) == nil && said.Msg == "listening" && said.Listener == name {
+			if json.Unmarshal(line, &said) == nil && said.Msg == "listening" &&
+				said.Listener == name {
 				return "http://" + said.Addr, nil
 			}
 		}
@@ -189,7 +194,7 @@ func (p *process) awaitListener(name string) (url string, err error) {
 	}
 }
 
-// kill ends the process with SIGKILL, also a frozen one, and waits until it is gone.
+// kill ends the process with SIGKILL, even if it is frozen, and waits until it is gone.
 func (p *process) kill() {
 	if p.running() {
 		p.killed = true
@@ -198,7 +203,8 @@ func (p *process) kill() {
 	}
 }
 
-// inspect fails the test over what no process may say, and shows the end of each log where the test has failed.
+// inspect fails the test for output that no process may have, and shows the end of each log if the
+// test has failed.
 func (p *process) inspect(t testing.TB) {
 	for _, bad := range []string{"WARNING: DATA RACE", "panic:", "fatal error:"} {
 		if bytes.Contains(p.log.all(), []byte(bad)) {
@@ -210,7 +216,7 @@ func (p *process) inspect(t testing.TB) {
 	}
 }
 
-// tail is the last 64 KiB.
+// tail returns the last 64 KiB.
 func tail(b []byte) []byte { return b[max(0, len(b)-64<<10):] }
 
 // running returns the process that an argument names.
@@ -226,6 +232,7 @@ func (s *story) running(args []string, usage string) (*process, error) {
 }
 
 // crash NAME
+//
 // is kill -9.
 func crashCommand(s *story, args []string) error {
 	p, err := s.running(args, "crash NAME")
@@ -236,6 +243,7 @@ func crashCommand(s *story, args []string) error {
 }
 
 // term NAME
+//
 // asks the process to stop (SIGTERM).
 func termCommand(s *story, args []string) error {
 	p, err := s.running(args, "term NAME")
@@ -247,7 +255,9 @@ func termCommand(s *story, args []string) error {
 }
 
 // exited NAME CODE [DURATION]
-// waits for the end of a process that was told to stop, which must come within that time of the asking (10 s).
+//
+// waits for the end of a process that was asked to stop, which must come within that time of the
+// signal (10 s).
 func exitedCommand(s *story, args []string) error {
 	if len(args) < 2 || len(args) > 3 || s.processes[args[0]] == nil {
 		return errors.New("usage: exited NAME CODE [DURATION]")
@@ -274,6 +284,7 @@ func exitedCommand(s *story, args []string) error {
 }
 
 // signal NAME HUP|USR1|USR2
+//
 // sends a signal that doesn't end the process.
 func signalCommand(s *story, args []string) error {
 	const usage = "signal NAME HUP|USR1|USR2"
@@ -292,7 +303,8 @@ func signalCommand(s *story, args []string) error {
 }
 
 // freeze NAME and thaw NAME
-// stop a process without its knowing, and let it go on (SIGSTOP, SIGCONT).
+//
+// stop a process without its notice, and resume it (SIGSTOP, SIGCONT).
 func freezeCommand(s *story, args []string) error {
 	p, err := s.running(args, "freeze NAME")
 	if err != nil {
@@ -310,7 +322,8 @@ func thawCommand(s *story, args []string) error {
 }
 
 // said NAME REGEXP
-// wants a match in what the process has written since its start, to standard output or error.
+//
+// expects a match in the output of the process since its start, standard output or error.
 func saidCommand(s *story, args []string) error {
 	if len(args) != 2 || s.processes[args[0]] == nil {
 		return errors.New("usage: said NAME REGEXP")
@@ -327,7 +340,8 @@ func saidCommand(s *story, args []string) error {
 }
 
 // told N|LO..HI REGEXP
-// counts the lines with a match in what all processes have written to standard error, since each was first started.
+//
+// counts the matching lines in the standard error of all processes, since each was first started.
 func toldCommand(s *story, args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: told N REGEXP")
@@ -348,7 +362,8 @@ func toldCommand(s *story, args []string) error {
 }
 
 // exits CODE PROGRAM ARGUMENTS...
-// runs a binary to its end, which must have that code. stdout and stderr then hold what it said.
+//
+// runs a binary to its end, which must have that code. stdout and stderr then hold its output.
 func exitsCommand(s *story, args []string) error {
 	if len(args) < 2 {
 		return errors.New("usage: exits CODE PROGRAM ARGUMENTS...")
@@ -366,7 +381,7 @@ func exitsCommand(s *story, args []string) error {
 	return nil
 }
 
-// processLog keeps what a process says.
+// processLog keeps a process's output.
 type processLog struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer // guarded by mu

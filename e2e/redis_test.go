@@ -14,9 +14,9 @@ import (
 // redis start [ARGUMENTS...]   a redis-server of the story's own; its URL is $REDIS_URL
 // redis sentinel               a master, its replica and their sentinel, whose URL is $REDIS_URL
 // redis kill                   kill -9
-// redis restart                again, at the same address and with its data
-// redis load                   restart, while the story goes on before the data is read
-// redis hang, redis resume     stop it without its connections' noticing, and let it go on
+// redis restart                starts it again, at the same address and with its data
+// redis load                   restart, while the story continues before the data is loaded
+// redis hang, redis resume     stop it with its connections open, and resume it
 // redis do COMMAND...          one command; its reply is on stdout
 func redisCommand(s *story, args []string) error {
 	if len(args) == 0 {
@@ -34,7 +34,9 @@ func redisCommand(s *story, args []string) error {
 	case "sentinel":
 		sentinel := redistest.StartSentinel(s.t)
 		s.redis = sentinel.Master
-		s.rdb = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: []string{sentinel.Addr}})
+		s.rdb = redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: redistest.MasterName, SentinelAddrs: []string{sentinel.Addr},
+		})
 		s.t.Cleanup(func() { s.rdb.Close() })
 		s.ts.Setenv("REDIS_URL", sentinel.URL())
 	case "kill":
@@ -66,7 +68,8 @@ func redisCommand(s *story, args []string) error {
 }
 
 // books BACKEND...
-// wants the books of the design to balance.
+//
+// expects the books of each backend to balance.
 func booksCommand(s *story, args []string) error {
 	if len(args) == 0 || s.rdb == nil {
 		return errors.New("usage: books BACKEND..., with a redis started")
@@ -78,7 +81,7 @@ func booksCommand(s *story, args []string) error {
 	return errors.Join(wrong.errs...)
 }
 
-// differences is a test that keeps its errors: they end the script at its line.
+// differences is a testing.TB that collects errors, which end the script at its line.
 type differences struct {
 	testing.TB
 	errs []error

@@ -10,9 +10,11 @@ import (
 )
 
 // retune N DURATION BACKEND ADMIN FAST SLOW
-// sets the backend's drain rate to FAST and back to SLOW, N times, at the api whose admin listener that is. From the PATCH's sending to
-// the next call it takes at most so long in the median: a machine that stands still for a moment fails one of them. Every one takes a
-// second at most. The line must have jobs, and SLOW be so slow that it starts none meanwhile.
+//
+// sets the backend's drain rate to FAST and back to SLOW, N times, at the api with that admin
+// listener. The time from the PATCH to the next call is at most DURATION in the median, since a
+// machine that stalls for a moment fails one of them. Each takes at most a second. The line must
+// have jobs, and SLOW must be so slow that it starts none meanwhile.
 func retuneCommand(s *story, args []string) error {
 	if len(args) != 6 || s.backends[args[2]] == nil {
 		return errors.New("usage: retune N DURATION BACKEND ADMIN FAST SLOW")
@@ -24,8 +26,11 @@ func retuneCommand(s *story, args []string) error {
 	}
 	b := s.backends[args[2]]
 	tune := func(rate string) error {
-		got, err := s.send(request{method: http.MethodPatch, urls: []string{args[3] + "/admin/v1/backends/" + args[2]},
-			header: http.Header{"Content-Type": {"application/json"}}, body: fmt.Sprintf(`{"rate":%q}`, rate)}, 0)
+		got, err := s.send(request{
+			method: http.MethodPatch, urls: []string{args[3] + "/admin/v1/backends/" + args[2]},
+			header: http.Header{"Content-Type": {"application/json"}},
+			body:   fmt.Sprintf(`{"rate":%q}`, rate),
+		}, 0)
 		if err == nil && got.status != http.StatusOK {
 			err = fmt.Errorf("the rate %s was answered\n%s", rate, got)
 		}
@@ -51,14 +56,16 @@ func retuneCommand(s *story, args []string) error {
 	}
 	slices.Sort(took)
 	s.ts.Logf("from the PATCH to the next call it took %v", took)
-	return between("from the PATCH to the next call it took, in the median,", took[len(took)/2], ".."+limit.String())
+	return between("from the PATCH to the next call it took, in the median,",
+		took[len(took)/2], ".."+limit.String())
 }
 
-// quiet waits until no call has begun for 200 ms: what had been granted is over.
+// quiet waits until no call has begun for 200 ms: all granted slots are used.
 func (b *backend) quiet() error {
 	const silence, most = 200 * time.Millisecond, 5 * time.Second
 	for began := time.Now(); time.Since(began) < most; time.Sleep(pollEvery) {
-		if _, err := b.firstAfter(time.Now().Add(-silence), 0); err != nil && time.Since(began) > silence {
+		if _, err := b.firstAfter(time.Now().Add(-silence), 0); err != nil &&
+			time.Since(began) > silence {
 			return nil
 		}
 	}

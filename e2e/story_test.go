@@ -1,5 +1,5 @@
-// Package e2e tells stories with the real binaries, a real Redis and a real fragile backend: testdata/*.txtar, one
-// story a file. README.md lists the commands that stories are written in.
+// Package e2e tells stories with the real binaries, a real Redis and a real fragile backend:
+// testdata/*.txtar, one story per file. README.md lists the commands of the stories.
 package e2e
 
 import (
@@ -23,8 +23,9 @@ import (
 // binaries is the directory of api, worker and ask, built by TestMain.
 var binaries string
 
-// together is how many stories run at once. They mostly wait, so it is more than the processors that testing would go by;
-// and they pace starts, so it is no more than two processors bear.
+// together is how many stories run at once. They mostly wait, so it is more than the number of
+// processors, which testing would choose. They also pace starts, so it is no more than two
+// processors can run.
 const together = "6"
 
 func TestMain(m *testing.M) {
@@ -53,7 +54,9 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker", "github.com/forebay/forebay/e2e/ask")
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator),
+		"github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker",
+		"github.com/forebay/forebay/e2e/ask")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: building the binaries: %v\n%s", err, out)
 		return 1
@@ -72,21 +75,21 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// story is what one script has running. Its commands run one after another; only what many and the backends do at
-// the same time is guarded by a mutex.
+// story is the state of one script. Its commands run one after another. Only the state that many
+// and the backends use concurrently is guarded by a mutex.
 type story struct {
 	t  testing.TB
-	ts *testscript.TestScript // of the command that runs
+	ts *testscript.TestScript // of the running command
 
-	env       []string // of every process, before what its config names
+	env       []string // of every process, without the variables of its config
 	processes map[string]*process
 	redis     *redistest.Server
 	rdb       redis.UniversalClient
 	backends  map[string]*backend
 	http      *http.Client
 	lists     map[string][]string // saved by many and meanwhile, read by each
-	meanwhile *meanwhile          // nil: nothing goes on by itself
-	stays     map[string]string   // by api that keeps its address: that address
+	meanwhile *meanwhile          // nil: none is running
+	stays     map[string]string   // the address of each api that keeps it
 
 	mu        sync.Mutex
 	accepted  map[string]time.Time    // guarded by mu: by job id, when its 202 was read
@@ -96,7 +99,7 @@ type story struct {
 
 type storyKey struct{}
 
-// begin gives a script its story. Everything that the story starts ends with the script's test.
+// begin creates the story of a script. All that the story starts ends with the script's test.
 func begin(env *testscript.Env) error {
 	t, ok := env.T().(testing.TB)
 	if !ok {
@@ -123,13 +126,13 @@ func begin(env *testscript.Env) error {
 		accepted:  map[string]time.Time{},
 		public:    map[string]string{},
 	}
-	env.Defer(s.end) // before what has a Cleanup, such as Redis, goes
+	env.Defer(s.end) // before the Cleanups, such as Redis's
 	env.Values[storyKey{}] = s
 	return nil
 }
 
-// monthEnds is a pattern of the Unix times at which this month ends and, should that be during the story, the next one; or a second
-// later, as the service rounds up.
+// monthEnds returns a pattern of the Unix times at which this month ends and the next one, in case
+// the month ends during the story. Each may be a second later, since the service rounds up.
 func monthEnds(now time.Time) string {
 	end := func(months int) int64 {
 		return time.Date(now.Year(), now.Month()+time.Month(months), 1, 0, 0, 0, 0, time.UTC).Unix()
@@ -137,7 +140,7 @@ func monthEnds(now time.Time) string {
 	return fmt.Sprintf("(%d|%d|%d|%d)", end(1), end(1)+1, end(2), end(2)+1)
 }
 
-// end kills what still runs, by pid, and looks at what it said.
+// end kills the running processes, by pid, and inspects their output.
 func (s *story) end() {
 	if s.meanwhile != nil {
 		s.meanwhile.cancel()
@@ -157,10 +160,10 @@ func (s *story) end() {
 	}
 }
 
-// command is one word of the stories. An error is what ends the script, or lets until try again.
+// command is one command of the stories. An error ends the script, or makes until try again.
 type command func(s *story, args []string) error
 
-// words are all commands that may stand behind until, always and each.
+// words are all commands that may follow until, always and each.
 var words = map[string]command{
 	"redis":       redisCommand,
 	"books":       booksCommand,

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// pollEvery is how often until and always look.
+// pollEvery is how often until and always run their command.
 const pollEvery = 20 * time.Millisecond
 
-// inner runs a command that stands behind another one; ! before it turns it around.
+// inner runs a command that follows another one; ! before it negates it.
 func (s *story) inner(args []string) error {
 	if len(args) == 0 {
 		return errors.New("no command to run")
@@ -33,7 +33,7 @@ func (s *story) inner(args []string) error {
 	return err
 }
 
-// duration reads the first argument and hands back the others.
+// duration parses the first argument and returns the others.
 func duration(args []string) (time.Duration, []string, error) {
 	if len(args) < 2 {
 		return 0, nil, errors.New("usage: DURATION COMMAND...")
@@ -43,7 +43,8 @@ func duration(args []string) (time.Duration, []string, error) {
 }
 
 // until DURATION COMMAND...
-// tries the command again and again until it succeeds.
+//
+// repeats the command until it succeeds.
 func untilCommand(s *story, args []string) error {
 	limit, args, err := duration(args)
 	if err != nil {
@@ -61,7 +62,8 @@ func untilCommand(s *story, args []string) error {
 }
 
 // always DURATION COMMAND...
-// wants the command to succeed at every look during that time.
+//
+// expects the command to succeed each time during that time.
 func alwaysCommand(s *story, args []string) error {
 	span, args, err := duration(args)
 	if err != nil {
@@ -76,7 +78,8 @@ func alwaysCommand(s *story, args []string) error {
 }
 
 // each LIST COMMAND...
-// runs the command for every value of a list that many saved; {} in it stands for the value.
+//
+// runs the command for every value of a list that many has saved; {} in it stands for the value.
 func eachCommand(s *story, args []string) error {
 	if len(args) < 2 {
 		return errors.New("usage: each LIST COMMAND...")
@@ -98,7 +101,8 @@ func eachCommand(s *story, args []string) error {
 }
 
 // obey SECONDS
-// does what a client does that was told Retry-After: it waits exactly so long.
+//
+// waits exactly as long as a Retry-After says, like a client.
 func obeyCommand(s *story, args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: obey SECONDS")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What operators change is on record whatever else is logged.
+// Changes by operators are logged at every log level.
 func TestAChangeIsOnRecordAtEveryLogLevel(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "forebay.yaml")
@@ -32,10 +32,14 @@ operations: {report: {backend: reports, path: /}}
 	addr := freeAddress(t)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, nil, []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr, "-log", "error"}, func(string) (string, bool) { return "", false }, &bytes.Buffer{}, &log)
+		args := []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr,
+			"-log", "error"}
+		none := func(string) (string, bool) { return "", false }
+		ended <- run(ctx, nil, args, none, &bytes.Buffer{}, &log)
 	}()
 	tune := func() bool {
-		r, _ := http.NewRequestWithContext(ctx, "PATCH", "http://"+addr+"/admin/v1/backends/reports", strings.NewReader(`{"rate":"2/s"}`))
+		r, _ := http.NewRequestWithContext(ctx, "PATCH",
+			"http://"+addr+"/admin/v1/backends/reports", strings.NewReader(`{"rate":"2/s"}`))
 		r.Header.Set("Content-Type", "application/json")
 		a, err := http.DefaultClient.Do(r)
 		if err == nil {
@@ -48,14 +52,15 @@ operations: {report: {backend: reports, path: /}}
 			t.Fatalf("it didn't start:\n%s", log.String())
 		}
 	}
-	if text := log.String(); !regexp.MustCompile(`"audit":true.*1/s → 2/s`).MatchString(text) || strings.Contains(text, "listening") {
+	changed := regexp.MustCompile(`"audit":true.*1/s → 2/s`)
+	if text := log.String(); !changed.MatchString(text) || strings.Contains(text, "listening") {
 		t.Errorf("log:\n%s", text)
 	}
 	stop()
 	<-ended
 }
 
-// lines takes a log.
+// lines collects a log.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -73,7 +78,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress returns a loopback address on which no process listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

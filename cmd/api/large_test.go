@@ -17,9 +17,9 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Large payloads don't fail small ones (issue 10, point 8): with Redis behind 117 MB/s, a gigabit
-// link, 64 connections that post payloads of 1 MiB without a pause leave another client's small
-// requests their 202s.
+// Large payloads don't fail small ones (issue 10, point 8). Redis is behind 117 MB/s, a gigabit
+// link, and 64 connections post payloads of 1 MiB without a pause. Another client's small requests
+// still get a 202.
 func TestLargePayloadsDoNotFailSmallOnes(t *testing.T) { // not in parallel: it takes all processors
 	link := redistest.StartProxy(t, redistest.Start(t, "--save", "", "--appendonly", "no").Addr)
 	link.Throttle(117e6)
@@ -34,7 +34,7 @@ identity:
     - {name: bulk, tier: bounded, key_sha256: [`+digest("bulk")+`]}
     - {name: small, tier: free, key_sha256: [`+digest("small")+`]}
 tiers:
-  bounded: {max_stored: 16MiB} # what it posts crosses the link all the same
+  bounded: {max_stored: 16MiB} # its payloads cross the link nevertheless
   free: {limits: [{name: per-hour, algorithm: token-bucket, limit: 1000000, window: 1h}]}
 backends:
   reports: {url: "http://127.0.0.1:9", drain: {rate: 1/s}, line: {capacity: 1000000, max_wait: 30d}}
@@ -60,7 +60,7 @@ operations: {report: {backend: reports, path: /}}
 		return a.StatusCode, body, err
 	}
 
-	var crossed atomic.Int64 // large payloads that Redis was asked about
+	var crossed atomic.Int64 // large payloads that were sent to Redis
 	var bulk sync.WaitGroup
 	small := `{"operation":"report","payload":1}`
 	large := `{"operation":"report","payload":"` + strings.Repeat("x", 1<<20) + `"}`
@@ -69,7 +69,8 @@ operations: {report: {backend: reports, path: /}}
 		defer transport.CloseIdleConnections()
 		bulk.Go(func() {
 			for ctx.Err() == nil {
-				switch status, _, _ := post(http.Client{Transport: transport}, "bulk", large); status {
+				switch status, _, _ := post(http.Client{Transport: transport}, "bulk",
+					large); status {
 				case http.StatusAccepted, http.StatusTooManyRequests:
 					crossed.Add(1)
 				}
@@ -78,9 +79,10 @@ operations: {report: {backend: reports, path: /}}
 	}
 	await := func(n int64) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); crossed.Load() < n; time.Sleep(time.Millisecond) {
+		end := time.Now().Add(30 * time.Second)
+		for ; crossed.Load() < n; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("of the large payloads %d came through, want %d", crossed.Load(), n)
+				t.Fatalf("%d of the large payloads were sent, want %d", crossed.Load(), n)
 			}
 		}
 	}
@@ -92,12 +94,13 @@ operations: {report: {backend: reports, path: /}}
 		asked := time.Now()
 		status, body, err := post(http.Client{Transport: transport}, "small", small)
 		if status != http.StatusAccepted || err != nil {
-			t.Fatalf("small request %d after %v: %d %s, %v", n, time.Since(asked), status, body, err)
+			t.Fatalf("small request %d after %v: %d %s, %v",
+				n, time.Since(asked), status, body, err)
 		}
 		longest = max(longest, time.Since(asked))
 	}
-	t.Logf("small requests took %v at most, beside %d large ones", longest, crossed.Load()-before)
-	await(before + 1) // it was tried
+	t.Logf("small requests took at most %v, beside %d large ones", longest, crossed.Load()-before)
+	await(before + 1) // the load went on
 	stop()
 	bulk.Wait()
 	<-ended

@@ -1,5 +1,5 @@
-// Command api is Forebay's front: it answers clients and operators. With worker.embedded: true in its config, or without
-// a config, it also drains the lines.
+// Command api is Forebay's front: it answers clients and operators. With worker.embedded: true in
+// its config, or without a config, it also drains the lines.
 package main
 
 import (
@@ -14,20 +14,21 @@ import (
 )
 
 func main() {
-	ctx, told := wire.Signals()
-	os.Exit(run(ctx, told, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	ctx, signals := wire.Signals()
+	os.Exit(run(ctx, signals, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
-// run is the command without its process: it serves until ctx ends, then stops in good
-// order. told is as of wire.Signals.
-func run(ctx context.Context, told <-chan os.Signal, args []string,
+// run is the command without its process: it serves until ctx ends, and then stops in order.
+// signals is the channel of wire.Signals.
+func run(ctx context.Context, signals <-chan os.Signal, args []string,
 	env func(string) (string, bool), stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("config", "", "`file` to read; without one the demo runs")
 	check := flags.Bool("check", false, "check the config, print it as it is in effect, and exit")
 	listen := flags.String("listen", "", "`address` of the public listener, instead of http.listen")
-	adminListen := flags.String("admin-listen", "", "`address` of the admin listener, instead of admin.listen")
+	adminListen := flags.String("admin-listen", "",
+		"`address` of the admin listener, instead of admin.listen")
 	level := flags.String("log", "info", "least `level` to log: debug, info, warn or error")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
@@ -52,7 +53,7 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	if err != nil {
 		return usage(err)
 	}
-	audit, err := wire.Logger(stderr, "info") // what operators change is on record whatever else is logged
+	audit, err := wire.Logger(stderr, "info") // changes by operators are logged at every level
 	if err != nil {
 		return usage(err)
 	}
@@ -87,7 +88,7 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	if err != nil {
 		return usage(err)
 	}
-	if err := a.serve(ctx, told, c, clients, *file == ""); err != nil {
+	if err := a.serve(ctx, signals, c, clients, *file == ""); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

@@ -22,13 +22,13 @@ import (
 
 type api struct {
 	log     *slog.Logger
-	audit   *slog.Logger // whatever the level of log
+	audit   *slog.Logger // at every level of log
 	stdout  io.Writer
 	metrics *prometheus.Registry
 }
 
-// demo starts a fragile backend for each of c's, on a free port, and points c at them. Two on one would together get
-// more than it bears.
+// demo starts a fragile backend for each of c's, on a free port, and points c at them. Each needs
+// its own, which the load of two would exceed.
 func (a api) demo(c *config.Config) (end func(), err error) {
 	var servers []*http.Server
 	end = func() {
@@ -51,11 +51,15 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 	return end, nil
 }
 
-// serve runs the api until ctx ends, then stops it in order: for c.ShutdownDelay all goes on, but for
-// /readyz, so that no load balancer sends more; the embedded worker ends its calls, while clients may
-// still ask for their jobs, and submit none; no connection begins any more; requests under way are
-// answered; the work in the background writes what is left; Redis is let go.
-func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
+// serve runs the api until ctx ends, and then stops it in order:
+//
+//   - For c.ShutdownDelay all continues except /readyz, so that load balancers send no more.
+//   - The embedded worker ends its calls. Clients may still request their jobs, but submit none.
+//   - No new connection is accepted.
+//   - Requests under way are answered.
+//   - The background goroutines write their remaining data.
+//   - The connections to Redis are closed.
+func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Config,
 	clients *wire.Clients, trying bool) (err error) {
 	s, err := wire.OpenStore(ctx, c, a.log)
 	if err != nil {
@@ -70,12 +74,14 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}
-	// Before the worker begins: the likeliest trouble of a start is a port that is taken.
-	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), wire.PublicBounds(c, a.log), a.metrics, a.log)
+	// Before the worker begins: the most likely failure of a start is a port in use.
+	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), wire.PublicBounds(c, a.log),
+		a.metrics, a.log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
 	}
-	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), wire.AdminBounds(), a.metrics, a.log)
+	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), wire.AdminBounds(),
+		a.metrics, a.log)
 	if err != nil {
 		public.Close(0)
 		return errors.Join(err, listener.Close(), s.Close())
@@ -105,10 +111,10 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 		drained <- nil
 	}
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
-	var behind sync.WaitGroup
-	behind.Go(func() { front.Run(background) })
-	behind.Go(func() { wire.TellOverrides(background, lines, a.log) })
-	behind.Go(func() { clients.Follow(background, told) })
+	var running sync.WaitGroup
+	running.Go(func() { front.Run(background) })
+	running.Go(func() { wire.TellOverrides(background, lines, a.log) })
+	running.Go(func() { clients.Follow(background, signals) })
 	public.Serve(fail)
 	admin.Serve(fail)
 	if trying {
@@ -119,7 +125,7 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 	cause := context.Cause(ctx)
 	delay := c.ShutdownDelay
 	if !errors.Is(cause, context.Canceled) {
-		delay = 0 // it can't go on as before
+		delay = 0 // it can't continue to serve
 	}
 	a.log.Info("stopping", "delay", delay, "grace", c.Shutdown)
 	front.Leave()
@@ -136,9 +142,10 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 	all.Go(func() { admin.Close(requestGrace) })
 	all.Wait()
 	endBackground()
-	behind.Wait()
+	running.Wait()
 	if left == nil {
-		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.
+		// With calls left behind, asynq still uses the connection, and would panic without it. The
+		// process ends anyway.
 		err = errors.Join(listener.Close(), s.Close())
 	}
 	if !errors.Is(cause, context.Canceled) {
@@ -147,6 +154,6 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 	return err
 }
 
-// requestGrace is what requests under way get once the worker has ended: each is answered within a second, but for a
-// large result on its way to a slow client.
+// requestGrace is the time that requests under way get once the worker has ended. Each is answered
+// within a second, except for a large result on its way to a slow client.
 const requestGrace = 5 * time.Second

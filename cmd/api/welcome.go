@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// welcome says what a start without config is, and what to try.
+// welcome prints what a start without a config runs, and what to try.
 func welcome(w io.Writer, public, admin string) {
 	base := "http://" + reachable(public)
 	fmt.Fprintf(w, `
@@ -34,7 +34,8 @@ The contract is at %[1]s/openapi.yaml, metrics are at http://%[2]s/metrics. Stop
 `, base, reachable(admin))
 }
 
-// reachable is an address that a client on this machine can use: a listener on all addresses has none of its own.
+// reachable returns an address that a client on this machine can use. A listener on all addresses
+// has none of its own.
 func reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

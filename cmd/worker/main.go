@@ -1,5 +1,5 @@
-// Command worker is Forebay's back: it drains the lines of all backends at their rates. Any number of workers may run
-// on one Redis; together they keep each rate.
+// Command worker is Forebay's back: it drains the lines of all backends at their rates. Any number
+// of workers may run on one Redis. Together they keep each rate.
 package main
 
 import (
@@ -13,19 +13,20 @@ import (
 )
 
 func main() {
-	ctx, told := wire.Signals()
-	os.Exit(run(ctx, told, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	ctx, signals := wire.Signals()
+	os.Exit(run(ctx, signals, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
-// run is the command without its process: it drains until ctx ends, then stops in good
-// order. told is as of wire.Signals.
-func run(ctx context.Context, told <-chan os.Signal, args []string,
+// run is the command without its process: it drains until ctx ends, and then stops in order.
+// signals is the channel of wire.Signals.
+func run(ctx context.Context, signals <-chan os.Signal, args []string,
 	env func(string) (string, bool), stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("worker", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	file := flags.String("config", "", "`file` to read, the same as the api's; required")
 	check := flags.Bool("check", false, "check the config, print it as it is in effect, and exit")
-	listen := flags.String("admin-listen", "127.0.0.1:8082", "`address` for /metrics, /livez and /readyz")
+	listen := flags.String("admin-listen", "127.0.0.1:8082",
+		"`address` for /metrics, /livez and /readyz")
 	level := flags.String("log", "info", "least `level` to log: debug, info, warn or error")
 	version := flags.Bool("version", false, "print the version and exit")
 	if err := flags.Parse(args); err != nil {
@@ -42,7 +43,8 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	case flags.NArg() > 0:
 		return usage(fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0)))
 	case *file == "":
-		return usage(fmt.Errorf("-config FILE is required; to try Forebay out without one, start the api alone"))
+		return usage(fmt.Errorf("-config FILE is required; " +
+			"to try Forebay out without one, start the api alone"))
 	case *check:
 		return wire.Check(*file, env, stdout, stderr)
 	}
@@ -56,9 +58,10 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 		return usage(err)
 	}
 	if c.Redis.URL == "" {
-		return usage(fmt.Errorf("%s has no redis.url: its Redis is inside the api process, which drains its lines itself", *file))
+		return usage(fmt.Errorf("%s has no redis.url: "+
+			"its Redis is inside the api process, which drains its lines itself", *file))
 	}
-	// The file's rule for admin.listen holds for this listener too: off the loopback it needs a token.
+	// The rule of admin.listen holds for this listener too: off the loopback it needs a token.
 	c.Admin.Listen = *listen
 	if _, err := c.Check(); err != nil {
 		return usage(fmt.Errorf("-admin-listen: %w", err))
@@ -66,13 +69,13 @@ func run(ctx context.Context, told <-chan os.Signal, args []string,
 	for _, w := range warnings {
 		log.Warn("config", "warning", w.String())
 	}
-	c.Identity.CountryDatabase = "" // nothing here asks where callers are, so it needn't be on this host
+	c.Identity.CountryDatabase = "" // unused here, so the file needn't be on this host
 	metrics := wire.Metrics()
 	clients, err := wire.NewClients(c, env, metrics, log) // for their webhooks
 	if err != nil {
 		return usage(err)
 	}
-	if err := serve(ctx, told, c, clients, *listen, metrics, log); err != nil {
+	if err := serve(ctx, signals, c, clients, *listen, metrics, log); err != nil {
 		log.Error("stopped", "error", err)
 		return wire.ExitFailed
 	}

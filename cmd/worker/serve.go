@@ -22,8 +22,9 @@ import (
 	"github.com/forebay/forebay/internal/store"
 )
 
-// serve drains until ctx ends; then running calls get the time of c.Shutdown, and what still runs goes back to its line.
-func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients *wire.Clients,
+// serve drains until ctx ends. Then running calls get the time of c.Shutdown, and those that still
+// run go back to their line.
+func serve(ctx context.Context, signals <-chan os.Signal, c *config.Config, clients *wire.Clients,
 	listen string, metrics *prometheus.Registry, log *slog.Logger) error {
 	s, err := wire.OpenStore(ctx, c, log)
 	if err != nil {
@@ -33,7 +34,7 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // nobody waits here
+	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // no client waits here
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), s.Close())
@@ -48,13 +49,14 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	}
 	site.Serve(fail)
 	var following sync.WaitGroup
-	following.Go(func() { clients.Follow(ctx, told) })
+	following.Go(func() { clients.Follow(ctx, signals) })
 
 	err = wire.RunBack(ctx, w, wire.Webhooks(c, clients, s, lines, metrics, log))
 	following.Wait()
 	site.Close(time.Second)
 	if err != nil {
-		// With calls left behind asynq still uses the connection, and would panic without it. The process ends anyway.
+		// With calls left behind, asynq still uses the connection, and would panic without it. The
+		// process ends anyway.
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -63,20 +65,25 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	return errors.Join(err, listener.Close(), s.Close())
 }
 
-// admin answers /metrics, to operators alone, and the probes.
+// admin serves the probes and, to operators only, /metrics.
 func admin(ctx context.Context, s *store.Store, lines map[string]*leaky.Line,
 	metrics *prometheus.Registry, operators *httpapi.Operators) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", operators.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { health(w, http.StatusOK, api.Health{Status: "alive"}) })
+	mux.Handle("GET /metrics",
+		operators.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		health(w, http.StatusOK, api.Health{Status: "alive"})
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
 		case ctx.Err() != nil:
 			health(w, http.StatusServiceUnavailable, api.Health{Status: "stopping"})
 		case !s.Healthy():
-			health(w, http.StatusServiceUnavailable, api.Health{Status: "store unavailable", Store: "redis"})
+			health(w, http.StatusServiceUnavailable,
+				api.Health{Status: "store unavailable", Store: "redis"})
 		default:
-			health(w, http.StatusOK, api.Health{Status: "ready", Store: "redis", Warnings: wire.Warnings(s, lines)})
+			health(w, http.StatusOK,
+				api.Health{Status: "ready", Store: "redis", Warnings: wire.Warnings(s, lines)})
 		}
 	})
 	return mux

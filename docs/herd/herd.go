@@ -10,29 +10,29 @@ import (
 
 const (
 	clients  = 1000
-	perToken = 20 * time.Millisecond // the server admits 50 a second ...
-	burst    = 10                    // ... and so many at once
+	perToken = 20 * time.Millisecond // the server admits 50 a second
+	burst    = 10                    // and this many at once
 	asked    = time.Second           // Retry-After of each refusal
 	bin      = 100 * time.Millisecond
 	seed     = 1
 )
 
-// way is how clients come back, and what became of that.
+// way is a way in which clients come back, with its outcome.
 type way struct {
 	name   string
 	jitter client.Jitter
 
 	calls, admitted []int // in each bin
-	most            int   // calls in one bin after the first, in which all ways are alike
+	most            int   // most calls in a bin; not the first, where all ways are alike
 	total           int
-	served          time.Duration // until the last client was
+	served          time.Duration // when the last client was served
 }
 
 // visit is a client's next call.
 type visit struct {
 	at    time.Duration
 	try   int
-	order int // of two at one moment the first that was arranged comes first
+	order int // breaks ties between visits at one moment
 }
 
 type visits []visit
@@ -49,7 +49,8 @@ func (v *visits) Pop() any {
 	return last
 }
 
-// run has all clients call at one moment, and whoever is refused come back as the client package does, until all are served.
+// run makes all clients call at one moment. Refused ones come back as the client package does,
+// until all are served.
 func (w *way) run() {
 	random := rand.New(rand.NewPCG(seed, seed))
 	var next visits
@@ -58,7 +59,7 @@ func (w *way) run() {
 	}
 	heap.Init(&next)
 	order := clients
-	tokens, since := int64(0), time.Duration(0) // the bucket is empty: everybody is refused at first
+	tokens, since := int64(0), time.Duration(0) // the bucket is empty: all are refused at first
 	for len(next) > 0 {
 		v := heap.Pop(&next).(visit)
 		fresh := int64((v.at - since) / perToken)

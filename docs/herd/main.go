@@ -1,10 +1,11 @@
-// Command herd draws docs/clients-herd.svg: 1,000 clients that were refused together, coming back with each jitter of package client.
-// Run it at the root of the repository:
+// Command herd draws docs/clients-herd.svg: 1,000 clients, refused together, that come back with
+// each jitter of package client. Run it at the root of the repository:
 //
 //	go run ./docs/herd
 //
-// The waits are the client's own (client.Backoff), drawn from a fixed seed under simulated time, so the picture is the same each time. A test
-// holds the one in docs/ against what this program draws.
+// The waits are the client's own (client.Backoff), drawn from a fixed seed under simulated time. So
+// the picture is the same each time. A test compares the one in docs/ with the output of this
+// program.
 package main
 
 import (
@@ -23,9 +24,13 @@ func main() {
 	}
 }
 
-// run has the clients come back in each way.
+// run simulates each way.
 func run() []way {
-	ways := []way{{name: "no jitter", jitter: client.None}, {name: "equal jitter", jitter: client.Equal}, {name: "full jitter", jitter: client.Full}}
+	ways := []way{
+		{name: "no jitter", jitter: client.None},
+		{name: "equal jitter", jitter: client.Equal},
+		{name: "full jitter", jitter: client.Full},
+	}
 	for i := range ways {
 		ways[i].run()
 	}

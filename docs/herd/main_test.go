@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// The picture in docs/ is what the client does now, and docs/clients.md shows it with its figures.
+// The picture in docs/ is that of the present code, and docs/clients.md shows it with its figures.
 func TestThePictureIsTrue(t *testing.T) {
 	t.Parallel()
 	ways := run()
 	drawn := draw(ways)
 	kept, err := os.ReadFile("../../" + picture)
 	if err != nil || !bytes.Equal(drawn, kept) {
-		t.Errorf("%s isn't what the client does now (%v): run `go run ./docs/herd` at the root of the repository", picture, err)
+		t.Errorf("%s isn't what the client does now (%v): run `go run ./docs/herd` at the root "+
+			"of the repository", picture, err)
 	}
 	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -35,14 +36,15 @@ func TestThePictureIsTrue(t *testing.T) {
 		t.Error("docs/clients.md doesn't show the picture")
 	}
 	for _, w := range ways {
-		row := fmt.Sprintf("| %s | %d | %d | %s |", w.name, w.total, w.most, w.served.Round(time.Second))
+		row := fmt.Sprintf("| %s | %d | %d | %s |",
+			w.name, w.total, w.most, w.served.Round(time.Second))
 		if !bytes.Contains(page, []byte(row)) {
-			t.Errorf("docs/clients.md doesn't say\n%s", row)
+			t.Errorf("docs/clients.md doesn't have the row\n%s", row)
 		}
 	}
 }
 
-// What the picture is there to show: without jitter the herd stays together, and with it comes apart.
+// The point of the picture: without jitter the herd stays together, and with jitter it spreads.
 func TestJitterScattersTheHerd(t *testing.T) {
 	t.Parallel()
 	ways := run()
@@ -57,7 +59,7 @@ func TestJitterScattersTheHerd(t *testing.T) {
 		}
 		for i, n := range w.calls[1 : asked/bin] {
 			if n != 0 {
-				t.Errorf("%s: %d calls in bin %d, before they may", w.name, n, i+1)
+				t.Errorf("%s: %d calls in bin %d, earlier than allowed", w.name, n, i+1)
 			}
 		}
 	}
@@ -67,7 +69,7 @@ func TestJitterScattersTheHerd(t *testing.T) {
 	if full.total > equal.total || 5*equal.total > none.total {
 		t.Errorf("%d, %d and %d calls", none.total, equal.total, full.total)
 	}
-	// All can't be served before 20 s.
+	// All of them can't be served before 20 s.
 	if full.served > time.Minute || none.served < 10*full.served {
 		t.Errorf("served after %v, %v and %v", none.served, equal.served, full.served)
 	}

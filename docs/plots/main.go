@@ -1,9 +1,11 @@
-// Command plots draws docs/limits-*.svg: what each algorithm makes of the same traffic. Run it at the root of the repository:
+// Command plots draws docs/limits-*.svg: the decisions of each algorithm on the same traffic. Run
+// it at the root of the repository:
 //
 //	go run ./docs/plots
 //
-// The decisions are those of the twin (package limits) under a clock of its own, so the pictures are the same each time, and
-// are true as long as the code is. A test holds those in docs/ against what this program draws.
+// The decisions are those of the limits' model (package limits) with a simulated clock. So the
+// pictures are the same each time, and are true as long as the code is. A test compares those in
+// docs/ with the output of this program.
 package main
 
 import (
@@ -44,7 +46,8 @@ const (
 	window = 10 * time.Second
 )
 
-// drawn are the limits; they allow the same: 2 a second in the long run, but for what a leaky bucket is set up for, and concurrency, which knows no rate.
+// drawn are the limits. All allow 2 requests a second in the long run, except concurrency, which
+// has no rate.
 var drawn = []limits.Limit{
 	{Name: "fixed", Algorithm: limits.FixedWindow, Amount: amount, Window: window},
 	{Name: "log", Algorithm: limits.SlidingWindowLog, Amount: amount, Window: window},
@@ -54,5 +57,5 @@ var drawn = []limits.Limit{
 	{Name: "concurrency", Algorithm: limits.Concurrency, Amount: 8},
 }
 
-// lasts is how long a job takes, where jobs are what counts: 8 of 4 seconds are 2 a second.
+// lasts is the length of a job, for limits on concurrent jobs: 8 jobs of 4 seconds are 2 a second.
 const lasts = 4 * time.Second

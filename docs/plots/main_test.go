@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The pictures in docs/ are what the limits do now, and docs/limits.md shows each.
+// The pictures in docs/ are those of the present code, and docs/limits.md shows each.
 func TestThePicturesAreTrue(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -26,7 +26,8 @@ func TestThePicturesAreTrue(t *testing.T) {
 	for _, name := range drawn {
 		picture := read(t, filepath.Join(dir, name))
 		if !bytes.Equal(picture, read(t, filepath.Join("..", name))) {
-			t.Errorf("docs/%s isn't what the limits do now: run `go run ./docs/plots` at the root of the repository", name)
+			t.Errorf("docs/%s isn't what the limits do now: run `go run ./docs/plots` at the root "+
+				"of the repository", name)
 		}
 		if !bytes.Contains(page, []byte("]("+name+")")) {
 			t.Errorf("docs/limits.md doesn't show %s", name)

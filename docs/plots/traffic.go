@@ -8,14 +8,14 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// phase is a part of the traffic: so many requests a second, evenly.
+// phase is a part of the traffic, with evenly spaced requests.
 type phase struct {
 	name    string
 	seconds int
 	rate    int // per second; divides ticksPerSecond
 }
 
-// traffic is what each limit is offered. The burst lies across the edge of a window, at 40 s.
+// traffic is the load on each limit. The burst spans the edge of a window, at 40 s.
 var traffic = []phase{
 	{"half load, 1/s", 20, 1},
 	{"idle", 18, 0},
@@ -27,23 +27,23 @@ var traffic = []phase{
 
 const ticksPerSecond = 20
 
-// begin is an edge of the window.
+// begin is the start of a window.
 var begin = time.Unix(1_800_000_000, 0)
 
-// level is what remains from a moment on.
+// level is an amount that remains from a moment on.
 type level struct {
 	second    float64
 	remaining int64
 }
 
-// sight is what was seen of a limit under the traffic.
+// sight is what was observed of a limit under the traffic.
 type sight struct {
 	offered, admitted []int   // in each second
 	levels            []level // each change
 	most              int     // admitted within any window
 }
 
-// watch decides the traffic by one limit.
+// watch applies one limit to the traffic.
 func watch(ctx context.Context, l limits.Limit) (sight, error) {
 	l.Per = limits.PerGlobal
 	rule, err := limits.Compile(l)
@@ -58,7 +58,7 @@ func watch(ctx context.Context, l limits.Limit) (sight, error) {
 	}
 	var s sight
 	var jobs []job
-	var times []time.Time // of the admitted
+	var times []time.Time // of admitted requests
 	for _, p := range traffic {
 		for tick := range p.seconds * ticksPerSecond {
 			if tick%ticksPerSecond == 0 {
@@ -71,7 +71,8 @@ func watch(ctx context.Context, l limits.Limit) (sight, error) {
 				}
 				jobs = jobs[1:]
 			}
-			r := limits.Request{Rules: []*limits.Rule{rule}, Cost: 1, Job: strconv.FormatInt(now.UnixMicro(), 10)}
+			r := limits.Request{Rules: []*limits.Rule{rule}, Cost: 1,
+				Job: strconv.FormatInt(now.UnixMicro(), 10)}
 			var v limits.Verdict
 			if p.rate > 0 && tick%(ticksPerSecond/p.rate) == 0 {
 				if v, err = limiter.Decide(ctx, r); err != nil {
@@ -85,7 +86,8 @@ func watch(ctx context.Context, l limits.Limit) (sight, error) {
 			} else if v, err = limiter.Peek(ctx, r); err != nil {
 				return sight{}, err
 			}
-			if n := v.Standings[0].Remaining; len(s.levels) == 0 || s.levels[len(s.levels)-1].remaining != n {
+			n, last := v.Standings[0].Remaining, len(s.levels)-1
+			if last < 0 || s.levels[last].remaining != n {
 				s.levels = append(s.levels, level{now.Sub(begin).Seconds(), n})
 			}
 			now = now.Add(time.Second / ticksPerSecond)

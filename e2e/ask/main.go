@@ -1,4 +1,4 @@
-// Command ask is a client of the stories: it does with package client what a program of a user's would.
+// Command ask is a client for the stories. It uses package client as a user's program would.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 const usage = `usage: ask [-key KEY] [-idempotency-key KEY] [-within DURATION] URL COMMAND
-  submit OPERATION PAYLOAD    prints the job's id, or the answer where there is one at once
+  submit OPERATION PAYLOAD    prints the job's id, or the answer if there is one at once
   run OPERATION PAYLOAD       submits, waits, and prints the result
   wait ID, status ID, cancel ID
   result ID                   its bytes
@@ -29,7 +29,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "ask:", err)
 		var e *client.Error
 		if errors.As(err, &e) {
-			fmt.Fprintf(os.Stderr, "status=%d code=%s reason=%s too_late=%t\n", e.Status, e.Code, e.Reason, errors.Is(err, client.ErrTooLate))
+			fmt.Fprintf(os.Stderr, "status=%d code=%s reason=%s too_late=%t\n",
+				e.Status, e.Code, e.Reason, errors.Is(err, client.ErrTooLate))
 		}
 		os.Exit(1)
 	}
@@ -61,7 +62,7 @@ func run(args []string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), *within)
 	defer cancel()
 	a := asker{c, out, *once}
-	rest := append(args[2:], "", "") // absent ones are for the server to refuse
+	rest := append(args[2:], "", "") // the server refuses absent ones
 	switch verb := args[1]; verb {
 	case "submit":
 		_, err := a.submit(ctx, rest[0], rest[1])
@@ -69,7 +70,9 @@ func run(args []string, out io.Writer) error {
 	case "run":
 		return a.run(ctx, rest[0], rest[1])
 	case "wait", "status", "cancel":
-		do := map[string]func(context.Context, string) (*api.Job, error){"wait": c.Wait, "status": c.Status, "cancel": c.Cancel}[verb]
+		do := map[string]func(context.Context, string) (*api.Job, error){
+			"wait": c.Wait, "status": c.Status, "cancel": c.Cancel,
+		}[verb]
 		job, err := do(ctx, rest[0])
 		if err != nil {
 			return err
@@ -78,7 +81,8 @@ func run(args []string, out io.Writer) error {
 	case "result":
 		return a.result(ctx, rest[0])
 	case "list":
-		for job, err := range c.Jobs(ctx, client.List{Status: rest[0], Operation: rest[1], Limit: 2}) {
+		for job, err := range c.Jobs(ctx,
+			client.List{Status: rest[0], Operation: rest[1], Limit: 2}) {
 			if err == nil {
 				err = a.show(job)
 			}
@@ -94,7 +98,8 @@ func run(args []string, out io.Writer) error {
 }
 
 func (a asker) submit(ctx context.Context, operation, payload string) (id string, err error) {
-	sub, err := a.c.Submit(ctx, client.Request{Operation: operation, Payload: json.RawMessage(payload), IdempotencyKey: a.key})
+	sub, err := a.c.Submit(ctx, client.Request{Operation: operation,
+		Payload: json.RawMessage(payload), IdempotencyKey: a.key})
 	if err != nil {
 		return "", err
 	}
