@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/web"
@@ -195,7 +196,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 		a.StoreLost = true
 	}
 	// The job is accepted, also where the wait failed or was refused: answer with what was known before.
-	view := jobView(look, time.Now())
+	view := jobview.ForClient(look, time.Now())
 	view.Degraded = a.instead != ""
 	h := a.W.Header()
 	h["Cache-Control"] = web.NoStore
@@ -211,7 +212,7 @@ func (a *attempt) answer(look leaky.Look, reason string) error {
 		}
 		return a.JSON(http.StatusOK, view)
 	}
-	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	h["Retry-After"] = []string{strconv.Itoa(jobview.PollAfter(look, time.Now()))}
 	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
 	return a.JSON(http.StatusAccepted, view)
 }

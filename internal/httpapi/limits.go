@@ -62,7 +62,7 @@ func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 		view.Unit = unitBytes
 	}
 	if grace != 1 {
-		view.GraceUntil = when(c.newUntil)
+		view.GraceUntil = web.Time(c.newUntil)
 	}
 	return view
 }
