@@ -14,6 +14,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 	"github.com/forebay/forebay/internal/webhook"
@@ -25,9 +26,6 @@ type Deliveries interface {
 	Redeliver(ctx context.Context, id string) error
 	List(ctx context.Context, backend string, state webhook.State, cursor string, limit int) (page []webhook.Delivery, next string, err error)
 }
-
-// JobView is a job that has ended as its client sees it, wherever it is told.
-func JobView(look leaky.Look) *api.Job { return jobView(look, look.Now) }
 
 // deliveriesOf answers GET /admin/v1/jobs/{id}/deliveries.
 func (s *Server) deliveriesOf(c *call) error {
@@ -53,7 +51,7 @@ func (s *Server) deliveriesOf(c *call) error {
 func (s *Server) deliverable(c *call) (id string, err error) {
 	id = c.Var("id")
 	if backend, ok := jobs.ParseID(id); !ok || s.Lines[backend] == nil || s.Deliveries == nil {
-		return "", unknownJob()
+		return "", jobview.UnknownJob()
 	}
 	return id, nil
 }
@@ -72,7 +70,7 @@ func (s *Server) redeliver(c *call) error {
 	switch look, err := s.Lines[backend].Look(c.Ctx, id); {
 	case errors.Is(err, leaky.ErrUnknownJob) && was.URL != "": // what is on record of its end has outlived it
 	case err != nil:
-		return lookError(err)
+		return jobview.LookError(err)
 	case look.Job.Callback == "":
 		return web.Problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
 	case !look.Standing.State.Final(): // perhaps again
@@ -198,7 +196,7 @@ func wrongDeliveriesCursor() error {
 func deliveryView(d webhook.Delivery) api.Delivery {
 	backend, _ := jobs.ParseID(d.JobID)
 	v := api.Delivery{JobID: d.JobID, Backend: backend, Client: d.Client, URL: d.URL, WebhookID: d.MessageID, Type: d.Type, State: string(d.State),
-		Attempts: d.Attempts, NextAttemptAt: when(d.NextAt), GivenUpAt: when(d.GivenUpAt), ExpiresAt: when(d.ExpiresAt), Log: []api.DeliveryAttempt{}}
+		Attempts: d.Attempts, NextAttemptAt: web.Time(d.NextAt), GivenUpAt: web.Time(d.GivenUpAt), ExpiresAt: web.Time(d.ExpiresAt), Log: []api.DeliveryAttempt{}}
 	for _, a := range d.Log {
 		v.Log = append(v.Log, api.DeliveryAttempt{At: api.Time{Time: a.At}, Seconds: a.Took.Round(time.Millisecond).Seconds(), Status: a.Status, Error: a.Word})
 	}

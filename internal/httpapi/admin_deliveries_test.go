@@ -22,6 +22,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/webhook"
 )
@@ -41,7 +42,7 @@ func (c told) End(ctx context.Context, id string) (webhook.End, error) {
 	if err != nil {
 		return webhook.End{}, err
 	}
-	body, err := json.Marshal(JobView(look))
+	body, err := json.Marshal(jobview.ForClient(look, look.Now))
 	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback, FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
 		Type: api.EventType(look.Standing.State.Public()), Event: body}, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -21,11 +22,11 @@ func (s *Server) anyJob(c *call) (Line, leaky.Look, error) {
 	backend, ok := jobs.ParseID(id)
 	line := s.Lines[backend]
 	if !ok || line == nil {
-		return nil, leaky.Look{}, unknownJob()
+		return nil, leaky.Look{}, jobview.UnknownJob()
 	}
 	look, err := line.Look(c.Ctx, id)
 	if err != nil {
-		return nil, leaky.Look{}, lookError(err)
+		return nil, leaky.Look{}, jobview.LookError(err)
 	}
 	return line, look, nil
 }
@@ -36,7 +37,7 @@ func (s *Server) getAnyJob(c *call) error {
 	if err != nil {
 		return err
 	}
-	v := adminJobView(look, time.Now())
+	v := jobview.ForOperator(look, time.Now())
 	if err := showAnswer(c.Ctx, line, look, v.Answer); err != nil {
 		return err
 	}
@@ -55,17 +56,17 @@ func (s *Server) cancelAnyJob(c *call) error {
 		c.audit("job canceled", err, jobDetails(look, slog.String("outcome", string(outcome)))...)
 	}
 	if err != nil {
-		return lookError(err)
+		return jobview.LookError(err)
 	}
 	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {
-		return lookError(err)
+		return jobview.LookError(err)
 	}
 	switch outcome {
 	case leaky.Canceled:
-		return c.JSON(http.StatusOK, adminJobView(look, time.Now()))
+		return c.JSON(http.StatusOK, jobview.ForOperator(look, time.Now()))
 	case leaky.Aborting:
-		c.W.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
-		return c.JSON(http.StatusAccepted, adminJobView(look, time.Now()))
+		c.W.Header()["Retry-After"] = []string{strconv.Itoa(jobview.MinPoll)}
+		return c.JSON(http.StatusAccepted, jobview.ForOperator(look, time.Now()))
 	}
 	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
 }
@@ -74,35 +75,6 @@ func (s *Server) cancelAnyJob(c *call) error {
 func jobDetails(look leaky.Look, more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("job_id", look.Job.ID), slog.String("operation", look.Job.Operation),
 		slog.String("was", string(look.Standing.State))}, more...)
-}
-
-// adminJobView is a job as an operator sees it.
-func adminJobView(look leaky.Look, now time.Time) api.AdminJob {
-	st, id := look.Standing, look.Job.ID
-	backend, _ := jobs.ParseID(id)
-	self := "/admin/v1/jobs/" + id
-	v := api.AdminJob{
-		ID: id, Backend: backend, Operation: look.Job.Operation, Client: look.Job.Client, Tier: look.Job.Tier, Priority: string(look.Job.Priority),
-		Status: st.State.Public(), State: string(st.State), Done: st.State.Final(), Canceling: st.Canceling, Attempts: st.Attempts,
-		CreatedAt: api.Time{Time: look.Job.CreatedAt}, StartedAt: when(st.StartedAt),
-		Links: api.AdminLinks{Self: self, Cancel: self},
-	}
-	switch st.State {
-	case jobs.Waiting, jobs.Delayed, jobs.Released:
-		v.Queue = queueView(look, now)
-	case jobs.Failed:
-		v.Links.Redrive = self + "/redrive"
-	}
-	if v.Done {
-		v.FinishedAt, v.ExpiresAt, v.Links.Cancel = when(st.FinishedAt), when(st.ExpiresAt), ""
-	}
-	if st.Failure.Code != "" && st.State != jobs.Succeeded && st.State != jobs.Canceled {
-		v.Failure = &api.JobFailure{Code: st.Failure.Code, Detail: st.Failure.Detail}
-	}
-	if v.Done && st.Result.Status != 0 {
-		v.Answer = &api.KeptAnswer{Size: st.Result.Size, BackendAnswer: *backendAnswer(st.Result)}
-	}
-	return v
 }
 
 // maxShown bounds the bytes of a backend's answer inside a job: enough for any error page. Its owner gets the whole.

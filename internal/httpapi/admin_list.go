@@ -12,6 +12,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -54,7 +55,7 @@ func (s *Server) listJobs(c *call) error {
 	answer := api.AdminJobs{Jobs: []api.AdminJob{}}
 	now := time.Now()
 	for _, look := range found {
-		answer.Jobs = append(answer.Jobs, adminJobView(look, now))
+		answer.Jobs = append(answer.Jobs, jobview.ForOperator(look, now))
 	}
 	if !l.end() {
 		next := l.String()

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
 )
 
@@ -59,9 +58,4 @@ func attachment(disposition string) string {
 		return "attachment;" + parameters
 	}
 	return "attachment"
-}
-
-// backendAnswer tells of an answer without its bytes.
-func backendAnswer(meta jobs.Meta) *api.BackendAnswer {
-	return &api.BackendAnswer{Status: meta.Status, ContentType: meta.ContentType, Fields: meta.Fields.Map()}
 }

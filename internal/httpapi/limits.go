@@ -63,7 +63,7 @@ func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 		view.Unit = unitBytes
 	}
 	if grace != 1 {
-		view.GraceUntil = when(c.caller.NewUntil)
+		view.GraceUntil = web.Time(c.caller.NewUntil)
 	}
 	return view
 }

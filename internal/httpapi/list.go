@@ -13,6 +13,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -59,7 +60,7 @@ func (s *Server) listOwn(c *call) error {
 	answer := api.JobList{Jobs: []api.Job{}}
 	now := time.Now()
 	for _, look := range l.found {
-		answer.Jobs = append(answer.Jobs, *jobView(look, now))
+		answer.Jobs = append(answer.Jobs, *jobview.ForClient(look, now))
 	}
 	if !l.end {
 		answer.NextCursor = cursorOf(l.filter.After)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -32,7 +33,7 @@ func (s *Server) redriveJob(c *call) error {
 		c.audit("job redriven", err, jobDetails(look, slog.String("code", look.Standing.Failure.Code))...)
 	}
 	if err != nil {
-		return lookError(err)
+		return jobview.LookError(err)
 	}
 	if outcome == leaky.LineFull {
 		return web.Problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
@@ -41,12 +42,12 @@ func (s *Server) redriveJob(c *call) error {
 		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job was a refresh, for no caller: the next one is begun by itself.")
 	}
 	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {
-		return lookError(err)
+		return jobview.LookError(err)
 	}
 	if outcome == leaky.NotFailed {
 		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
 	}
-	return c.JSON(http.StatusOK, adminJobView(look, time.Now()))
+	return c.JSON(http.StatusOK, jobview.ForOperator(look, time.Now()))
 }
 
 // redriveMany answers POST /admin/v1/backends/{name}/redrive.

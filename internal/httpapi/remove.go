@@ -6,6 +6,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -79,5 +80,5 @@ func (c *call) ownLookError(id string, err error) error {
 	if errors.As(err, &gone) && (gone.OwnedBy(c.caller.ID) || c.bears(id) && gone.Anonymous()) {
 		return web.Problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
 	}
-	return lookError(err)
+	return jobview.LookError(err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -68,7 +69,7 @@ func (c *call) renderJob(j admission.Job) error {
 		c.StoreLost = true
 	}
 	// The job is accepted even if the wait failed or was refused: answer with what was known before.
-	view := jobView(look, time.Now())
+	view := jobview.ForClient(look, time.Now())
 	view.Degraded = j.Fallback
 	h := c.W.Header()
 	h["Cache-Control"] = web.NoStore
@@ -84,7 +85,7 @@ func (c *call) renderJob(j admission.Job) error {
 		}
 		return c.JSON(http.StatusOK, view)
 	}
-	h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, time.Now()))}
+	h["Retry-After"] = []string{strconv.Itoa(jobview.PollAfter(look, time.Now()))}
 	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
 	return c.JSON(http.StatusAccepted, view)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -34,7 +35,7 @@ func (s *Server) result(c *call) error {
 		return web.Problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
 	}
 	p := web.Problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
-	p.RetryAfter = pollAfter(look, time.Now())
+	p.RetryAfter = jobview.PollAfter(look, time.Now())
 	return p
 }
 
@@ -93,7 +94,7 @@ func resultGone() *api.Problem {
 
 // failedResult is a failed job's problem, with what the backend had answered.
 func (c *call) failedResult(line Line, look leaky.Look) error {
-	p := failureProblem(look.Standing.Failure)
+	p := jobview.FailureProblem(look.Standing.Failure)
 	meta := look.Standing.Result
 	if meta.Status == 0 {
 		return p
@@ -102,7 +103,7 @@ func (c *call) failedResult(line Line, look leaky.Look) error {
 	if err := c.reserve(nil, 3*int(meta.Size)); err != nil {
 		return err
 	}
-	p.BackendAnswer = backendAnswer(meta)
+	p.BackendAnswer = jobview.BackendAnswer(meta)
 	body, err := line.Result(c.Ctx, look.Job.Source())
 	switch {
 	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same

@@ -1,13 +1,13 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -20,14 +20,14 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	backend, ok := jobs.ParseID(id)
 	line := s.Lines[backend]
 	if !ok || line == nil {
-		return nil, leaky.Look{}, unknownJob()
+		return nil, leaky.Look{}, jobview.UnknownJob()
 	}
 	look, err := line.Look(c.Ctx, id)
 	if err != nil {
 		return nil, leaky.Look{}, c.ownLookError(id, err)
 	}
 	if look.Job.Shared || !c.owns(look.Job.Client, id) {
-		return nil, leaky.Look{}, unknownJob()
+		return nil, leaky.Look{}, jobview.UnknownJob()
 	}
 	return line, look, nil
 }
@@ -62,23 +62,23 @@ func (s *Server) oneStatus(c *call) error {
 		return err
 	}
 	known := c.R.Header["If-None-Match"]
-	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !stands(known, l) }); err != nil {
+	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !jobview.Stands(known, l) }); err != nil {
 		return err
 	}
 	now := time.Now()
 	h := c.W.Header()
 	h["Cache-Control"] = privateNoCache
 	h["Vary"] = varyByCaller
-	etag := tag(look)
+	etag := jobview.Tag(look)
 	h["ETag"] = []string{etag}
 	if !done(look) {
-		h["Retry-After"] = []string{strconv.Itoa(pollAfter(look, now))}
+		h["Retry-After"] = []string{strconv.Itoa(jobview.PollAfter(look, now))}
 	}
 	if web.Matches(known, etag) {
 		c.Head(http.StatusNotModified)
 		return nil
 	}
-	return c.JSON(http.StatusOK, jobView(look, now))
+	return c.JSON(http.StatusOK, jobview.ForClient(look, now))
 }
 
 var (
@@ -104,18 +104,10 @@ func (s *Server) cancel(c *call) error {
 	}
 	switch outcome {
 	case leaky.Canceled:
-		return c.JSON(http.StatusOK, jobView(look, time.Now()))
+		return c.JSON(http.StatusOK, jobview.ForClient(look, time.Now()))
 	case leaky.Aborting:
-		c.W.Header()["Retry-After"] = []string{strconv.Itoa(minPoll)}
-		return c.JSON(http.StatusAccepted, jobView(look, time.Now()))
+		c.W.Header()["Retry-After"] = []string{strconv.Itoa(jobview.MinPoll)}
+		return c.JSON(http.StatusAccepted, jobview.ForClient(look, time.Now()))
 	}
 	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
-}
-
-// lookError tells a job that was forgotten in between from a store that fails.
-func lookError(err error) error {
-	if errors.Is(err, leaky.ErrUnknownJob) {
-		return unknownJob()
-	}
-	return web.StoreError(err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -187,7 +188,7 @@ func (e *eventWriter) event(look leaky.Look) error {
 	if done(look) {
 		name = eventDone
 	}
-	text, err := json.Marshal(jobView(look, time.Now())) // of one line
+	text, err := json.Marshal(jobview.ForClient(look, time.Now())) // of one line
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/api"
 )
@@ -61,11 +60,3 @@ func InternalError() *api.Problem {
 	return Problem(http.StatusInternalServerError, api.CodeInternal,
 		"Something went wrong inside the service. It has been logged under this request_id.")
 }
-
-// Seconds rounds up to whole seconds. A time below 0 is 0.
-func Seconds(d time.Duration) int64 {
-	return int64((max(d, 0) + time.Second - 1) / time.Second)
-}
-
-// WholeSeconds rounds up to whole seconds, at least one, as a Retry-After states them.
-func WholeSeconds(d time.Duration) int { return int(max(Seconds(d), 1)) }

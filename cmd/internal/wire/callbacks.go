@@ -13,8 +13,8 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/config"
-	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
 	"github.com/forebay/forebay/internal/webhook"
@@ -105,7 +105,7 @@ func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
 	case !look.Standing.State.Final():
 		return webhook.End{}, webhook.ErrNotEnded
 	}
-	view := httpapi.JobView(look)
+	view := jobview.ForClient(look, look.Now)
 	finished := look.Standing.FinishedAt
 	body, err := json.Marshal(api.Event{Type: api.EventType(view.Status), Timestamp: api.Time{Time: finished}, Data: *view})
 	if err != nil {
