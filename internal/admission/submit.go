@@ -156,12 +156,13 @@ func fingerprint(operation string, body []byte) string {
 // admit takes the request through its limits and into the line, in one step: a new job, a
 // subscription to one that is under way, or the job that its Idempotency-Key made before.
 func (s *submission) admit() (Outcome, *refusal) {
-	offer := s.offer()
+	var offer leaky.Offer
 	place := leaky.Place{Outcome: leaky.Limited} // on a cluster limits refuse before the line is asked
 	request := limits.Request{Rules: s.plan.Rules, Cost: s.cost, Bytes: int64(len(s.req.Body)),
 		Subject: Subject(s.req.Caller.Client, s.operation.Name), Job: s.id,
 		Recall: s.req.Key == ""} // the job of a key may be there, whatever the limits say
 	v, err := s.Limiter.Along(s.ctx, request, func(part *limits.Part) (limits.Ending, error) {
+		offer = s.offer() // now: a refusal from memory needs none
 		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
 		var err error
 		place, err = s.line.Offer(s.ctx, offer)

@@ -33,7 +33,7 @@ type Call struct {
 
 	server *Server
 	hooks  Hooks
-	cancel context.CancelFunc // of Ctx
+	store  *storeContext // is Ctx
 }
 
 // Hooks are what a server adds to the answers of its calls. A Call has all of them, and they do
@@ -83,11 +83,11 @@ func (c *Call) begin(s *Server, hooks Hooks, w http.ResponseWriter, r *http.Requ
 // Renew gives the call its time for the store, and again after a body was read or an answer was
 // held back. The time is longer where many bytes are to go there.
 func (c *Call) Renew(bytes int) {
-	if c.cancel != nil {
-		c.cancel()
+	if c.store != nil {
+		c.store.end()
 	}
-	c.Ctx, c.cancel = context.WithTimeout(context.WithoutCancel(c.R.Context()),
-		StoreTime+transfer.Time(bytes))
+	c.store = &storeContext{request: c.R.Context(), deadline: time.Now().Add(StoreTime + transfer.Time(bytes))}
+	c.Ctx = c.store
 }
 
 // end closes a call: a panic becomes a 500, and the answer is counted.
@@ -99,7 +99,7 @@ func (c *Call) end() {
 			c.Fail(InternalError())
 		}
 	}
-	c.cancel()
+	c.store.end()
 	took := time.Since(c.Began) - c.Held
 	c.server.answered(c, took)
 	c.hooks.Ended(took)

@@ -46,7 +46,7 @@ func Members(body []byte) ([]Member, error) {
 		return nil, InvalidRequest("The body must be a JSON object.")
 	}
 	s := rawjson.Scan(body)
-	var found []Member
+	found := make([]Member, 0, 5) // as many as the fields of a request for a job
 	for s.Next() {
 		if len(found) == maxMembers {
 			return nil, InvalidRequest(fmt.Sprintf("The body has more than %d fields.", maxMembers))
