@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// A redelivery that an operator asks for in the midst of an attempt isn't lost with that.
+// A redelivery that an operator asks for during an attempt is made.
 func TestARedeliveryDuringAnAttemptIsMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -32,14 +32,17 @@ func TestARedeliveryDuringAnAttemptIsMade(t *testing.T) {
 	}
 	w.until("it is made again", func() bool { return len(rc.requests()) == 2 })
 	close(proceed)
-	d := w.await(id, "both are logged", func(d webhook.Delivery) bool { return d.Attempts == 2 && d.State == webhook.Delivered })
-	if page, _, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "", 10); err != nil || len(page) != 0 {
+	d := w.await(id, "both are logged", func(d webhook.Delivery) bool {
+		return d.Attempts == 2 && d.State == webhook.Delivered
+	})
+	if page, _, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "", 10); err != nil ||
+		len(page) != 0 {
 		t.Errorf("the attempt that was overtaken gave it up: %+v, %+v, %v", d, page, err)
 	}
 }
 
-// A failed job that is redriven ends again: then that is what is told, as a message of its own.
-func TestAJobThatEndsAgainIsToldAgain(t *testing.T) {
+// A redriven job ends again, and that end is a message of its own.
+func TestAJobThatEndsAgainIsDeliveredAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rc := w.receive(nil)
@@ -48,40 +51,47 @@ func TestAJobThatEndsAgainIsToldAgain(t *testing.T) {
 	w.endAgain(id, rc.URL, "job.failed")
 	first := w.awaitState(id, webhook.Delivered)
 	w.endAgain(id, rc.URL, "job.succeeded")
-	d := w.await(id, "its second end is told", func(d webhook.Delivery) bool { return d.State == webhook.Delivered && d.Type == "job.succeeded" })
+	d := w.await(id, "its second end is delivered", func(d webhook.Delivery) bool {
+		return d.State == webhook.Delivered && d.Type == "job.succeeded"
+	})
 	if d.MessageID == first.MessageID || len(rc.requests()) != 2 {
 		t.Errorf("%d requests, %s after %s", len(rc.requests()), d.MessageID, first.MessageID)
 	}
-	// One that runs again when its turn comes is told of once it has ended.
+	// A job that runs again when its delivery is due is delivered once it has ended.
 	again := w.end(rc.URL)
 	w.awaitState(again, webhook.Delivered)
 	w.say(again, webhook.ErrNotEnded)
 	if err := w.outbox.Redeliver(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it leaves the outbox", func() bool { return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0 })
+	w.until("it leaves the outbox", func() bool {
+		return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0
+	})
 	if n := len(rc.requests()); n != 3 {
 		t.Errorf("%d requests", n)
 	}
-	// Nothing is pending until then, so nothing says so.
+	// Nothing is pending until then.
 	if d, err := w.outbox.Read(t.Context(), again); err != webhook.ErrNone {
 		t.Errorf("on record of a job that runs again: %+v, %v", d, err)
 	}
 	w.say(again, nil)
 	w.endAgain(again, rc.URL, "job.failed")
-	w.await(again, "its next end is told", func(d webhook.Delivery) bool {
+	w.await(again, "its next end is delivered", func(d webhook.Delivery) bool {
 		return d.State == webhook.Delivered && d.Type == "job.failed" && d.Attempts == 1
 	})
-	// What became of an earlier end stays true where the next one is taken back before it was told.
+	// The record of an earlier end stays if the next one is taken back before its delivery.
 	w.say(id, webhook.ErrNotEnded)
 	w.endAgain(id, rc.URL, "job.failed")
-	w.until("it leaves the outbox", func() bool { return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0 })
-	if now, err := w.outbox.Read(t.Context(), id); err != nil || now.State != webhook.Delivered || now.MessageID != d.MessageID {
-		t.Errorf("on record of an end that was told: %+v, %v", now, err)
+	w.until("it leaves the outbox", func() bool {
+		return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0
+	})
+	if now, err := w.outbox.Read(t.Context(), id); err != nil || now.State != webhook.Delivered ||
+		now.MessageID != d.MessageID {
+		t.Errorf("on record of a delivered end: %+v, %v", now, err)
 	}
 }
 
-func TestAPurgedJobIsToldIfThatHadBegun(t *testing.T) {
+func TestAPurgedJobIsDeliveredIfThatHadBegun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rc := w.receive(statuses(500, 200))
@@ -95,7 +105,9 @@ func TestAPurgedJobIsToldIfThatHadBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitState(begun, webhook.Delivered)
-	w.until("the other leaves the outbox", func() bool { return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0 })
+	w.until("the other leaves the outbox", func() bool {
+		return w.rdb.ZCard(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks").Val() == 0
+	})
 	if _, err := w.outbox.Read(t.Context(), fresh); err != webhook.ErrNone {
 		t.Errorf("on record of a job that was purged before: %v", err)
 	}
@@ -104,8 +116,9 @@ func TestAPurgedJobIsToldIfThatHadBegun(t *testing.T) {
 	}
 }
 
-// Each step in Redis may be lost, before or after it was done: the end arrives all the same, and no attempt is counted twice.
-func TestALostStepCostsNoWebhook(t *testing.T) {
+// The call of each step may fail, before or after Redis did it: the end arrives all the same, and
+// no attempt is counted twice.
+func TestAFailedStepCostsNoWebhook(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"claim", "begin", "open", "settle"} {
 		for _, applied := range []bool{false, true} {
@@ -119,22 +132,30 @@ func TestALostStepCostsNoWebhook(t *testing.T) {
 				}
 				rdb := w.server.Client(t)
 				faulty := redistest.NewFaulty(t, rdb)
-				faulty.FailNext(func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" && cmd.Args()[1] == script.Hash() }, applied)
+				faulty.FailNext(func(cmd redis.Cmder) bool {
+					return cmd.Name() == "evalsha" && cmd.Args()[1] == script.Hash()
+				}, applied)
 				id := w.end(rc.URL)
-				w.start(anywhere(time.Hour), func(s *webhook.Sender) { s.HoldFor(3 * time.Second); s.Through(rdb) })
+				w.start(anywhere(time.Hour), func(s *webhook.Sender) {
+					s.HoldFor(3 * time.Second)
+					s.Through(rdb)
+				})
 				d := w.awaitState(id, webhook.Delivered)
 				if n := len(rc.requests()); n != 1 || d.Attempts != 1 || faulty.Armed() != 0 {
-					t.Errorf("%d requests, %d attempts on record; %d faults left", n, d.Attempts, faulty.Armed())
+					t.Errorf("%d requests, %d attempts on record; %d faults left", n, d.Attempts,
+						faulty.Armed())
 				}
 			})
 		}
 	}
 }
 
-// How an attempt ended may be said several times, for its answer may be lost each time: it is one attempt all the same.
-func TestAnAttemptIsCountedOnceHoweverOftenItsEndIsSaid(t *testing.T) {
+// An attempt may be settled several times, as the reply may be lost each time. It still counts as
+// one attempt.
+func TestAnAttemptIsCountedOnceHoweverOftenItIsSettled(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]webhook.State{500: webhook.Pending, 200: webhook.Delivered, 410: webhook.Disabled} {
+	for status, want := range map[int]webhook.State{500: webhook.Pending, 200: webhook.Delivered,
+		410: webhook.Disabled} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -145,14 +166,17 @@ func TestAnAttemptIsCountedOnceHoweverOftenItsEndIsSaid(t *testing.T) {
 			}
 			rdb := w.server.Client(t)
 			faulty := redistest.NewFaulty(t, rdb)
-			for range 3 { // the third begins when the second is through
-				faulty.FailNext(func(cmd redis.Cmder) bool { return cmd.Name() == "evalsha" && cmd.Args()[1] == script.Hash() }, true)
+			for range 3 { // the third begins when the second has ended
+				faulty.FailNext(func(cmd redis.Cmder) bool {
+					return cmd.Name() == "evalsha" && cmd.Args()[1] == script.Hash()
+				}, true)
 			}
 			id := w.end(rc.URL)
 			w.start(anywhere(time.Hour), func(s *webhook.Sender) { s.Through(rdb) })
-			w.until("its end was said three times", func() bool { return faulty.Armed() == 0 })
+			w.until("it was settled three times", func() bool { return faulty.Armed() == 0 })
 			d := w.awaitState(id, want)
-			if n := len(rc.requests()); n != 1 || d.Attempts != 1 || len(d.Log) != 1 || d.Log[0].Status != status {
+			if n := len(rc.requests()); n != 1 || d.Attempts != 1 || len(d.Log) != 1 ||
+				d.Log[0].Status != status {
 				t.Errorf("%d requests; on record: %+v", n, d)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// verify holds a request against the specification's own library.
+// verify checks a request with the specification's own library.
 func verify(t *testing.T, text string, g got) error {
 	t.Helper()
 	official, err := standardwebhooks.NewWebhook(text)
@@ -24,7 +24,7 @@ func verify(t *testing.T, text string, g got) error {
 	return official.Verify(g.body, g.header)
 }
 
-func TestAnEndIsToldOnceAndVerifiedByTheOfficialLibrary(t *testing.T) {
+func TestAnEndIsDeliveredOnceAndVerifiedByTheOfficialLibrary(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rc := w.receive(nil)
@@ -37,7 +37,7 @@ func TestAnEndIsToldOnceAndVerifiedByTheOfficialLibrary(t *testing.T) {
 		t.Fatalf("%d requests", len(all))
 	}
 	if err := verify(t, keyText, all[0]); err != nil {
-		t.Errorf("the official library says: %v", err)
+		t.Errorf("the official library: %v", err)
 	}
 	var event struct {
 		Type string
@@ -45,13 +45,18 @@ func TestAnEndIsToldOnceAndVerifiedByTheOfficialLibrary(t *testing.T) {
 			ID string `json:"job_id"`
 		}
 	}
-	if err := json.Unmarshal(all[0].body, &event); err != nil || event.Type != "job.succeeded" || event.Data.ID != id {
+	if err := json.Unmarshal(all[0].body, &event); err != nil || event.Type != "job.succeeded" ||
+		event.Data.ID != id {
 		t.Errorf("body %s (%v)", all[0].body, err)
 	}
-	if h := all[0].header; h.Get("Content-Type") != "application/json" || h.Get("webhook-id") != d.MessageID || !strings.HasPrefix(d.MessageID, "msg_") || strings.Contains(d.MessageID, ".") {
+	if h := all[0].header; h.Get("Content-Type") != "application/json" ||
+		h.Get("webhook-id") != d.MessageID || !strings.HasPrefix(d.MessageID, "msg_") ||
+		strings.Contains(d.MessageID, ".") {
 		t.Errorf("fields %v, webhook-id on record %s", h, d.MessageID)
 	}
-	if d.Attempts != 1 || d.Type != "job.succeeded" || d.URL != rc.URL+"/hook?of=acme" || d.Client != "acme" || len(d.Log) != 1 || d.Log[0].Status != 204 || d.Log[0].Word != "" || !d.NextAt.IsZero() {
+	if d.Attempts != 1 || d.Type != "job.succeeded" || d.URL != rc.URL+"/hook?of=acme" ||
+		d.Client != "acme" || len(d.Log) != 1 || d.Log[0].Status != 204 || d.Log[0].Word != "" ||
+		!d.NextAt.IsZero() {
 		t.Errorf("on record: %+v", d)
 	}
 	if left := time.Until(d.ExpiresAt); left < 23*time.Hour || left > 25*time.Hour {
@@ -111,24 +116,29 @@ func TestADeliveryIsGivenUpAfterTheScheduleAndCanBeMadeAgain(t *testing.T) {
 		t.Errorf("given up: %+v", d)
 	}
 	page, next, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "", 10)
-	if err != nil || next != "" || len(page) != 1 || page[0].JobID != id || page[0].GivenUpAt.IsZero() {
+	if err != nil || next != "" || len(page) != 1 || page[0].JobID != id ||
+		page[0].GivenUpAt.IsZero() {
 		t.Errorf("listed: %+v, %q, %v", page, next, err)
 	}
 	if err := w.outbox.Redeliver(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	d := w.awaitState(id, webhook.Delivered)
-	if d.Attempts != 6 || len(rc.requests()) != 6 || rc.requests()[5].header.Get("webhook-id") != rc.requests()[0].header.Get("webhook-id") {
+	if d.Attempts != 6 || len(rc.requests()) != 6 ||
+		rc.requests()[5].header.Get("webhook-id") != rc.requests()[0].header.Get("webhook-id") {
 		t.Errorf("redelivered, with the whole schedule: %+v", d)
 	}
-	if page, _, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "", 10); err != nil || len(page) != 0 {
+	if page, _, err := w.outbox.List(t.Context(), w.backend, webhook.Failed, "", 10); err != nil ||
+		len(page) != 0 {
 		t.Errorf("still listed: %+v, %v", page, err)
 	}
-	// What has arrived can be made again, too.
+	// A delivery that has arrived can be made again, too.
 	if err := w.outbox.Redeliver(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	w.await(id, "it is delivered again", func(d webhook.Delivery) bool { return d.State == webhook.Delivered && d.Attempts == 7 })
+	w.await(id, "it is delivered again", func(d webhook.Delivery) bool {
+		return d.State == webhook.Delivered && d.Attempts == 7
+	})
 	if got := s.attempts(t, "failed"); got != 5 {
 		t.Errorf("metrics count %v failed attempts", got)
 	}
@@ -141,10 +151,13 @@ func TestTheLogHasTheLast20Attempts(t *testing.T) {
 	for range webhook.MaxLog + 4 {
 		schedule = append(schedule, time.Microsecond)
 	}
-	rc := w.receive(func(n int, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(500 + n) })
+	rc := w.receive(func(n int, rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(500 + n)
+	})
 	w.start(anywhere(schedule...))
 	d := w.awaitState(w.end(rc.URL), webhook.Failed)
-	if d.Attempts != 25 || len(d.Log) != webhook.MaxLog || d.Log[0].Status != 506 || d.Log[19].Status != 525 {
+	if d.Attempts != 25 || len(d.Log) != webhook.MaxLog || d.Log[0].Status != 506 ||
+		d.Log[19].Status != 525 {
 		t.Errorf("%d attempts, %d logged: %+v", d.Attempts, len(d.Log), d.Log)
 	}
 }
@@ -158,7 +171,9 @@ func TestARetryAfterPutsTheNextAttemptOff(t *testing.T) {
 	})
 	w.start(anywhere(time.Millisecond, time.Millisecond))
 	id := w.end(rc.URL)
-	d := w.await(id, "it has failed twice", func(d webhook.Delivery) bool { return d.Attempts == 2 && time.Until(d.NextAt) > time.Hour })
+	d := w.await(id, "it has failed twice", func(d webhook.Delivery) bool {
+		return d.Attempts == 2 && time.Until(d.NextAt) > time.Hour
+	})
 	all := rc.requests()
 	if gap := all[1].at.Sub(all[0].at); gap < 2*time.Second {
 		t.Errorf("asked to wait 2 s, it came after %v", gap)
@@ -171,7 +186,8 @@ func TestARetryAfterPutsTheNextAttemptOff(t *testing.T) {
 	}
 }
 
-// A receiver that says 410 wants no more: neither this nor any other webhook of the client to that URL, until an operator sends one anew.
+// A receiver that answers 410 gets no further webhooks of the client to that URL, until an operator
+// redelivers one.
 func Test410DisablesAReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -184,7 +200,7 @@ func Test410DisablesAReceiver(t *testing.T) {
 	}
 	second := w.end(rc.URL + "/a")
 	if d := w.awaitState(second, webhook.Disabled); d.Attempts != 0 {
-		t.Errorf("told although disabled: %+v", d)
+		t.Errorf("attempted although disabled: %+v", d)
 	}
 	w.awaitState(w.end(other.URL), webhook.Delivered)
 	if n := len(rc.requests()); n != 1 {
@@ -204,14 +220,14 @@ func Test410DisablesAReceiver(t *testing.T) {
 	}
 }
 
-// While secrets are rotated receivers may know the old one, the new one or both.
+// While secrets are rotated receivers may have the old one, the new one or both.
 func TestSecretsAreRotatedWhileWebhooksGo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	newText := ofBytes(32, 'n')
 	rc := w.receive(nil)
 	w.start(anywhere(time.Millisecond))
-	tell := func() got {
+	deliver := func() got {
 		t.Helper()
 		w.awaitState(w.end(rc.URL), webhook.Delivered)
 		all := rc.requests()
@@ -231,7 +247,7 @@ func TestSecretsAreRotatedWhileWebhooksGo(t *testing.T) {
 			secrets = append(secrets, secret(t, text))
 		}
 		w.clients.set("acme", secrets...)
-		g := tell()
+		g := deliver()
 		for _, text := range step.known {
 			if err := verify(t, text, g); err != nil {
 				t.Errorf("with %d secrets: %v", len(secrets), err)
@@ -245,7 +261,8 @@ func TestSecretsAreRotatedWhileWebhooksGo(t *testing.T) {
 	}
 	w.clients.set("acme")
 	id := w.end(rc.URL)
-	if d := w.awaitState(w.end(rc.URL), webhook.Failed); d.Attempts != 2 || d.Log[0].Word != "no_secret" {
+	if d := w.awaitState(w.end(rc.URL), webhook.Failed); d.Attempts != 2 ||
+		d.Log[0].Word != "no_secret" {
 		t.Errorf("without a secret: %+v", d)
 	}
 	w.awaitState(id, webhook.Failed)
@@ -254,22 +271,23 @@ func TestSecretsAreRotatedWhileWebhooksGo(t *testing.T) {
 	}
 }
 
-// A process that dies between a job's end and its telling, or in the midst of an attempt, costs time and no webhook.
-func TestWhatAKilledProcessLeftIsTold(t *testing.T) {
+// A process that dies between a job's end and its delivery, or during an attempt, costs time but no
+// webhook.
+func TestDeliveriesOfAKilledProcessAreMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rc := w.receive(nil)
-	early := w.end(rc.URL) // nobody delivers yet
+	early := w.end(rc.URL) // no process delivers yet
 	d, err := w.outbox.Read(t.Context(), early)
 	if err != nil || d.State != webhook.Pending || d.URL != "" || d.NextAt.IsZero() {
-		t.Errorf("before anybody delivers: %+v, %v", d, err)
+		t.Errorf("before any process delivers: %+v, %v", d, err)
 	}
 	taken := w.end(rc.URL)
-	found, err := webhook.Claim(w.outbox, t.Context(), w.backend, 300*time.Millisecond, 100) // and dies
+	// A process claims it and dies.
+	_, err = webhook.Claim(w.outbox, t.Context(), w.backend, 300*time.Millisecond, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = found
 	w.start(anywhere(time.Hour))
 	w.awaitState(early, webhook.Delivered)
 	w.awaitState(taken, webhook.Delivered)
@@ -288,16 +306,18 @@ func TestAMessageThatComesTwiceIsOneAttempt(t *testing.T) {
 	w.until("the attempt is under way", func() bool { return len(rc.requests()) == 1 })
 	score := w.rdb.ZScore(t.Context(), jobs.KeyPrefix(w.backend)+"callbacks", id).Val()
 	transport := jobs.NewDeliveries(w.rdb, s.Log)
-	for _, claim := range []int64{int64(score) - 1, 1, 0} { // claims that were
+	for _, claim := range []int64{int64(score) - 1, 1, 0} { // claims that don't hold any more
 		if err := transport.Send(t.Context(), []jobs.Delivery{{ID: id, Claim: claim}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := transport.Send(t.Context(), []jobs.Delivery{{ID: "nonsense"}, {ID: jobs.NewID("elsewhere"), Claim: 1}}); err != nil {
+	if err := transport.Send(t.Context(),
+		[]jobs.Delivery{{ID: "nonsense"}, {ID: jobs.NewID("elsewhere"), Claim: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the messages are taken", func() bool {
-		return w.rdb.LLen(t.Context(), "asynq:{fb_deliveries}:pending").Val() == 0 && w.rdb.LLen(t.Context(), "asynq:{fb_deliveries}:active").Val() == 1
+		return w.rdb.LLen(t.Context(), "asynq:{fb_deliveries}:pending").Val() == 0 &&
+			w.rdb.LLen(t.Context(), "asynq:{fb_deliveries}:active").Val() == 1
 	})
 	close(proceed)
 	if d := w.awaitState(id, webhook.Delivered); d.Attempts != 1 || len(rc.requests()) != 1 {

@@ -15,43 +15,46 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// State is what became of a delivery.
+// State is the state of a delivery.
 type State string
 
 const (
-	Pending   State = "pending"   // an attempt is made, or will be
-	Delivered State = "delivered" // the receiver said 2xx
+	Pending   State = "pending"   // an attempt is under way or will be made
+	Delivered State = "delivered" // the receiver answered 2xx
 	Failed    State = "failed"    // given up after the last attempt
-	Disabled  State = "disabled"  // the receiver said 410, to this or to another one: its client's URL is left alone
+	Disabled  State = "disabled"  // the receiver answered 410 to this or to another delivery
 )
 
-// Delivery is the telling of one job's end.
+// Delivery is the notification of a client about the end of one job.
 type Delivery struct {
 	JobID     string
 	Client    string
-	URL       string // "": nothing is on record yet, but that it is due
+	URL       string // "": the delivery is due, but its record doesn't exist yet
 	MessageID string // webhook-id
 	Type      string // of the event
 	State     State
-	Attempts  int       // ever
-	NextAt    time.Time // pending: when it is due; of an attempt under way, when that counts as lost
+	Attempts  int       // in all
+	NextAt    time.Time // pending: when it is due; during an attempt, when that counts as lost
 	GivenUpAt time.Time // failed and disabled, in a list
 	ExpiresAt time.Time // when this record is removed, unless an attempt follows
 	Log       []Attempt // the newest last, at most 20
 }
 
-// Attempt is one try to deliver. Nothing of what the receiver said is in it but the status.
+// Attempt is one request to the receiver. Of the receiver's answer it has only the status.
 type Attempt struct {
 	At     time.Time
 	Took   time.Duration
-	Status int    // 0: there was no answer
-	Word   string // why there was none: address_not_allowed, url_not_allowed, no_secret, timeout, refused, dns, tls or connection
+	Status int // 0: there was no answer
+	// Word is why there was none: address_not_allowed, url_not_allowed, no_secret, timeout,
+	// refused, dns, tls or connection.
+	Word string
 }
 
-// ErrNone says that nothing is on record about a job's end being told: it has no callback, hasn't ended, or it was too long ago.
+// ErrNone means that there is no delivery on record for a job: it has no callback, hasn't ended, or
+// ended too long ago.
 var ErrNone = errors.New("no delivery")
 
-// Read tells what became of the delivery of a job's end.
+// Read returns the delivery of a job's end, or ErrNone.
 func (o *Outbox) Read(ctx context.Context, id string) (Delivery, error) {
 	found, err := o.read(ctx, []string{id})
 	if err != nil {
@@ -63,7 +66,7 @@ func (o *Outbox) Read(ctx context.Context, id string) (Delivery, error) {
 	return found[0], nil
 }
 
-// read reads several deliveries of one backend. One that isn't on record is its id and NextAt alone.
+// read reads several deliveries of one backend. One without a record has only its id and NextAt.
 func (o *Outbox) read(ctx context.Context, ids []string) ([]Delivery, error) {
 	type reading struct {
 		fields *redis.MapStringStringCmd
@@ -75,7 +78,8 @@ func (o *Outbox) read(ctx context.Context, ids []string) ([]Delivery, error) {
 	for i, id := range ids {
 		backend, _ := jobs.ParseID(id)
 		key := deliveryKey(backend, id)
-		readings[i] = reading{pipe.HGetAll(ctx, key), pipe.PTTL(ctx, key), pipe.ZScore(ctx, outboxKey(backend), id)}
+		readings[i] = reading{pipe.HGetAll(ctx, key), pipe.PTTL(ctx, key),
+			pipe.ZScore(ctx, outboxKey(backend), id)}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read deliveries: %w", err)
@@ -93,23 +97,26 @@ func (o *Outbox) read(ctx context.Context, ids []string) ([]Delivery, error) {
 	return out, nil
 }
 
-// logPrefix is what the fields of the attempts begin with; their number follows.
+// logPrefix begins the hash fields of the attempts. The attempt's number follows.
 const logPrefix = "log:"
 
 func delivery(id string, fields map[string]string) Delivery {
-	d := Delivery{JobID: id, Client: fields["client"], URL: fields["url"], MessageID: fields["message"], Type: fields["type"], State: State(fields["state"])}
+	d := Delivery{JobID: id, Client: fields["client"], URL: fields["url"],
+		MessageID: fields["message"], Type: fields["type"], State: State(fields["state"])}
 	d.Attempts, _ = strconv.Atoi(fields["attempts"]) // absent: 0
 	for n := max(d.Attempts-maxLog, 0) + 1; n <= d.Attempts; n++ {
 		var l logged
 		if err := json.Unmarshal([]byte(fields[logPrefix+strconv.Itoa(n)]), &l); err == nil {
-			d.Log = append(d.Log, Attempt{At: time.UnixMilli(l.At), Took: time.Duration(l.Took) * time.Millisecond, Status: l.Status, Word: l.Word})
+			d.Log = append(d.Log, Attempt{At: time.UnixMilli(l.At),
+				Took: time.Duration(l.Took) * time.Millisecond, Status: l.Status, Word: l.Word})
 		}
 	}
 	return d
 }
 
-// Redeliver has a delivery made now, with the whole schedule before it, whatever became of it: also where its receiver was disabled. The
-// webhook-id stays. A job of which nothing is on record here must have ended and have a callback.
+// Redeliver makes a delivery due now, with its whole schedule ahead, in whatever state it is. It
+// also enables its receiver again. The webhook-id stays the same. If there is no record of the
+// delivery, the job must have ended and have a callback.
 func (o *Outbox) Redeliver(ctx context.Context, id string) error {
 	backend, _ := jobs.ParseID(id)
 	d, err := o.Read(ctx, id)
@@ -121,29 +128,34 @@ func (o *Outbox) Redeliver(ctx context.Context, id string) error {
 			return fmt.Errorf("enable the callback of %s: %w", id, err)
 		}
 	}
-	err = redeliverScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, id), undeliveredKey(backend)}, id, wakeChannel(backend), keepDelivery.Milliseconds()).Err()
+	err = redeliverScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, id),
+		undeliveredKey(backend)}, id, wakeChannel(backend), keepDelivery.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("redeliver %s: %w", id, err)
 	}
 	return nil
 }
 
-// plain reports whether a text is a number as Redis writes a time. Go reads more as one: NaN, inf, 0x_1p4.
+// plain reports whether a text is a number as Redis writes a time. Go also parses NaN, inf and
+// 0x_1p4.
 func plain(score string) bool {
 	_, err := strconv.ParseFloat(score, 64)
 	return err == nil && strings.Trim(score, "0123456789.e+-") == ""
 }
 
-// MaxPage bounds a page of a list: each delivery of it takes Redis three commands.
+// MaxPage bounds the deliveries in a page of a list: Redis takes three commands for each.
 const MaxPage = 200
 
-// ErrCursor says that a cursor isn't one that List has given.
+// ErrCursor means that a cursor isn't from List.
 var ErrCursor = errors.New("not a cursor of this list")
 
-// List returns a page of a backend's deliveries: the Pending ones, the next due first, or with Failed those that were given up or
-// disabled, the newest first. cursor is "" for the first page, or next of the page before; next is "" after the last. A page may be short, or
-// empty, and not be the last.
-func (o *Outbox) List(ctx context.Context, backend string, state State, cursor string, limit int) (page []Delivery, next string, err error) {
+// List returns a page of a backend's deliveries. With Pending it lists pending ones, the next due
+// first. With Failed it lists those that were given up or disabled, the newest first. cursor is ""
+// for the first page, or next of the page before; next is "" after the last. A page that isn't the
+// last may be short or empty.
+func (o *Outbox) List(
+	ctx context.Context, backend string, state State, cursor string, limit int,
+) (page []Delivery, next string, err error) {
 	key, fromEnd := outboxKey(backend), 0
 	if state == Failed {
 		key, fromEnd = undeliveredKey(backend), 1
@@ -152,7 +164,8 @@ func (o *Outbox) List(ctx context.Context, backend string, state State, cursor s
 	if cursor != "" && (!plain(score) || last == "") {
 		return nil, "", ErrCursor
 	}
-	values, err := listScript.Run(ctx, o.rdb, []string{key}, fromEnd, limit, score, last).StringSlice()
+	values, err := listScript.Run(ctx, o.rdb, []string{key}, fromEnd, limit, score,
+		last).StringSlice()
 	if err != nil {
 		return nil, "", fmt.Errorf("list deliveries of %s: %w", backend, err)
 	}
@@ -173,8 +186,9 @@ func (o *Outbox) List(ctx context.Context, backend string, state State, cursor s
 	for i, d := range found {
 		micros, _ := strconv.ParseFloat(scores[i], 64)
 		switch {
-		case state == Pending && d.NextAt.IsZero(), state == Failed && d.State != Failed && d.State != Disabled:
-			continue // it went on meanwhile, or its record is gone
+		case state == Pending && d.NextAt.IsZero(),
+			state == Failed && d.State != Failed && d.State != Disabled:
+			continue // it moved on meanwhile, or its record has expired
 		case state == Failed:
 			d.GivenUpAt = time.UnixMicro(int64(micros))
 		}

@@ -10,36 +10,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Through has the outbox reached by another client.
+// Through makes the sender reach the outbox through another client.
 func (s *Sender) Through(rdb redis.UniversalClient) { s.outbox = NewOutbox(rdb) }
 
-// Script is the script of a step.
+// Script returns the script of a step.
 func Script(step string) *redis.Script {
-	return map[string]*redis.Script{"claim": claimScript, "begin": beginScript, "open": openScript, "settle": settleScript}[step]
+	return map[string]*redis.Script{"claim": claimScript, "begin": beginScript, "open": openScript,
+		"settle": settleScript}[step]
 }
 
 // HoldFor sets how long a claim holds.
 func (s *Sender) HoldFor(d time.Duration) { s.guard = d }
 
-// Trust sets whose certificates receivers may have.
+// Trust sets the authorities that sign receivers' certificates.
 func (s *Sender) Trust(roots *x509.CertPool) { s.transport = s.Policy.transport(roots, nil) }
 
-// Ask sets who looks names up.
+// Ask sets the resolver of names.
 func (s *Sender) Ask(names *net.Resolver) { s.transport = s.Policy.transport(nil, names) }
 
-// Claim takes deliveries on as a relay does, and does nothing about them.
+// Claim claims deliveries as a relay does.
 var Claim = (*Outbox).claim
 
-// Permits tells whether a webhook may go to an address.
+// Permits reports whether a webhook may go to an address.
 func (p Policy) Permits(a netip.Addr) bool { return p.permits(a) }
 
-// TransportOf is what requests are sent by.
+// TransportOf returns the transport of a sender's requests.
 func TransportOf(s *Sender) *http.Transport { return s.transport }
 
 // RetryAfter reads a Retry-After field.
 var RetryAfter = retryAfter
 
-// Bounds that tests know of.
+// Bounds that tests need.
 const (
 	MaxPerHost = maxPerHost
 	MaxLog     = maxLog

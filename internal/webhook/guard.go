@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// notPublic are the networks that lead back into ours, or nowhere (IANA's special-purpose registries). Of IPv6 only 2000::/3 is public
-// at all: that leaves out loopback, link-local, site-local, private, multicast, and IPv4 written as IPv6 by SIIT and NAT64.
+// notPublic are the networks that lead back into a private network, or nowhere (IANA's
+// special-purpose registries). Of IPv6 only 2000::/3 is public. That excludes loopback, link-local,
+// site-local, private, multicast, and IPv4 written as IPv6 by SIIT and NAT64.
 var notPublic = prefixes(
 	"0.0.0.0/8",         // this host
 	"10.0.0.0/8",        // private
@@ -22,7 +23,7 @@ var notPublic = prefixes(
 	"168.63.129.16/32",  // a cloud's agent, though the address is a public one
 	"169.254.0.0/16",    // link-local: most clouds' metadata
 	"172.16.0.0/12",     // private
-	"192.0.0.0/24",      // protocols' own, and a cloud's metadata
+	"192.0.0.0/24",      // protocol assignments, and a cloud's metadata
 	"192.0.2.0/24",      // documentation
 	"192.31.196.0/24",   // AS112: any network may announce it
 	"192.52.193.0/24",   // AMT relays
@@ -34,7 +35,7 @@ var notPublic = prefixes(
 	"203.0.113.0/24",    // documentation
 	"224.0.0.0/4",       // multicast
 	"240.0.0.0/4",       // reserved, and broadcast
-	"2001::/23",         // protocols' own: Teredo, AMT, AS112, ORCHID
+	"2001::/23",         // protocol assignments: Teredo, AMT, AS112, ORCHID
 	"2001:db8::/32",     // documentation
 	"2002::/16",         // 6to4: any IPv4 address
 	"2620:4f:8000::/48", // AS112
@@ -50,7 +51,7 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 	return out
 }
 
-// permits tells whether a webhook may go to an address.
+// permits reports whether a webhook may go to an address.
 func (p Policy) permits(a netip.Addr) bool {
 	a = a.WithZone("").Unmap()
 	for _, allowed := range p.Allow {
@@ -66,7 +67,8 @@ func (p Policy) permits(a netip.Addr) bool {
 	return a.Is4() || public6.Contains(a) && !isatap(a)
 }
 
-// isatap tells whether an IPv6 address ends in the interface id of ISATAP (RFC 5214, section 6.1): an IPv4 address that a tunnel leads to.
+// isatap reports whether an IPv6 address ends in the interface id of ISATAP (RFC 5214, section
+// 6.1), through which a tunnel leads to an IPv4 address.
 func isatap(a netip.Addr) bool {
 	b := a.As16()
 	return b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
@@ -74,7 +76,8 @@ func isatap(a netip.Addr) bool {
 
 var errAddress = errors.New("the address isn't permitted")
 
-// guard looks at each address right before it is dialed, so that a name which changes its mind is caught too.
+// guard checks each address right before it is dialed, so a name that has changed its address since
+// the URL was checked is caught.
 func (p Policy) guard(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil || !p.permits(to.Addr()) {
@@ -83,14 +86,15 @@ func (p Policy) guard(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Bounds of an answer. Nothing of it but its status and Retry-After is ever looked at.
+// Bounds of an answer. Only its status and Retry-After are used.
 const (
 	maxAnswer       = 1 << 10
 	maxAnswerHeader = 16 << 10
 )
 
-// transport sends requests to permitted addresses alone. It has no proxy, whatever the environment says: that would be dialed instead.
-// names looks names up; nil: as the system does.
+// transport returns a transport that only dials permitted addresses. It ignores proxies from the
+// environment, because the proxy's address would be checked instead. names resolves names; nil: the
+// system's resolver.
 func (p Policy) transport(roots *x509.CertPool, names *net.Resolver) *http.Transport {
 	dialer := &net.Dialer{Control: p.guard, Resolver: names}
 	return &http.Transport{
@@ -105,7 +109,8 @@ func (p Policy) transport(roots *x509.CertPool, names *net.Resolver) *http.Trans
 	}
 }
 
-// Words of an attempt that had no answer. They tell the operator where to look, and nobody what is behind an address.
+// Words of an attempt that had no answer. They show the operator where to look, and don't reveal
+// what is behind an address.
 const (
 	wordAddress    = "address_not_allowed"
 	wordURL        = "url_not_allowed"
@@ -114,10 +119,10 @@ const (
 	wordRefused    = "refused"
 	wordDNS        = "dns"
 	wordTLS        = "tls"
-	wordConnection = "connection" // it broke, or what came was no HTTP
+	wordConnection = "connection" // it broke, or the answer wasn't HTTP
 )
 
-// word sorts an error of a request.
+// word classifies the error of a request.
 func word(err error) string {
 	var (
 		dns       *net.DNSError
@@ -138,7 +143,8 @@ func word(err error) string {
 		return wordTimeout
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return wordRefused
-	case errors.As(err, &unknown), errors.As(err, &wrongName), errors.As(err, &invalid), errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &unknown), errors.As(err, &wrongName), errors.As(err, &invalid),
+		errors.As(err, &verify), errors.As(err, &record), errors.As(err, &alert):
 		return wordTLS
 	}
 	return wordConnection

@@ -18,7 +18,8 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// The address counts that a name stands for at the moment of the call, whatever it was when the URL was taken.
+// The address of a name at the moment of the call counts, not its address when the URL was
+// accepted.
 func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -27,16 +28,18 @@ func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := webhook.Policy{HTTP: true, Ports: anyPort, Timeout: 30 * time.Second} // as an operator leaves it who allows no inner network
+	// No inner network is allowed.
+	p := webhook.Policy{HTTP: true, Ports: anyPort, Timeout: 30 * time.Second}
 	inside := "http://hooks.example.com:" + port + "/"
 	if err := p.Check(inside); err != nil {
 		t.Fatalf("a name was refused before it was looked up: %v", err)
 	}
 	w.start(p, func(s *webhook.Sender) { s.Ask(names(t, "127.0.0.1")) })
-	if d := w.awaitState(w.end(inside), webhook.Failed); d.Log[0].Word != "address_not_allowed" || d.Log[0].Status != 0 {
+	if d := w.awaitState(w.end(inside), webhook.Failed); d.Log[0].Word != "address_not_allowed" ||
+		d.Log[0].Status != 0 {
 		t.Errorf("on record: %+v", d)
 	}
-	// C117: an address that stood in a record since the rules were others is refused by today's.
+	// An address in a record from before the rules changed is refused by the current rules.
 	if d := w.awaitState(w.end(rc.URL), webhook.Failed); d.Log[0].Word != "url_not_allowed" {
 		t.Errorf("on record: %+v", d)
 	}
@@ -45,13 +48,13 @@ func TestANameOfAnInnerAddressIsNotCalled(t *testing.T) {
 	}
 }
 
-// A name that stood for a permitted address when it was looked at, and for another one when it is dialed, is not called there: each dial
-// looks at the address that it goes to.
-func TestANameThatChangesItsMindIsNotCalled(t *testing.T) {
+// A name that had a permitted address at first and has another one when it is dialed is not called
+// there: each dial checks its address.
+func TestANameThatChangesItsAddressIsNotCalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rc := w.receive(func(_ int, rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Connection", "close") // the next attempt dials anew
+		rw.Header().Set("Connection", "close") // the next attempt dials again
 		rw.WriteHeader(500)
 	})
 	_, port, err := net.SplitHostPort(rc.Listener.Addr().String())
@@ -70,7 +73,8 @@ func TestANameThatChangesItsMindIsNotCalled(t *testing.T) {
 	}
 }
 
-// names looks every name up as the addresses, one after the other and then the last; there is no IPv6.
+// names resolves every name to each of the addresses in turn, and then to the last one. There is no
+// IPv6.
 func names(t *testing.T, addresses ...string) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -85,7 +89,9 @@ func names(t *testing.T, addresses ...string) *net.Resolver {
 			if err != nil {
 				return
 			}
-			end := 12 // of the question: a name's labels up to the empty one, type and class (RFC 1035, section 4.1)
+			// The question has a name's labels up to the empty one, type and class (RFC 1035,
+			// section 4.1).
+			end := 12
 			for end < n && question[end] != 0 {
 				end += int(question[end]) + 1
 			}
@@ -93,36 +99,43 @@ func names(t *testing.T, addresses ...string) *net.Resolver {
 			if end > n {
 				continue
 			}
-			reply := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question[12:end]...)
+			reply := append([]byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0},
+				question[12:end]...)
 			if question[end-3] == 1 { // type A
 				reply[7] = 1
 				reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
-				reply = append(reply, netip.MustParseAddr(addresses[min(asked, len(addresses)-1)]).AsSlice()...)
+				reply = append(reply,
+					netip.MustParseAddr(addresses[min(asked, len(addresses)-1)]).AsSlice()...)
 				asked++
 			}
 			server.WriteTo(reply, from)
 		}
 	}()
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
-	}}
+	return &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", server.LocalAddr().String())
+		}}
 }
 
-// C115: wherever a redirect leads, nobody goes there.
+// No redirect is followed, wherever it leads.
 func TestARedirectIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var inside atomic.Int64
-	admin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { inside.Add(1) }))
+	admin := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		inside.Add(1)
+	}))
 	t.Cleanup(admin.Close)
-	targets := []string{admin.URL, "http://169.254.169.254/latest/meta-data/", admin.URL + "/admin/v1/backends"}
+	targets := []string{admin.URL, "http://169.254.169.254/latest/meta-data/",
+		admin.URL + "/admin/v1/backends"}
 	rc := w.receive(func(n int, rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Location", targets[n-1])
 		rw.WriteHeader([]int{302, 307, 308}[n-1])
 	})
 	w.start(anywhere(time.Millisecond, time.Millisecond))
 	d := w.awaitState(w.end(rc.URL), webhook.Failed)
-	if d.Attempts != 3 || d.Log[0].Status != 302 || d.Log[1].Status != 307 || d.Log[2].Status != 308 {
+	if d.Attempts != 3 || d.Log[0].Status != 302 || d.Log[1].Status != 307 ||
+		d.Log[2].Status != 308 {
 		t.Errorf("on record: %+v", d)
 	}
 	if n := inside.Load(); n != 0 {
@@ -130,7 +143,7 @@ func TestARedirectIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// C117: nothing of what a receiver says is kept or logged, and no more than a little of it is read.
+// Nothing of a receiver's answer is kept or logged, and only a little of it is read.
 func TestNothingOfAnAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +171,8 @@ func TestNothingOfAnAnswerIsKept(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatalf("the answer is still being read after %d bytes", sent.Load())
 	}
-	for key, value := range w.rdb.HGetAll(t.Context(), jobs.KeyPrefix(w.backend)+"delivery:"+id).Val() {
+	for key, value := range w.rdb.HGetAll(t.Context(),
+		jobs.KeyPrefix(w.backend)+"delivery:"+id).Val() {
 		if strings.Contains(value, "inner") {
 			t.Errorf("%s: %s", key, value)
 		}
@@ -168,16 +182,16 @@ func TestNothingOfAnAnswerIsKept(t *testing.T) {
 	}
 }
 
-// An operator sees in a word what was wrong, and never more of an error than that.
+// An operator sees one word for an error, and nothing else of it.
 func TestAnAttemptWithoutAnAnswerIsOneWord(t *testing.T) {
 	t.Parallel()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := gone.Addr().String()
+	unused := gone.Addr().String()
 	gone.Close()
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +214,7 @@ func TestAnAttemptWithoutAnAnswerIsOneWord(t *testing.T) {
 	tls := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(tls.Close)
 	for _, test := range []struct{ word, url string }{
-		{"refused", "http://" + nobody},
+		{"refused", "http://" + unused},
 		{"timeout", "http://" + mute.Addr().String()},
 		{"connection", "http://" + garbage.Addr().String()},
 		{"tls", tls.URL},
@@ -214,7 +228,8 @@ func TestAnAttemptWithoutAnAnswerIsOneWord(t *testing.T) {
 				p.Timeout = 300 * time.Millisecond
 			}
 			s := w.start(p)
-			if d := w.awaitState(w.end(test.url), webhook.Failed); d.Attempts != 1 || d.Log[0].Word != test.word || d.Log[0].Status != 0 {
+			if d := w.awaitState(w.end(test.url), webhook.Failed); d.Attempts != 1 ||
+				d.Log[0].Word != test.word || d.Log[0].Status != 0 {
 				t.Errorf("on record: %+v", d)
 			}
 			if got := s.attempts(t, "failed"); got != 1 {
@@ -232,15 +247,18 @@ func TestACertificateIsChecked(t *testing.T) {
 	t.Cleanup(rc.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(rc.Certificate())
-	p := webhook.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Ports: anyPort, Timeout: 30 * time.Second}
+	p := webhook.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Ports: anyPort,
+		Timeout: 30 * time.Second}
 	w.start(p, func(s *webhook.Sender) { s.Trust(roots) })
 	w.awaitState(w.end(rc.URL), webhook.Delivered)
-	if d := w.awaitState(w.end(strings.Replace(rc.URL, "127.0.0.1", "localhost", 1)), webhook.Failed); d.Log[0].Word != "tls" {
+	if d := w.awaitState(w.end(strings.Replace(rc.URL, "127.0.0.1", "localhost", 1)),
+		webhook.Failed); d.Log[0].Word != "tls" {
 		t.Errorf("under a name that it hasn't: %+v", d)
 	}
 }
 
-// An egress proxy of the environment would be dialed in the receiver's place, and nobody would look at the receiver's address.
+// If an egress proxy from the environment were dialed instead of the receiver, the receiver's
+// address would not be checked.
 func TestNoProxyStandsBetween(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

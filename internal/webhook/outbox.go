@@ -42,19 +42,20 @@ var (
 )
 
 const (
-	// keepDelivery is the least time that a delivery stays on record after its last attempt, for whoever asks what became of it. A
-	// delivery that another attempt follows stays so much longer than until then.
+	// keepDelivery is how long a delivery stays on record at least after its last attempt, or if
+	// another attempt follows, after that one is due.
 	keepDelivery = 24 * time.Hour
-	// maxLog bounds the attempts that are told one by one: two rounds of the usual schedule.
+	// maxLog bounds the attempts that are logged one by one: two rounds of the usual schedule.
 	maxLog = 20
-	// maxListed bounds the deliveries that were given up and are listed: a page that nobody reads to its end.
+	// maxListed bounds the list of deliveries that were given up.
 	maxListed = 10_000
-	// disabledFor is how long a receiver who said 410 is left alone: beyond the life of what it was told about.
+	// disabledFor is how long a receiver stays disabled after a 410: longer than the jobs that it
+	// was notified of are kept.
 	disabledFor = 30 * 24 * time.Hour
 )
 
-// Outbox is what is to be told of all backends' jobs, and what became of it. Any number of processes may share it. Safe for
-// concurrent use.
+// Outbox holds the deliveries of all backends in Redis: those that are due, and the records of past
+// ones. Any number of processes may use it. Safe for concurrent use.
 type Outbox struct{ rdb redis.UniversalClient }
 
 // NewOutbox returns the outbox in a Redis.
@@ -62,16 +63,19 @@ func NewOutbox(rdb redis.UniversalClient) *Outbox { return &Outbox{rdb} }
 
 var errAnswer = errors.New("a script's answer isn't what its contract says")
 
-// claimed are deliveries that the caller has taken on.
+// claimed are deliveries that the caller has claimed.
 type claimed struct {
 	deliveries []jobs.Delivery
-	next       time.Duration // until the next one of the outbox is due; negative: there is none
-	pending    int64         // all that are in the outbox
+	next       time.Duration // until the next one in the outbox is due; negative: there is none
+	pending    int64         // all deliveries in the outbox
 }
 
-// claim takes on up to n deliveries of a backend that are due. They are due again after guard.
-func (o *Outbox) claim(ctx context.Context, backend string, guard time.Duration, n int) (claimed, error) {
-	values, err := claimScript.Run(ctx, o.rdb, []string{outboxKey(backend)}, guard.Microseconds(), n).Slice()
+// claim claims up to n deliveries of a backend that are due. They are due again after guard.
+func (o *Outbox) claim(
+	ctx context.Context, backend string, guard time.Duration, n int,
+) (claimed, error) {
+	values, err := claimScript.Run(ctx, o.rdb, []string{outboxKey(backend)}, guard.Microseconds(),
+		n).Slice()
 	if err != nil {
 		return claimed{}, fmt.Errorf("outbox of %s: %w", backend, err)
 	}
@@ -96,7 +100,7 @@ func (o *Outbox) claim(ctx context.Context, backend string, guard time.Duration,
 	return out, nil
 }
 
-// whole reads a whole number that was sent as text; nil is 0.
+// whole reads an integer that was sent as text; nil is 0.
 func whole(value any) (n int64, bad bool) {
 	if value == nil {
 		return 0, false
@@ -106,23 +110,28 @@ func whole(value any) (n int64, bad bool) {
 	return n, !ok || err != nil
 }
 
-// record is what is on record of a delivery, as an attempt needs it.
+// record is the record of a delivery, as far as an attempt needs it.
 type record struct {
-	finished int64  // µs: the end that it tells of; 0: there is no record
-	url      string // where
-	client   string // whose job it is
+	finished int64  // µs: the end of the job that it reports; 0: there is no record
+	url      string // of the receiver
+	client   string // the job's owner
 	message  string // webhook-id, the same at every attempt
 	event    string // type
 	body     []byte
-	attempts int64 // ever
+	attempts int64 // in all
 	first    int64 // attempts before this round of the schedule
 	expires  time.Time
 }
 
-// begin takes a delivery over for one attempt, which has until guard. It reports false where the delivery is another's now.
-func (o *Outbox) begin(ctx context.Context, d jobs.Delivery, guard time.Duration) (own jobs.Delivery, r record, ok bool, err error) {
+// begin takes over a claimed delivery for one attempt, which may take guard. It returns false if
+// the claim doesn't hold any more.
+func (o *Outbox) begin(
+	ctx context.Context, d jobs.Delivery, guard time.Duration,
+) (own jobs.Delivery, r record, ok bool, err error) {
 	backend, _ := jobs.ParseID(d.ID)
-	values, err := beginScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, d.ID)}, d.ID, d.Claim, guard.Microseconds()).Slice()
+	values, err := beginScript.Run(ctx, o.rdb,
+		[]string{outboxKey(backend), deliveryKey(backend, d.ID)}, d.ID, d.Claim,
+		guard.Microseconds()).Slice()
 	if err != nil {
 		return own, r, false, fmt.Errorf("begin to deliver %s: %w", d.ID, err)
 	}
@@ -149,36 +158,44 @@ func (o *Outbox) begin(ctx context.Context, d jobs.Delivery, guard time.Duration
 	return own, r, true, nil
 }
 
-// open puts on record what is told. It reports false where the delivery is another's now.
+// open writes the record of a delivery. It returns false if the claim doesn't hold any more.
 func (o *Outbox) open(ctx context.Context, d jobs.Delivery, r record) (bool, error) {
 	backend, _ := jobs.ParseID(d.ID)
-	n, err := openScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, d.ID)}, d.ID, d.Claim, keepDelivery.Milliseconds(), r.expires.UnixMicro(),
-		"finished", r.finished, "url", r.url, "client", r.client, "message", r.message, "type", r.event, "body", r.body).Int()
+	n, err := openScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, d.ID)},
+		d.ID, d.Claim, keepDelivery.Milliseconds(), r.expires.UnixMicro(),
+		"finished", r.finished, "url", r.url, "client", r.client, "message", r.message, "type",
+		r.event, "body", r.body).Int()
 	if err != nil {
 		return false, fmt.Errorf("put the delivery of %s on record: %w", d.ID, err)
 	}
 	return n == 1, nil
 }
 
-// What settle can be told, beside the states of a Delivery.
+// Outcomes for settle, beside the states of a Delivery.
 const (
-	putOff  State = "off"     // no attempt was made, and one is due again
-	dropped State = "dropped" // there is nothing to tell, or not yet: what is on record of a delivery that was pending goes
+	putOff  State = "off"     // no attempt was made; one is due again
+	dropped State = "dropped" // there is nothing to deliver (yet); a pending record is removed
 )
 
-// settle ends an attempt. wait is until the next one (Pending and putOff). It is safe to repeat.
-func (o *Outbox) settle(ctx context.Context, d jobs.Delivery, to State, wait time.Duration, made *Attempt) error {
+// settle records the outcome of an attempt. wait is the time until the next one (Pending and
+// putOff). It is safe to repeat.
+func (o *Outbox) settle(
+	ctx context.Context, d jobs.Delivery, to State, wait time.Duration, made *Attempt,
+) error {
 	backend, _ := jobs.ParseID(d.ID)
 	entry := ""
 	if made != nil {
-		text, err := json.Marshal(logged{At: made.At.UnixMilli(), Took: made.Took.Milliseconds(), Status: made.Status, Word: made.Word})
+		text, err := json.Marshal(logged{At: made.At.UnixMilli(), Took: made.Took.Milliseconds(),
+			Status: made.Status, Word: made.Word})
 		if err != nil {
 			return fmt.Errorf("log an attempt to deliver %s: %w", d.ID, err)
 		}
 		entry = string(text)
 	}
-	err := settleScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, d.ID), undeliveredKey(backend)},
-		d.ID, d.Claim, string(to), wait.Microseconds(), entry, maxLog, keepDelivery.Milliseconds(), maxListed).Err()
+	err := settleScript.Run(ctx, o.rdb,
+		[]string{outboxKey(backend), deliveryKey(backend, d.ID), undeliveredKey(backend)},
+		d.ID, d.Claim, string(to), wait.Microseconds(), entry, maxLog, keepDelivery.Milliseconds(),
+		maxListed).Err()
 	if err != nil {
 		return fmt.Errorf("settle the delivery of %s: %w", d.ID, err)
 	}
@@ -193,7 +210,7 @@ type logged struct {
 	Word   string `json:"w,omitempty"`
 }
 
-// disabled reports whether a client's receiver has said that it wants no more.
+// disabled reports whether a client's receiver has answered 410.
 func (o *Outbox) disabled(ctx context.Context, client, url string) (bool, error) {
 	n, err := o.rdb.Exists(ctx, disabledKey(client, url)).Result()
 	if err != nil {

@@ -11,35 +11,39 @@ import (
 	"time"
 )
 
-// Policy says where webhooks may go, and when they are tried.
+// Policy defines where webhooks may go, and when they are tried.
 type Policy struct {
 	Allow    []netip.Prefix  // addresses that are permitted although they aren't public
 	Ports    []int           // ports that are permitted beside 80 and 443
 	HTTP     bool            // http:// is permitted beside https://
-	Timeout  time.Duration   // of one attempt, from the name's look-up to the answer's end; > 0
-	Schedule []time.Duration // the waits between attempts; after the last one there is one more attempt
+	Timeout  time.Duration   // of one attempt, from the DNS lookup to the end of the answer; > 0
+	Schedule []time.Duration // the waits between attempts, of which there is one more
 }
 
-// maxURL bounds a callback URL's bytes: it is part of a job's record, which is read with every look.
+// maxURL bounds the bytes of a callback URL: it is part of the job's record, which is read with
+// every look.
 const maxURL = 512
 
-// What Check says where a Policy of another kind would permit the URL.
+// Errors of Check for URLs that another Policy might permit.
 var (
 	ErrHTTP    = errors.New("must begin with https://: http:// isn't permitted here")
 	ErrAddress = errors.New("must have a public address")
-	ErrName    = errors.New("must have a public name: localhost, .internal and the like are inner ones")
-	ErrPort    = errors.New("must have port 443 or 80: others aren't permitted here")
+	ErrName    = errors.New("must have a public name: localhost, .internal and the like are " +
+		"inner ones")
+	ErrPort = errors.New("must have port 443 or 80: others aren't permitted here")
 )
 
-// Check tells whether a URL may be a callback's, as far as can be told without looking its name up: what that stands for is checked
-// at each attempt. The error is fit for the client: a sentence without its subject, such as "must be ...".
+// Check returns an error if a URL can't be a callback. It doesn't resolve the host name: the
+// address is checked at each attempt. The error is for the client: a sentence without its subject,
+// such as "must be ...".
 func (p Policy) Check(text string) error {
 	if len(text) > maxURL {
 		return errors.New("must be a URL of at most 512 bytes")
 	}
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {
-			return errors.New("must be a URL of visible ASCII characters: a name in other letters is written as xn--..., other bytes as %XX")
+			return errors.New("must be a URL of visible ASCII characters: a name in other " +
+				"letters is written as xn--..., other bytes as %XX")
 		}
 	}
 	u, err := url.Parse(text)
@@ -64,7 +68,8 @@ func (p Policy) Check(text string) error {
 		if err != nil || n < 1 || n > 65535 {
 			return errors.New("must have a port from 1 to 65535, or none")
 		}
-		if n != 80 && n != 443 && !slices.Contains(p.Ports, n) { // a POST to another may be a word of another protocol's
+		// On another port a POST may mean something in another protocol.
+		if n != 80 && n != 443 && !slices.Contains(p.Ports, n) {
 			return ErrPort
 		}
 	}
@@ -81,21 +86,25 @@ func (p Policy) checkHost(host string) error {
 	// Some resolvers take 127.1, 2130706433 or 0x7f000001 for an address.
 	last := strings.TrimSuffix(host, ".")
 	last = last[strings.LastIndexByte(last, '.')+1:]
-	if _, err := strconv.ParseUint(last, 0, 64); err == nil || last == "" || strings.Trim(last, "0123456789") == "" {
+	if _, err := strconv.ParseUint(last, 0, 64); err == nil || last == "" ||
+		strings.Trim(last, "0123456789") == "" {
 		return errors.New("must have a host that is a name, or an address in its usual form")
 	}
-	// Where inner networks are open their names are too: the address that one stands for still has to be permitted.
-	if len(p.Allow) == 0 && (last == strings.TrimSuffix(host, ".") || slices.Contains(inner, strings.ToLower(last))) {
+	// If inner networks are allowed, their names are too. The address of the name still has to be
+	// permitted.
+	if len(p.Allow) == 0 &&
+		(last == strings.TrimSuffix(host, ".") || slices.Contains(inner, strings.ToLower(last))) {
 		return ErrName
 	}
 	return nil
 }
 
-// inner are the top-level domains whose names stand for no public host (IANA's special-use names). So do names of one label.
+// inner are the top-level domains without public hosts (IANA's special-use names). Names of one
+// label have no public host either.
 var inner = []string{"localhost", "local", "internal", "test", "invalid", "onion", "alt", "arpa"}
 
-// retryAt is how long after attempt n of a round (from 1) the next one is made; false where n was the last. Up to a tenth is added,
-// so that deliveries that failed together don't come back together.
+// retryAt returns the wait after attempt n of a round (from 1), and false if n was the last. Up to
+// a tenth is added, so that deliveries that failed together don't come back together.
 func (p Policy) retryAt(n int64, floor time.Duration) (time.Duration, bool) {
 	if n > int64(len(p.Schedule)) {
 		return 0, false
@@ -104,30 +113,31 @@ func (p Policy) retryAt(n int64, floor time.Duration) (time.Duration, bool) {
 	return wait + time.Duration(rand.Float64()*0.1*float64(wait)), true
 }
 
-// maxRetryAfter bounds what a receiver may ask for: the longest wait of the usual schedule.
+// maxRetryAfter bounds a receiver's Retry-After: the longest wait of the usual schedule.
 const maxRetryAfter = 24 * time.Hour
 
-// Clients knows where each client wants to be told, and the secrets that it shares, the newest first. The answer may change at any
-// time. Safe for concurrent use.
+// Clients returns the URL at which a client wants to be notified, and the secrets that it shares,
+// the newest first. The answer may change at any time. Safe for concurrent use.
 type Clients interface {
 	Callback(client string) (url string, secrets []Secret)
 }
 
-// Rules decide about the callbacks that requests ask for. Safe for concurrent use.
+// Rules check the callbacks that requests ask for. Safe for concurrent use.
 type Rules struct {
 	Policy  Policy
 	Clients Clients
 }
 
-// For is the URL that the end of a client's job is told to: asked, or where that is "" the client's own ("" where it has none). An
-// error is as Check's.
+// For returns the URL that is notified of the end of a client's job: asked, or if that is "", the
+// client's own ("" if it has none). Its errors are like those of Check.
 func (r Rules) For(client, asked string) (string, error) {
 	own, secrets := r.Clients.Callback(client)
 	if asked == "" {
 		return own, nil
 	}
 	if len(secrets) == 0 {
-		return "", errors.New("can't be had by this client: it has no secret to sign with; ask the operator for one")
+		return "", errors.New("can't be had by this client: it has no secret to sign with; " +
+			"ask the operator for one")
 	}
 	if err := r.Policy.Check(asked); err != nil {
 		return "", err

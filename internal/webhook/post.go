@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// result is how one attempt went.
+// result is the result of one attempt.
 type result struct {
 	at         time.Time
 	took       time.Duration
@@ -19,8 +19,8 @@ type result struct {
 	retryAfter time.Duration // what the receiver asked for
 }
 
-// post makes one attempt. Redirects aren't followed: where one leads to was never permitted. The answer's body is read only so far
-// that the connection may be used again, and forgotten.
+// post makes one attempt. It doesn't follow redirects, because their targets were never permitted.
+// Of the answer's body it reads and discards only as much as lets the connection be reused.
 func (s *Sender) post(ctx context.Context, r record, secrets []Secret) result {
 	out := result{at: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
@@ -43,7 +43,8 @@ func (s *Sender) post(ctx context.Context, r record, secrets []Secret) result {
 		out.word = word(err)
 		return out
 	}
-	out.status, out.retryAfter = answer.StatusCode, retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	out.status, out.retryAfter = answer.StatusCode,
+		retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer)
 	answer.Body.Close()
 	return out
@@ -51,7 +52,7 @@ func (s *Sender) post(ctx context.Context, r record, secrets []Secret) result {
 
 func (r result) delivered() bool { return r.status >= 200 && r.status <= 299 }
 
-// retryAfter reads a Retry-After field: seconds or a date; 0 where it says nothing.
+// retryAfter reads a Retry-After field: seconds or a date. It returns 0 for any other text.
 func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.ParseUint(text, 10, 32); err == nil {

@@ -11,11 +11,14 @@ import (
 )
 
 const (
-	// maxClaim bounds what a relay takes on at a time: Redis takes well under a millisecond for it.
+	// maxClaim bounds the deliveries that a relay claims at a time: Redis takes well under a
+	// millisecond.
 	maxClaim = 100
-	// maxSent bounds the messages that wait for hands. What is beyond stays in the outbox, where its claim can't run out.
+	// maxSent bounds the messages that wait for a process. Further deliveries stay in the outbox,
+	// where they have no claim that could expire.
 	maxSent = 1000
-	// lookEvery is how late a relay notices what it wasn't woken for: a message can be lost while the connection is.
+	// lookEvery is how late a relay notices a delivery without a wake-up: wake-ups are lost while
+	// the connection is down.
 	lookEvery = 5 * time.Second
 	// crowdedFor is the pause while maxSent messages wait.
 	crowdedFor = 250 * time.Millisecond
@@ -23,11 +26,11 @@ const (
 	troubleFor = time.Second
 )
 
-// relay sends what is due of one backend until ctx ends.
+// relay sends the deliveries of one backend that are due, until ctx ends.
 func (s *Sender) relay(ctx context.Context, backend string) {
-	var troubled bool // Redis's troubles are logged once
+	var troubled bool // an outage of Redis is logged once
 	for {
-		wait, err := s.turn(ctx, backend)
+		wait, err := s.sendDue(ctx, backend)
 		if err != nil {
 			if !troubled && ctx.Err() == nil {
 				s.Log.Warn("webhooks wait", "backend", backend, "error", err)
@@ -47,8 +50,8 @@ func (s *Sender) relay(ctx context.Context, backend string) {
 	}
 }
 
-// turn sends once, and says how long until it is worth it again.
-func (s *Sender) turn(ctx context.Context, backend string) (time.Duration, error) {
+// sendDue sends up to maxClaim deliveries that are due, and returns when to call it again.
+func (s *Sender) sendDue(ctx context.Context, backend string) (time.Duration, error) {
 	if n, err := s.Transport.Waiting(ctx); err != nil || n >= maxSent {
 		return crowdedFor, err
 	}
@@ -59,7 +62,7 @@ func (s *Sender) turn(ctx context.Context, backend string) (time.Duration, error
 	s.metrics.pending.WithLabelValues(backend).Set(float64(found.pending))
 	wait := lookEvery
 	if found.next >= 0 {
-		wait = min(wait, found.next+time.Millisecond) // not just before
+		wait = min(wait, found.next+time.Millisecond) // so as not to be early
 	}
 	if len(found.deliveries) == 0 {
 		return wait, nil
@@ -67,7 +70,7 @@ func (s *Sender) turn(ctx context.Context, backend string) (time.Duration, error
 	return wait, s.Transport.Send(ctx, found.deliveries)
 }
 
-// listen wakes the relays when something comes into their outbox, until ctx ends.
+// listen wakes the relays when a delivery is added to their outbox, until ctx ends.
 func (s *Sender) listen(ctx context.Context) {
 	topics := map[string]chan struct{}{}
 	var channels []string
@@ -75,13 +78,13 @@ func (s *Sender) listen(ctx context.Context) {
 		topics[wakeChannel(backend)] = wake
 		channels = append(channels, wakeChannel(backend))
 	}
-	ear := s.Redis.Subscribe(ctx, channels...)
+	sub := s.Redis.Subscribe(ctx, channels...)
 	defer func() {
-		if err := ear.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+		if err := sub.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			s.Log.Debug("webhooks: close a subscription", "error", err)
 		}
 	}()
-	messages := ear.Channel()
+	messages := sub.Channel()
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,7 +98,7 @@ func (s *Sender) listen(ctx context.Context) {
 	}
 }
 
-// wake has the relay of a job's backend look when its next delivery is due.
+// wake makes the relay of a job's backend check when its next delivery is due.
 func (s *Sender) wake(id string) {
 	backend, _ := jobs.ParseID(id)
 	ring(s.wakes[backend])
@@ -104,6 +107,6 @@ func (s *Sender) wake(id string) {
 func ring(bell chan<- struct{}) {
 	select {
 	case bell <- struct{}{}:
-	default: // it has rung already, or nobody here listens
+	default: // it has rung already, or this process has no such relay
 	}
 }

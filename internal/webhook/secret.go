@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Secret is what a client and this service share, to tell its webhooks from anybody else's. It is never shown: however it is
-// printed or logged, only *** comes out.
+// Secret is shared by a client and this service, so that the client can verify its webhooks. It is
+// never shown: printed or logged, it is ***.
 type Secret struct{ key []byte }
 
 func (Secret) String() string { return "***" }
@@ -26,19 +26,21 @@ const (
 	secretPrefix = "whsec_"
 )
 
-// ParseSecret reads a secret as Standard Webhooks shows it: whsec_ and the standard base64 of 24 to 64 random bytes. Its errors
-// don't show the text.
+// ParseSecret reads a secret as Standard Webhooks shows it: whsec_ and the standard base64 of 24 to
+// 64 random bytes. Its errors don't show the text.
 func ParseSecret(text string) (Secret, error) {
 	encoded, ok := strings.CutPrefix(text, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if !ok || err != nil || len(key) < minSecret || len(key) > maxSecret {
-		return Secret{}, errors.New(`must be whsec_ and the base64 of 24 to 64 random bytes: echo "whsec_$(openssl rand -base64 32)"`)
+		return Secret{}, errors.New(`must be whsec_ and the base64 of 24 to 64 random bytes: ` +
+			`echo "whsec_$(openssl rand -base64 32)"`)
 	}
 	return Secret{key}, nil
 }
 
-// Sign returns the webhook-signature field of one attempt: a signature (HMAC-SHA256) by each secret, so that a receiver may know any
-// of them. id has no full stop; at counts in whole seconds.
+// Sign returns the webhook-signature field of one attempt: a signature (HMAC-SHA256) by each
+// secret, so that a receiver needs only one of them. id has no full stop; at counts in whole
+// seconds.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	var out []byte
 	for i, s := range secrets {

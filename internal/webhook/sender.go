@@ -15,18 +15,19 @@ import (
 const (
 	// storeTime bounds one step in Redis.
 	storeTime = 5 * time.Second
-	// Tries of the step that ends an attempt, and the waits between them: an attempt that isn't on record is made again.
+	// Tries of the step that settles an attempt, and the waits between them: an attempt that isn't
+	// on record is made again.
 	settleTries = 10
 	settleWait  = time.Second
 )
 
-// deliver makes one attempt, if the message that asks for it still counts.
+// deliver makes one attempt, if the claim of its message still holds.
 func (s *Sender) deliver(d jobs.Delivery) {
 	ctx, cancel := context.WithTimeout(s.attempts, storeTime)
 	defer cancel()
 	backend, _ := jobs.ParseID(d.ID)
 	if s.wakes[backend] == nil {
-		s.settle(d, putOff, minPutOff, nil) // another process has a newer config
+		s.settle(d, putOff, minPutOff, nil) // left to a process with a newer config
 		return
 	}
 	own, r, ok, err := s.outbox.begin(ctx, d, s.guard)
@@ -34,7 +35,7 @@ func (s *Sender) deliver(d jobs.Delivery) {
 		s.waits(d, err)
 		return
 	}
-	r, news, err := s.current(ctx, own.ID, r)
+	r, fresh, err := s.current(ctx, own.ID, r)
 	switch {
 	case err != nil:
 		s.waits(own, err)
@@ -44,14 +45,14 @@ func (s *Sender) deliver(d jobs.Delivery) {
 		return
 	}
 	// A URL that can't be read has no host, and is refused below.
-	leave, wait := s.places.take(host(r.url), r.client)
-	if leave == nil {
+	end, wait := s.inFlight.begin(host(r.url), r.client)
+	if end == nil {
 		s.metrics.attempts.WithLabelValues(outcomePutOff).Inc()
 		s.settle(own, putOff, wait, nil)
 		return
 	}
-	defer leave()
-	if news {
+	defer end()
+	if fresh {
 		r.message = "msg_" + rand.Text()
 		if ok, err := s.outbox.open(ctx, own, r); err != nil || !ok {
 			s.waits(own, err)
@@ -69,20 +70,24 @@ func (s *Sender) deliver(d jobs.Delivery) {
 	}
 }
 
-// current is the record to go by: r, or a new one where the job has ended since that was made. Its url is "" where there is nothing to tell.
-func (s *Sender) current(ctx context.Context, id string, r record) (_ record, news bool, err error) {
+// current returns the record to deliver: r, or a fresh one if the job has ended again since r was
+// made. Its url is "" if there is nothing to deliver.
+func (s *Sender) current(
+	ctx context.Context, id string, r record,
+) (_ record, fresh bool, err error) {
 	end, err := s.Jobs.End(ctx, id)
 	switch {
 	case errors.Is(err, ErrGone):
-		return r, false, nil // what is on record is told all the same
+		return r, false, nil // a delivery on record is made all the same
 	case errors.Is(err, ErrNotEnded):
-		return record{}, false, nil // its next end is told, and not this one any more
+		return record{}, false, nil // its next end is reported instead of this one
 	case err != nil:
 		return record{}, false, err
 	case r.finished == end.FinishedAt.UnixMicro():
 		return r, false, nil
 	}
-	return record{finished: end.FinishedAt.UnixMicro(), url: end.URL, client: end.Client, event: end.Type, body: end.Event, expires: end.ExpiresAt}, true, nil
+	return record{finished: end.FinishedAt.UnixMicro(), url: end.URL, client: end.Client,
+		event: end.Type, body: end.Event, expires: end.ExpiresAt}, true, nil
 }
 
 func host(text string) string {
@@ -93,37 +98,38 @@ func host(text string) string {
 	return u.Host
 }
 
-// attempt makes one and says what follows.
+// attempt makes one attempt and settles it.
 func (s *Sender) attempt(own jobs.Delivery, r record) {
 	out := result{at: time.Now()}
 	_, secrets := s.Clients.Callback(r.client)
 	switch {
 	case len(secrets) == 0:
 		out.word = wordSecret
-	case s.Policy.Check(r.url) != nil: // the config may be another than when it was accepted
+	case s.Policy.Check(r.url) != nil: // the config may have changed since it was accepted
 		out.word = wordURL
 	default:
 		if out = s.post(s.attempts, r, secrets); out.status == 0 && s.attempts.Err() != nil {
-			s.settle(own, putOff, 0, nil) // this process stops: another one makes it
+			s.settle(own, putOff, 0, nil) // this process stops: another one makes the attempt
 			return
 		}
 	}
 	made := &Attempt{At: out.at, Took: out.took, Status: out.status, Word: out.word}
-	to, wait := s.verdict(r, out)
+	to, wait := s.next(r, out)
 	s.metrics.note(to, out)
-	s.tell(own.ID, r, to, wait, out)
+	s.logAttempt(own.ID, r, to, wait, out)
 	if to == Disabled {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.attempts), storeTime)
 		defer cancel()
 		if err := s.outbox.disable(ctx, r.client, r.url); err != nil {
-			s.Log.Warn("webhook", "job_id", own.ID, "error", err) // the next delivery is told 410 as well
+			// the next delivery gets a 410 as well
+			s.Log.Warn("webhook", "job_id", own.ID, "error", err)
 		}
 	}
 	s.settle(own, to, wait, made)
 }
 
-// verdict is what follows an attempt.
-func (s *Sender) verdict(r record, out result) (to State, wait time.Duration) {
+// next returns the delivery's state after an attempt, and if it is pending, the wait.
+func (s *Sender) next(r record, out result) (to State, wait time.Duration) {
 	switch {
 	case out.delivered():
 		return Delivered, 0
@@ -137,8 +143,8 @@ func (s *Sender) verdict(r record, out result) (to State, wait time.Duration) {
 	return Pending, wait
 }
 
-// tell logs an attempt. The URL stays out: it may have a secret in it.
-func (s *Sender) tell(id string, r record, to State, wait time.Duration, out result) {
+// logAttempt logs an attempt, without the URL, which may contain a secret.
+func (s *Sender) logAttempt(id string, r record, to State, wait time.Duration, out result) {
 	level, text := slog.LevelDebug, "webhook delivered"
 	switch to {
 	case Pending:
@@ -148,7 +154,8 @@ func (s *Sender) tell(id string, r record, to State, wait time.Duration, out res
 	case Disabled:
 		level, text = slog.LevelWarn, "webhook disabled: its receiver says 410"
 	}
-	details := []slog.Attr{slog.String("job_id", id), slog.String("host", host(r.url)), slog.Int64("attempt", r.attempts+1), slog.Duration("took", out.took)}
+	details := []slog.Attr{slog.String("job_id", id), slog.String("host", host(r.url)),
+		slog.Int64("attempt", r.attempts+1), slog.Duration("took", out.took)}
 	if out.status != 0 {
 		details = append(details, slog.Int("status", out.status))
 	} else {
@@ -160,7 +167,7 @@ func (s *Sender) tell(id string, r record, to State, wait time.Duration, out res
 	s.Log.LogAttrs(context.Background(), level, text, details...)
 }
 
-// settle says in the outbox what follows, again and again where Redis is away for a while.
+// settle records in the outbox what follows. It tries again while Redis is unavailable.
 func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *Attempt) {
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.attempts), storeTime)
@@ -168,7 +175,7 @@ func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *A
 		cancel()
 		if err == nil {
 			if (to == Pending || to == putOff) && wait < lookEvery {
-				s.wake(own.ID) // for else nobody would know so soon
+				s.wake(own.ID) // otherwise its relay would notice too late
 			}
 			return
 		}
@@ -185,7 +192,8 @@ func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *A
 	}
 }
 
-// waits notes that a delivery stays as it is until its claim has run out; without an error, that it is another's.
+// waits logs why a delivery stays as it is until its claim expires. It logs nothing if err is nil:
+// then another process has the claim.
 func (s *Sender) waits(d jobs.Delivery, err error) {
 	if err != nil {
 		s.Log.Warn("webhook waits", "job_id", d.ID, "error", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// C118: a receiver who hangs costs nobody else their webhooks; its own are cut at the timeout.
-func TestAReceiverWhoHangsHoldsUpNobody(t *testing.T) {
+// A receiver that hangs doesn't hold up webhooks to others. Its own are cut off at the timeout.
+func TestAReceiverThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	hang := make(chan struct{})
@@ -50,8 +50,10 @@ func TestAReceiverWhoHangsHoldsUpNobody(t *testing.T) {
 	if got := s.attempts(t, "put_off"); got < each-webhook.MaxPerHost {
 		t.Errorf("%v were put off", got)
 	}
-	w.until("X's are cut", func() bool { return s.attempts(t, "failed") > 0 })
-	d := w.await(toX[0], "it is told as a timeout", func(d webhook.Delivery) bool { return d.Attempts > 0 })
+	w.until("X's are cut off", func() bool { return s.attempts(t, "failed") > 0 })
+	d := w.await(toX[0], "it is recorded as a timeout", func(d webhook.Delivery) bool {
+		return d.Attempts > 0
+	})
 	if d.Log[0].Word != "timeout" || d.Attempts != 1 || d.Log[0].Took < p.Timeout {
 		t.Errorf("X's first: %+v", d)
 	}
@@ -63,7 +65,8 @@ func TestAReceiverWhoHangsHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// A process that is told to stop lets attempts end for a while; what it cuts then is no attempt, and is made by another one.
+// A process that stops lets attempts end for a while. Those that it then breaks off don't count,
+// and another process makes them.
 func TestAStopCostsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +87,7 @@ func TestAStopCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// Redis may go and come back: what was due meanwhile is told then.
+// Redis may go away and come back: webhooks that were due meanwhile are delivered then.
 func TestWebhooksOutliveARestartOfRedis(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +100,8 @@ func TestWebhooksOutliveARestartOfRedis(t *testing.T) {
 	w.awaitState(w.end(rc.URL), webhook.Delivered)
 }
 
-// Lists go on where a page ended, also among many that are due at one moment and while others come.
+// Lists go on where a page ended, also among many deliveries that are due at one moment, and while
+// others are added.
 func TestListsHavePages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,13 +151,14 @@ func TestListsHavePages(t *testing.T) {
 	for range n {
 		due = append(due, w.end(rc.URL))
 	}
-	if _, err := webhook.Claim(w.outbox, t.Context(), w.backend, time.Hour, 100); err != nil { // all at one moment
+	// all at one moment
+	if _, err := webhook.Claim(w.outbox, t.Context(), w.backend, time.Hour, 100); err != nil {
 		t.Fatal(err)
 	}
 	if got := all(webhook.Pending, func() {}); len(got) != n {
 		t.Errorf("%d of %d pending", len(got), n)
 	}
-	// The one that the cursor stands on leaves.
+	// The delivery in the cursor leaves the list.
 	moved := false
 	got := all(webhook.Pending, func() {
 		if !moved {
@@ -173,10 +178,12 @@ func TestListsHavePages(t *testing.T) {
 			t.Errorf("%s isn't listed", id)
 		}
 	}
-	// Cursors come back from outside.
-	for _, cursor := range []string{"nonsense", "1", "1 ", " " + due[0], "nan " + due[0], "NaN " + due[0], "inf " + due[0], "-Infinity " + due[0], "1e999 " + due[0],
+	// Cursors come from outside, so they may be anything.
+	for _, cursor := range []string{"nonsense", "1", "1 ", " " + due[0], "nan " + due[0],
+		"NaN " + due[0], "inf " + due[0], "-Infinity " + due[0], "1e999 " + due[0],
 		"0x_1p4 " + due[0], "(1 " + due[0]} {
-		if _, _, err := w.outbox.List(t.Context(), w.backend, webhook.Pending, cursor, 3); err != webhook.ErrCursor {
+		if _, _, err := w.outbox.List(t.Context(), w.backend, webhook.Pending, cursor,
+			3); err != webhook.ErrCursor {
 			t.Errorf("%q isn't a cursor: %v", cursor, err)
 		}
 	}

@@ -1,10 +1,13 @@
-// Package webhook tells the ends of jobs to the URLs that their clients want them told to: signed by Standard Webhooks 1.0, repeated
-// until they arrive, and to public addresses alone.
+// Package webhook notifies clients of the ends of their jobs, at the URLs that they have chosen.
+// Webhooks are signed by Standard Webhooks 1.0, are repeated until they arrive, and go only to
+// public addresses.
 //
-// The script that ends a job puts its id into the outbox of its backend. A relay in each worker process takes what is due from there and
-// sends it, as a message, to whichever process has hands free (jobs.Deliveries); a Sender makes the attempt and says in the outbox what
-// follows. The outbox decides, the messages execute: whoever has one holds a claim, and a claim that nobody settles is due again. So an
-// end is told at least once, each time with the same webhook-id, whatever is killed in between.
+// The script that ends a job puts its id into the outbox of its backend. A relay in each worker
+// process claims the deliveries that are due and sends a message for each to a process that is free
+// (jobs.Deliveries). The Sender there makes an attempt, which is one request to the client's URL,
+// and records in the outbox what follows. Each message has a claim in the outbox, and a delivery
+// whose claim isn't settled becomes due again. So each end is delivered at least once, always with
+// the same webhook-id, even if processes are killed.
 //
 // # The queue
 //
@@ -28,25 +31,26 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// End is how a job ended, and who is told.
+// End is the end of a job, and the receiver to notify.
 type End struct {
 	Client     string
-	URL        string // "": nobody is told
+	URL        string // "": there is no receiver
 	FinishedAt time.Time
 	ExpiresAt  time.Time // when the job's record is removed
 	Type       string    // of the event
-	Event      []byte    // the body: what is told
+	Event      []byte    // the body of the webhook
 }
 
-// Errors of Jobs.End. Others mean that it can't be told now.
+// Errors of Jobs.End. Any other error means that the end can't be read at the moment.
 var (
 	ErrGone     = errors.New("the job is on record no more")
 	ErrNotEnded = errors.New("the job hasn't ended")
 )
 
-// Jobs knows how jobs end. Safe for concurrent use.
+// Jobs looks up how jobs ended. Safe for concurrent use.
 type Jobs interface {
-	// End tells how a job ended. ErrGone: it is on record no more. ErrNotEnded: it was redriven, and will end again.
+	// End returns the end of a job. It returns ErrGone if the job is no longer on record, and
+	// ErrNotEnded if it was redriven and will end again.
 	End(ctx context.Context, id string) (End, error)
 }
 
@@ -57,29 +61,30 @@ type Transport interface {
 	Waiting(context.Context) (int, error)
 }
 
-// Config is what a Sender is put together from. All of it is required.
+// Config has the dependencies and settings of a Sender. All of it is required.
 type Config struct {
 	Redis     redis.UniversalClient
 	Transport Transport
-	Backends  []string // whose jobs' ends are told
+	Backends  []string // the backends whose deliveries it makes
 	Jobs      Jobs
 	Clients   Clients
 	Policy    Policy
-	Grace     time.Duration // what attempts under way get when it stops
+	Grace     time.Duration // time for attempts under way to end at a stop
 	Metrics   prometheus.Registerer
 	Log       *slog.Logger
 }
 
-// slack is what an attempt may take beyond its timeout, waits for hands and for Redis included, before another process makes it anew.
+// slack is the time that an attempt may take beyond its timeout, with waits for a free process and
+// for Redis, before another process makes it again.
 const slack = 2 * time.Minute
 
-// Sender tells the ends of jobs. Any number of processes may have one on the same Redis.
+// Sender delivers webhooks. Any number of processes may have one on the same Redis.
 type Sender struct {
 	Config
 	outbox    *Outbox
 	guard     time.Duration
 	transport *http.Transport
-	places    *places
+	inFlight  *inFlight
 	metrics   *metrics
 	wakes     map[string]chan struct{} // by backend
 
@@ -87,9 +92,10 @@ type Sender struct {
 	abort    context.CancelFunc
 }
 
-// New returns a Sender. It registers its metrics.
+// New returns a Sender. It registers metrics.
 func New(c Config) *Sender {
-	s := &Sender{Config: c, outbox: NewOutbox(c.Redis), guard: c.Policy.Timeout + slack, transport: c.Policy.transport(nil, nil), places: newPlaces(),
+	s := &Sender{Config: c, outbox: NewOutbox(c.Redis), guard: c.Policy.Timeout + slack,
+		transport: c.Policy.transport(nil, nil), inFlight: newInFlight(),
 		metrics: newMetrics(c.Metrics, c.Backends), wakes: map[string]chan struct{}{}}
 	for _, backend := range c.Backends {
 		s.wakes[backend] = make(chan struct{}, 1)
@@ -98,11 +104,13 @@ func New(c Config) *Sender {
 	return s
 }
 
-// stopTime is what aborted attempts get to put themselves back.
+// stopTime is how long aborted attempts may take to put themselves back into the outbox.
 const stopTime = 5 * time.Second
 
-// Run tells what is due until ctx ends. Then it takes up nothing more, lets attempts under way end within Grace, and puts back what
-// doesn't. It needs no Redis to start. After nil Redis may be closed; an error says that something is left running. It runs once.
+// Run delivers webhooks until ctx ends. Then it takes no more deliveries, lets attempts under way
+// end within Grace, and puts back those that don't. It starts without Redis. After Run has returned
+// nil, the Redis client may be closed; an error means that attempts are still running. Run must be
+// called at most once.
 func (s *Sender) Run(ctx context.Context) error {
 	defer s.abort()
 	defer s.transport.CloseIdleConnections()

@@ -22,10 +22,10 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// patience is far over what anything here takes: a machine under load must not fail a test.
+// patience is far longer than anything here takes, so that no test fails on a machine under load.
 const patience = 60 * time.Second
 
-// book is what clients have for webhooks.
+// book has the URLs and secrets of clients.
 type book map[string]struct {
 	url     string
 	secrets []webhook.Secret
@@ -35,7 +35,7 @@ func (b book) Callback(client string) (string, []webhook.Secret) {
 	return b[client].url, b[client].secrets
 }
 
-// live are clients that change.
+// live is a book that can change.
 type live struct {
 	mu  sync.Mutex
 	now book
@@ -56,8 +56,8 @@ func (l *live) set(client string, secrets ...webhook.Secret) {
 	}{"", secrets}
 }
 
-// world is a Redis with an outbox, the jobs whose ends are in it, and clients. Each test has a Redis of its own: senders of one Redis
-// share the work.
+// world is a Redis with an outbox, the jobs whose ends are in it, and clients. Each test has a
+// Redis of its own, because the senders on one Redis share the work.
 type world struct {
 	*testing.T
 	rdb     redis.UniversalClient
@@ -93,7 +93,8 @@ const keyText = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, server: redistest.Start(t), backend: "reports", clients: &live{now: book{}}, log: &lockedBuffer{}, ends: map[string]webhook.End{}, errs: map[string]error{}}
+	w := &world{T: t, server: redistest.Start(t), backend: "reports", clients: &live{now: book{}},
+		log: &lockedBuffer{}, ends: map[string]webhook.End{}, errs: map[string]error{}}
 	w.rdb = w.server.Client(t)
 	w.outbox = webhook.NewOutbox(w.rdb)
 	w.clients.set("acme", secret(t, keyText))
@@ -101,7 +102,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// End is webhook.Jobs.
+// End implements webhook.Jobs.
 func (w *world) End(_ context.Context, id string) (webhook.End, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +122,7 @@ func (w *world) say(id string, err error) {
 	w.errs[id] = err
 }
 
-// end ends a new job of acme's whose callback is url, as the line's script does.
+// end ends a new job of acme with the callback url, as the line's script does.
 func (w *world) end(url string) (id string) {
 	w.Helper()
 	id = jobs.NewID(w.backend)
@@ -133,10 +134,13 @@ func (w *world) endAgain(id, url, event string) {
 	w.Helper()
 	now := time.Now()
 	w.mu.Lock()
-	w.ends[id] = webhook.End{Client: "acme", URL: url, FinishedAt: now, ExpiresAt: now.Add(time.Hour), Type: event, Event: fmt.Appendf(nil, `{"type":%q,"data":{"job_id":%q}}`, event, id)}
+	w.ends[id] = webhook.End{Client: "acme", URL: url, FinishedAt: now,
+		ExpiresAt: now.Add(time.Hour), Type: event,
+		Event: fmt.Appendf(nil, `{"type":%q,"data":{"job_id":%q}}`, event, id)}
 	w.mu.Unlock()
 	pipe := w.rdb.TxPipeline()
-	pipe.ZAdd(w.Context(), jobs.KeyPrefix(w.backend)+"callbacks", redis.Z{Score: float64(now.UnixMicro()), Member: id})
+	pipe.ZAdd(w.Context(), jobs.KeyPrefix(w.backend)+"callbacks",
+		redis.Z{Score: float64(now.UnixMicro()), Member: id})
 	pipe.Publish(w.Context(), jobs.KeyPrefix(w.backend)+"callback", "")
 	if _, err := pipe.Exec(w.Context()); err != nil {
 		w.Fatal(err)
@@ -147,16 +151,16 @@ func (w *world) endAgain(id, url, event string) {
 type sender struct {
 	*webhook.Sender
 	metrics *prometheus.Registry
-	stop    func() error // as a signal; waits for the end
+	stop    func() error // like a signal; waits for the end
 }
 
-// anywhere lets webhooks go to receivers of tests, with quick repeats.
+// anywhere lets webhooks go to the receivers of tests.
 func anywhere(schedule ...time.Duration) webhook.Policy {
-	return webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Ports: anyPort, Timeout: 30 * time.Second,
-		Schedule: schedule}
+	return webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Ports: anyPort, Timeout: 30 * time.Second, Schedule: schedule}
 }
 
-// anyPort are all of them: receivers of tests have the port that was free.
+// anyPort has all ports: the receivers of tests listen on any free port.
 var anyPort = func() (all []int) {
 	for port := range 65535 {
 		all = append(all, port+1)
@@ -169,7 +173,8 @@ func (w *world) start(p webhook.Policy, adjust ...func(*webhook.Sender)) sender 
 	log := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s := sender{metrics: prometheus.NewRegistry()}
 	rdb := w.server.Client(w.T)
-	s.Sender = webhook.New(webhook.Config{Redis: rdb, Transport: jobs.NewDeliveries(rdb, log), Backends: []string{w.backend}, Jobs: w,
+	s.Sender = webhook.New(webhook.Config{Redis: rdb, Transport: jobs.NewDeliveries(rdb, log),
+		Backends: []string{w.backend}, Jobs: w,
 		Clients: w.clients, Policy: p, Grace: 200 * time.Millisecond, Metrics: s.metrics, Log: log})
 	for _, f := range adjust {
 		f(s.Sender)
@@ -189,7 +194,7 @@ func (w *world) start(p webhook.Policy, adjust ...func(*webhook.Sender)) sender 
 	return s
 }
 
-// attempts is what a sender has counted.
+// attempts returns the sender's count of attempts with an outcome.
 func (s sender) attempts(t *testing.T, outcome string) (n float64) {
 	t.Helper()
 	families, err := s.metrics.Gather()
@@ -198,7 +203,8 @@ func (s sender) attempts(t *testing.T, outcome string) (n float64) {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "forebay_webhook_attempts_total" && m.GetLabel()[0].GetValue() == outcome {
+			if f.GetName() == "forebay_webhook_attempts_total" &&
+				m.GetLabel()[0].GetValue() == outcome {
 				return m.GetCounter().GetValue()
 			}
 		}
@@ -207,7 +213,7 @@ func (s sender) attempts(t *testing.T, outcome string) (n float64) {
 	return 0
 }
 
-// await waits until a delivery is as it should be.
+// await waits until a delivery is as required.
 func (w *world) await(id, what string, right func(webhook.Delivery) bool) webhook.Delivery {
 	w.Helper()
 	var last webhook.Delivery
@@ -224,7 +230,9 @@ func (w *world) await(id, what string, right func(webhook.Delivery) bool) webhoo
 
 func (w *world) awaitState(id string, want webhook.State) webhook.Delivery {
 	w.Helper()
-	return w.await(id, "it is "+string(want), func(d webhook.Delivery) bool { return d.State == want })
+	return w.await(id, "it is "+string(want), func(d webhook.Delivery) bool {
+		return d.State == want
+	})
 }
 
 func (w *world) until(what string, right func() bool, last ...func() string) {
@@ -240,17 +248,18 @@ func (w *world) until(what string, right func() bool, last ...func() string) {
 	}
 }
 
-// checkKeys holds that nothing of webhooks is left without a TTL, but what the outbox still has to tell.
+// checkKeys checks that all keys of webhooks have a TTL, except the outbox.
 func (w *world) checkKeys() {
 	ctx := context.WithoutCancel(w.Context())
 	for it := w.rdb.Scan(ctx, 0, "fb:*", 1000).Iterator(); it.Next(ctx); {
-		if ttl := w.rdb.TTL(ctx, it.Val()).Val(); ttl == -1 && !strings.HasSuffix(it.Val(), ":callbacks") {
+		if ttl := w.rdb.TTL(ctx, it.Val()).Val(); ttl == -1 &&
+			!strings.HasSuffix(it.Val(), ":callbacks") {
 			w.Errorf("key %s has no TTL", it.Val())
 		}
 	}
 }
 
-// receiver is a client's service. It keeps what it got.
+// receiver is a client's service. It records its requests.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -263,7 +272,8 @@ type got struct {
 	at     time.Time
 }
 
-// receive starts a receiver. answer is called for each request, with its number from 1; nil: 204 to each.
+// receive starts a receiver. answer is called for each request, with its number from 1; nil: 204 to
+// each.
 func (w *world) receive(answer func(n int, rw http.ResponseWriter, r *http.Request)) *receiver {
 	w.Helper()
 	rc := &receiver{}
@@ -272,7 +282,9 @@ func (w *world) receive(answer func(n int, rw http.ResponseWriter, r *http.Reque
 	return rc
 }
 
-func (rc *receiver) handler(answer func(n int, rw http.ResponseWriter, r *http.Request)) http.HandlerFunc {
+func (rc *receiver) handler(
+	answer func(n int, rw http.ResponseWriter, r *http.Request),
+) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		rc.mu.Lock()
@@ -293,7 +305,9 @@ func (rc *receiver) requests() []got {
 	return append([]got(nil), rc.got...)
 }
 
-// statuses answers with each in turn, and with the last from then on.
+// statuses answers with each status in turn, and then with the last one.
 func statuses(list ...int) func(int, http.ResponseWriter, *http.Request) {
-	return func(n int, rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(list[min(n, len(list))-1]) }
+	return func(n int, rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(list[min(n, len(list))-1])
+	}
 }

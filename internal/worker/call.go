@@ -19,26 +19,26 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Bounds of what a backend may make this process keep.
+// Bounds of the memory and connections that a backend may take up in this process.
 const (
-	maxHeader      = 64 << 10        // of an answer's head
-	maxContentType = 255             // longer ones name no type that a client could use
-	idleConns      = 256             // kept open between calls: enough for 256 calls in flight without new connections
-	idleTime       = 4 * time.Second // under the 5 s after which common servers close idle connections themselves
+	maxHeader      = 64 << 10        // bytes of an answer's header
+	maxContentType = 255             // no usable type is longer
+	idleConns      = 256             // kept open between calls
+	idleTime       = 4 * time.Second // common servers close idle connections after 5 s
 	connectTime    = 10 * time.Second
 )
 
-// answer is what a backend said.
+// answer is the answer of a backend.
 type answer struct {
 	Status      int
 	ContentType string
 	Fields      jobs.Fields
-	Left        []string      // names of fields that aren't kept though such are
-	RetryAfter  time.Duration // 0: none, or none that lies ahead
-	Storing     string        // as jobs.Meta has it
-	Body        []byte        // nil where Whole is false
-	Whole       bool          // Body is the answer's every byte; else it was over the bound, or broke off
-	TooLarge    bool          // it was over the bound
+	Left        []string      // names of fields that should be kept but can't
+	RetryAfter  time.Duration // 0: none, or in the past
+	Storing     string        // as in jobs.Meta
+	Body        []byte        // nil if Whole is false
+	Whole       bool          // Body is complete; otherwise it was too large or broke off
+	TooLarge    bool          // it was over the operation's max_result
 }
 
 // caller calls one backend. Safe for concurrent use.
@@ -49,18 +49,20 @@ type caller struct {
 
 func newCaller(headers http.Header) *caller {
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true) // closing the connection is how every HTTP/1 server learns that a call was aborted
+	protocols.SetHTTP1(true) // an HTTP/1 server notices an aborted call by its closed connection
 	return &caller{
 		headers: headers,
 		client: &http.Client{
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			},
 			Transport: &http.Transport{
-				Proxy:                  nil, // the backend's address is in the config, and nowhere else
+				Proxy:                  nil, // only the config sets the backend's address
 				DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
 				TLSHandshakeTimeout:    connectTime,
-				DisableCompression:     true, // decode does that, within max_result
+				DisableCompression:     true, // decode decompresses, within max_result
 				MaxIdleConnsPerHost:    idleConns,
-				MaxConnsPerHost:        jobs.MaxConcurrency, // the line's concurrency is what bounds them
+				MaxConnsPerHost:        jobs.MaxConcurrency, // the line bounds them
 				IdleConnTimeout:        idleTime,
 				MaxResponseHeaderBytes: maxHeader,
 				Protocols:              protocols,
@@ -69,22 +71,23 @@ func newCaller(headers http.Header) *caller {
 	}
 }
 
-// close gives the idle connections up.
+// close closes the idle connections.
 func (c *caller) close() { c.client.CloseIdleConnections() }
 
-// operation is an Operation, ready to be called.
+// operation is an Operation that is ready to be called.
 type operation struct {
 	method    string
 	url       *url.URL
 	maxResult int64
 }
 
-// do makes one call for an attempt and reads the answer. An error means that there is none: no connection, or it
-// broke before the answer's head (or within a good answer's body), or ctx ended. The backend gets at most one request.
+// do makes one call for an attempt and reads the answer. An error means that there is no answer: no
+// connection, or it broke before the end of the header (or within a good answer's body), or ctx
+// ended. The backend gets at most one request.
 func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int) (answer, error) {
-	// A reader of its own for each attempt, over bytes that nobody changes. It is hidden from net/http, which would
-	// else send the request again by itself when a kept connection breaks: the Idempotency-Key tells it that it may,
-	// but a second request has no slot.
+	// Each attempt has a reader of its own over the payload, which never changes. The type hides
+	// the reader from net/http, which would otherwise repeat the request when a kept connection
+	// breaks, because it has an Idempotency-Key. A second request has no slot.
 	body := struct{ io.Reader }{bytes.NewReader(job.Payload)}
 	req, err := http.NewRequestWithContext(ctx, op.method, op.url.String(), body)
 	if err != nil {
@@ -97,14 +100,15 @@ func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int
 	c.setHeaders(req, job, attempt)
 	resp, err := c.client.Do(req)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return answer{}, failed.Err // its text has the URL, which may have a secret
+		return answer{}, failed.Err // without the URL, which may contain a secret
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode < 200 { // nobody asked for 101, which no answer follows; under 100 it isn't HTTP
+	if resp.StatusCode < 200 { // 101 was not asked for, and under 100 it isn't HTTP
 		return answer{}, fmt.Errorf("status %d is no answer's", resp.StatusCode)
 	}
-	a := answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), RetryAfter: retryAfter(resp.Header, time.Now()),
-		Storing: degrade.Storing(resp.Header["Cache-Control"])}
+	a := answer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
+		RetryAfter: retryAfter(resp.Header, time.Now()),
+		Storing:    degrade.Storing(resp.Header["Cache-Control"])}
 	if len(a.ContentType) > maxContentType {
 		a.ContentType = "application/octet-stream"
 	}
@@ -130,7 +134,7 @@ func (c *caller) setHeaders(req *http.Request, job jobs.Job, attempt int) {
 	h := req.Header
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "forebay")
-	h.Set("Accept-Encoding", "identity") // not every client of ours could read another; see decode
+	h.Set("Accept-Encoding", "identity") // not every client can read another; see decode
 	for name, values := range c.headers {
 		h[http.CanonicalHeaderKey(name)] = values
 	}
@@ -148,11 +152,13 @@ func (c *caller) setHeaders(req *http.Request, job jobs.Job, attempt int) {
 
 func good(status int) bool { return status >= 200 && status <= 299 }
 
-// maxRetryAfter is the longest that a backend is left alone for its asking: a wrong date must not stop a drain for a year.
+// maxRetryAfter bounds how long a backend can stop its calls: a wrong date must not stop a drain
+// for a year.
 const maxRetryAfter = 5 * time.Minute
 
-// retryAfter reads a Retry-After of seconds or a date, at most maxRetryAfter. A date counts from the answer's own
-// Date, since the backend's clock made both. 0 stands for none, for one in the past, and for one that can't be read.
+// retryAfter reads a Retry-After of seconds or a date, at most maxRetryAfter. A date counts from
+// the Date of the answer, because both are from the backend's clock. retryAfter returns 0 if there
+// is none, or it is in the past or malformed.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -175,11 +181,12 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// childOf returns a traceparent of the same trace with a new parent id (W3C Trace Context), or "" where the given one
-// is none.
+// childOf returns a traceparent of the same trace with a new parent id (W3C Trace Context), or ""
+// if the given one is invalid.
 func childOf(traceparent string) string {
 	parts := strings.Split(traceparent, "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 {
+	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 ||
+		len(parts[3]) != 2 {
 		return ""
 	}
 	version, trace, parent, flags := parts[0], parts[1], parts[2], parts[3]

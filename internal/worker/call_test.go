@@ -69,19 +69,22 @@ func TestTheBackendGetsThePayloadAndKnowsTheJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCaller(http.Header{"authorization": {"Bearer secret"}, "Content-Type": {"application/vnd.report+json"}, "Host": {"reports.example"},
+	c := newCaller(http.Header{"authorization": {"Bearer secret"},
+		"Content-Type": {"application/vnd.report+json"}, "Host": {"reports.example"},
 		"Idempotency-Key": {"mine"}})
 	t.Cleanup(c.close)
-	job := jobs.Job{ID: jobs.NewID("reports"), Payload: []byte(`{"n": 616581622363398142, "x": 1.10}`),
+	job := jobs.Job{ID: jobs.NewID("reports"),
+		Payload:     []byte(`{"n": 616581622363398142, "x": 1.10}`),
 		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	if _, err := c.do(t.Context(), operation{method: "PUT", url: u, maxResult: 10}, job, 3); err != nil {
+	if _, err := c.do(t.Context(), operation{method: "PUT", url: u, maxResult: 10}, job,
+		3); err != nil {
 		t.Fatal(err)
 	}
 	r := <-seen
 	if r.Method != "PUT" || r.RequestURI != "/v2/render?size=a4" || r.Host != "reports.example" {
 		t.Errorf("%s %s at host %s", r.Method, r.RequestURI, r.Host)
 	}
-	// C97: byte for byte, numbers too.
+	// Byte for byte, numbers too.
 	if r.body != string(job.Payload) || r.ContentLength != int64(len(job.Payload)) {
 		t.Errorf("body %q, length %d", r.body, r.ContentLength)
 	}
@@ -98,7 +101,8 @@ func TestTheBackendGetsThePayloadAndKnowsTheJob(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	if got := r.Header.Get("Traceparent"); !strings.HasPrefix(got, job.Traceparent[:36]) || got == job.Traceparent {
+	if got := r.Header.Get("Traceparent"); !strings.HasPrefix(got, job.Traceparent[:36]) ||
+		got == job.Traceparent {
 		t.Errorf("traceparent %q", got)
 	}
 }
@@ -107,36 +111,42 @@ func TestAJobWithoutATraceOrPayloadIsCalledWithoutThem(t *testing.T) {
 	t.Parallel()
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if len(body) > 0 || r.Header.Get("Traceparent") != "" || r.Header.Get("Content-Type") != "application/json" {
+		if len(body) > 0 || r.Header.Get("Traceparent") != "" ||
+			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("body %q, headers %v", body, r.Header)
 		}
 	}))
 	t.Cleanup(backend.Close)
 	c := newCaller(nil)
 	t.Cleanup(c.close)
-	if _, err := c.do(t.Context(), testOperation(t, backend.URL), jobs.Job{ID: "reports-1", Traceparent: "bad"}, 1); err != nil {
+	if _, err := c.do(t.Context(), testOperation(t, backend.URL),
+		jobs.Job{ID: "reports-1", Traceparent: "bad"}, 1); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// C95: whatever the bytes, they are kept as they came, also where they claim to be compressed.
+// Any bytes are kept as they came, even if they claim to be compressed.
 func TestTheAnswersBytesAreKeptAsTheyCame(t *testing.T) {
 	t.Parallel()
 	for _, body := range [][]byte{
-		{0xff, 0xfe}, {}, []byte("\x89PNG\r\n\x1a\n"), []byte("{not json"), {0x1f, 0x8b, 8, 0, 0}, bytes.Repeat([]byte{0}, 100_000),
+		{0xff, 0xfe}, {}, []byte("\x89PNG\r\n\x1a\n"), []byte("{not json"), {0x1f, 0x8b, 8, 0, 0},
+		bytes.Repeat([]byte{0}, 100_000),
 	} {
 		a, err := call(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "image/png")
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(body)
 		}, nil)
-		if err != nil || !a.Whole || !bytes.Equal(a.Body, body) || a.ContentType != "image/png" || a.Status != 200 {
-			t.Errorf("%d bytes came back as %d, %q, status %d, %v", len(body), len(a.Body), a.ContentType, a.Status, err)
+		if err != nil || !a.Whole || !bytes.Equal(a.Body, body) || a.ContentType != "image/png" ||
+			a.Status != 200 {
+			t.Errorf("%d bytes came back as %d, %q, status %d, %v", len(body), len(a.Body),
+				a.ContentType, a.Status, err)
 		}
 	}
 }
 
-// An answer over the bound takes no more memory than the bound, whether its length is announced or not.
+// An answer over the bound takes no more memory than the bound, whether or not its length is
+// announced.
 func TestAnAnswerOverTheBoundIsNotRead(t *testing.T) {
 	t.Parallel()
 	for _, announced := range []bool{true, false} {
@@ -154,8 +164,10 @@ func TestAnAnswerOverTheBoundIsNotRead(t *testing.T) {
 					w.(http.Flusher).Flush()
 				}
 			}, func(op *operation) { op.maxResult = 1000 })
-			if err != nil || a.TooLarge != tooLarge || a.Whole == tooLarge || (a.Body == nil) != tooLarge {
-				t.Errorf("%d bytes (announced: %v): %d kept, too large %v, %v", size, announced, len(a.Body), a.TooLarge, err)
+			if err != nil || a.TooLarge != tooLarge || a.Whole == tooLarge ||
+				(a.Body == nil) != tooLarge {
+				t.Errorf("%d bytes (announced: %v): %d kept, too large %v, %v", size, announced,
+					len(a.Body), a.TooLarge, err)
 			}
 		}
 	}
@@ -173,8 +185,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// net/http sends a request again by itself when a kept connection breaks and the request has an Idempotency-Key.
-// The second one would have no slot: the backend would see more than the drain rate.
+// net/http sends a request again by itself when a kept connection breaks and the request has an
+// Idempotency-Key. The second one would have no slot: the backend would see more than the drain
+// rate.
 func TestABrokenConnectionIsNoSecondCall(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
@@ -236,7 +249,7 @@ func TestAnEndlessHeadIsCutOff(t *testing.T) {
 	}
 }
 
-// C108: the backend sees its connection closed when the call is aborted.
+// The backend sees its connection closed when the call is aborted.
 func TestAnAbortedCallClosesItsConnection(t *testing.T) {
 	t.Parallel()
 	begun, closed := make(chan struct{}), make(chan struct{})
@@ -254,7 +267,9 @@ func TestAnAbortedCallClosesItsConnection(t *testing.T) {
 		<-begun
 		cancel(errCanceled)
 	}()
-	if _, err := c.do(ctx, testOperation(t, backend.URL), jobs.Job{ID: "reports-1", Payload: []byte(`{}`)}, 1); err == nil || !errors.Is(context.Cause(ctx), errCanceled) {
+	if _, err := c.do(ctx, testOperation(t, backend.URL),
+		jobs.Job{ID: "reports-1", Payload: []byte(`{}`)}, 1); err == nil ||
+		!errors.Is(context.Cause(ctx), errCanceled) {
 		t.Fatalf("err = %v", err)
 	}
 	select {
@@ -264,7 +279,7 @@ func TestAnAbortedCallClosesItsConnection(t *testing.T) {
 	}
 }
 
-// Proxies that the environment names are for browsers: the backend is where the config says.
+// Proxies in the environment are ignored: only the config sets the backend's address.
 func TestTheEnvironmentNamesNoProxy(t *testing.T) {
 	t.Parallel()
 	if newCaller(nil).client.Transport.(*http.Transport).Proxy != nil {
@@ -295,7 +310,7 @@ func TestAnAddressMustBeHTTP(t *testing.T) {
 	}
 }
 
-// A backend's URL may have a key in its path or query: no error has its text.
+// A backend's URL may have a key in its path or query, so no error contains it.
 func TestNoErrorOfACallHasItsURL(t *testing.T) {
 	t.Parallel()
 	backend := httptest.NewServer(http.NotFoundHandler())

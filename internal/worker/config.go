@@ -16,19 +16,19 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Config is what a Worker needs.
+// Config has the dependencies and settings of a Worker.
 type Config struct {
 	Backends []Backend
 	Listener Listener
 	Stale    Stale                 // nil: good answers are not kept for later
-	Grace    time.Duration         // how long running calls may go on once Run is to end
+	Grace    time.Duration         // how long running calls may go on at a stop
 	Log      *slog.Logger          // job ids and outcomes; never a payload, an answer or a key
 	Metrics  prometheus.Registerer // the forebay_job… and forebay_call… series are registered here
 }
 
-// Backend is one backend and how to call it. Its name is that of the Line.
+// Backend is one backend and how to call it. Its name is in the settings of Line.
 type Backend struct {
-	URL        string        // http or https; an operation's Path is put after it
+	URL        string        // http or https; an operation's Path is appended
 	Headers    http.Header   // sent with every call
 	Timeout    time.Duration // of one call, from the connection to the answer's last byte
 	Retry      Retry
@@ -37,23 +37,25 @@ type Backend struct {
 	Queue      Queue
 }
 
-// Retry says when a failed attempt is followed by another. How many there may be is the Line's to say.
+// Retry sets when a failed attempt is followed by another. The settings of the Line bound how many
+// there are.
 type Retry struct {
 	Base time.Duration // longest wait after the first attempt; it doubles with each
 	Cap  time.Duration // longest wait after any
 	On   []int         // statuses that are worth another attempt; nil: 408, 425, 500, 502, 504, 507
-	Rest []int         // statuses by which the backend asks for rest, rather than On; nil: 429, 503, 529
+	Rest []int         // statuses that ask for rest, unless they are in On; nil: 429, 503, 529
 }
 
 // Operation is one kind of call.
 type Operation struct {
 	Method    string
-	Path      string // with the query, where it has one
+	Path      string // with the query, if any
 	MaxResult int64  // bytes of an answer; a longer one fails the job
 }
 
-// Line is what the worker asks of a backend's line; *leaky.Line is one. Each method is one atomic step, on Redis's
-// clock. Start and Settle may be repeated by the same owner when an answer was lost.
+// Line is the part of a backend's line that the worker uses; *leaky.Line implements it. Each method
+// is one atomic step, on Redis's clock. Start and Settle may be repeated by the same owner after an
+// error.
 type Line interface {
 	Settings() leaky.Settings
 	Release(ctx context.Context) (leaky.Release, error)
@@ -66,29 +68,33 @@ type Line interface {
 	ReturnPermits(ctx context.Context) (orphans int64, more bool, err error)
 }
 
-// Queue carries tickets from the worker that released them to one that is free; *jobs.Queue is one. It may lose them,
-// or deliver them twice. Serve calls handle for each in a goroutine of its own; its stop takes nothing new, and waits
-// for the handlers until its context ends.
+// Queue carries tickets from the worker that released them to one that is free; *jobs.Queue
+// implements it. It may lose tickets or deliver them twice. Serve calls handle for each ticket in a
+// goroutine of its own. The stop function takes no more tickets, and waits for the handlers until
+// its context ends.
 type Queue interface {
 	Send(ctx context.Context, tickets []jobs.Ticket) error
-	Paused(ctx context.Context) (bool, error) // somebody had it stand still: it delivers nothing
+	Paused(ctx context.Context) (bool, error) // by asynq's own tools: it delivers nothing
 	Serve(handle func(jobs.Ticket)) (stop func(context.Context) error, err error)
 }
 
-// Listener hears what the lines of all processes publish; *leaky.Listener is one. What it misses is noticed by polling.
+// Listener receives the messages that the lines of all processes publish; *leaky.Listener
+// implements it. Messages that it misses are made up for by polling.
 type Listener interface {
 	Wake(backend string) <-chan struct{}
 	OnAbort(f func(id string))
 }
 
-// Stale keeps good answers, to be served later in the place of new work, and removes those that a later answer disproves. It decides itself
-// whether the job's operation wants that and the backend allows it (jobs.Meta.Storing). It must be safe for concurrent use.
+// Stale stores good answers, to be served later in place of new work, and removes those that a
+// later answer disproves. It decides whether the job's operation stores answers and the backend
+// allows it (jobs.Meta.Storing). It must be safe for concurrent use.
 type Stale interface {
 	Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }
 
-// What a status means where the config says nothing else: those of defaultRetryOn speak of a passing trouble, those of defaultRest are no
-// failures, but a wish for rest. 529 is no standard's, but what inference servers answer while they are overloaded.
+// The defaults for statuses. Those in defaultRetryOn are failures that may pass. Those in
+// defaultRest are no failures but ask for rest. 529 is in no standard, but inference servers use it
+// while they are overloaded.
 var (
 	defaultRetryOn = []int{
 		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
@@ -97,7 +103,8 @@ var (
 	defaultRest = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, 529}
 )
 
-// validate says what is missing or out of bounds, in words for a developer: users' mistakes are found by package config.
+// validate returns an error for a developer if something is missing or out of bounds. Package
+// config finds the mistakes of users.
 func (c Config) validate() error {
 	switch {
 	case c.Listener == nil, c.Log == nil, c.Metrics == nil:
@@ -126,13 +133,14 @@ func (b Backend) validate() error {
 	}
 	for op, o := range b.Operations {
 		if o.Method == "" || o.MaxResult <= 0 {
-			return fmt.Errorf("worker: operation %s: Method and a MaxResult over 0 are required", op)
+			return fmt.Errorf("worker: operation %s: Method and a MaxResult over 0 are required",
+				op)
 		}
 	}
 	return nil
 }
 
-// target is an operation's address.
+// target returns an operation's URL.
 func target(base, path string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/") + "/" + strings.TrimLeft(path, "/"))
 	if err != nil {

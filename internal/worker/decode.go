@@ -11,9 +11,10 @@ import (
 	"strings"
 )
 
-// decode undoes the compression of a backend that compresses although asked not to: a result goes to clients that were never asked what
-// they can read. What it can't undo stays as it came, and h, the answer's head, goes on saying so: other codings than gzip and deflate,
-// several of them, and bytes that aren't what h says. most bounds the bytes that come out: a small answer may hold a huge one.
+// decode decompresses the answer of a backend that compresses although asked not to: a result goes
+// to clients that may not be able to read it. It leaves the answer as it is, with Content-Encoding
+// in its header h, for codings other than gzip and deflate, for several codings, and for malformed
+// bytes. most bounds the decompressed bytes, because a small answer may expand to a huge one.
 func (a *answer) decode(h http.Header, most int64) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
 	if coding == "" {
@@ -35,7 +36,8 @@ func (a *answer) decode(h http.Header, most int64) {
 		}
 		a.Body = plain
 		if tag := h.Get("ETag"); strings.HasPrefix(tag, `"`) {
-			h.Set("ETag", "W/"+tag) // RFC 9110, section 8.8.1: a strong one is of the bytes as they came
+			// A strong one is for the bytes as sent (RFC 9110, section 8.8.1).
+			h.Set("ETag", "W/"+tag)
 		}
 	}
 	h.Del("Content-Encoding")
@@ -45,7 +47,7 @@ func decoder(coding string, body []byte) (io.Reader, error) {
 	switch coding {
 	case "gzip", "x-gzip":
 		return gzip.NewReader(bytes.NewReader(body))
-	case "deflate": // RFC 9110, section 8.4.1.2: with zlib's wrapping, which some leave out
+	case "deflate": // in zlib's format, which some omit (RFC 9110, section 8.4.1.2)
 		if r, err := zlib.NewReader(bytes.NewReader(body)); err == nil {
 			return r, nil
 		}

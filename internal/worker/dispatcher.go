@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// pollTime is how late a dispatcher that missed its wake-up asks. Four small calls a second are what it costs.
+	// pollTime is how late a dispatcher that missed its wake-up calls the line. It costs four small
+	// calls a second.
 	pollTime = 250 * time.Millisecond
-	// wakePause gathers wake-ups while the concurrency is used up: each call that ends sends one, and at 500 ends a
-	// second asking for each would cost more than the slots are worth.
+	// wakePause gathers wake-ups while the concurrency is used up: each call that ends sends one.
+	// At 500 ends a second a call to the line for each would cost more than the slots are worth.
 	wakePause = 5 * time.Millisecond
-	// callTime bounds every question to the line. Redis answers within a millisecond or is in trouble.
+	// callTime bounds every call to the line. A healthy Redis answers within a millisecond.
 	callTime = 2 * time.Second
-	// Rests after a failed release, doubling.
+	// Pauses after a failed release, doubling.
 	firstRest   = 50 * time.Millisecond
 	longestRest = time.Second
 )
@@ -42,8 +43,8 @@ func (d *drain) dispatch(ctx context.Context) {
 	}
 }
 
-// release asks the line once and sends what it grants. It isn't ended by a stop: what was granted goes to the other
-// workers then. Where sending fails, the tickets' leases bring the jobs back within 2 s.
+// release calls the line once and sends the tickets that it grants. A stop doesn't end it: then
+// other workers get the tickets. If sending fails, the jobs return to the line within 2 s.
 func (d *drain) release() (wait time.Duration, reason string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
@@ -66,12 +67,13 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	}
 	switch d.bottleneck.observe(sent, r.Reason) {
 	case nowHeld:
-		d.log.Warn("the drain rate can't be reached: calls take too long for the concurrency; raise drain.concurrency")
+		d.log.Warn("the drain rate can't be reached: calls take too long for the concurrency; " +
+			"raise drain.concurrency")
 	case nowFree:
 		d.log.Info("concurrency no longer holds the drain back")
 	}
 	if stopped {
-		return r.Wait, leaky.OnQueuePaused, nil // what was granted comes back by itself
+		return r.Wait, leaky.OnQueuePaused, nil // granted jobs return by themselves
 	}
 	if err := d.queue.Send(ctx, r.Tickets); err != nil {
 		return 0, "", err
@@ -79,7 +81,8 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	return r.Wait, r.Reason, nil
 }
 
-// stopped reports whether the queue stands still, and has the line know. It looks only where there is a sign of it: tickets that nobody took.
+// stopped reports whether the queue is paused, and notifies the line. It checks only if there is a
+// sign of a pause: tickets that no worker took.
 func (d *drain) stopped(ctx context.Context, r *leaky.Release) (bool, error) {
 	if r.Returned == 0 && r.Reason != leaky.OnQueuePaused && !d.queuePaused {
 		return false, nil
@@ -94,11 +97,12 @@ func (d *drain) stopped(ctx context.Context, r *leaky.Release) (bool, error) {
 		}
 	}
 	if paused {
-		r.Returned = 0 // of no lost worker
+		r.Returned = 0 // no worker was lost
 	}
 	switch {
 	case paused && !d.queuePaused:
-		d.log.Warn("the queue was paused by asynq's own tools: no job starts until it is resumed there", "queue", d.name)
+		d.log.Warn("the queue was paused by asynq's own tools: no job starts until it is resumed "+
+			"there", "queue", d.name)
 	case !paused && d.queuePaused:
 		d.log.Info("the queue was resumed", "queue", d.name)
 	}
@@ -106,10 +110,10 @@ func (d *drain) stopped(ctx context.Context, r *leaky.Release) (bool, error) {
 	return paused, nil
 }
 
-// await sleeps until the line is worth asking again.
+// await sleeps until it is worth calling the line again.
 func (d *drain) await(ctx context.Context, wait time.Duration, reason string) {
 	if reason == "" {
-		return // a call's bound was reached: there is more
+		return // the bound of one call was reached: there are more
 	}
 	began := time.Now()
 	timer := time.NewTimer(min(wait, pollTime))
@@ -138,11 +142,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bottleneck notices when concurrency, and not the rate, holds a drain back for long: the operator asked for a rate
-// that calls of this length can't reach.
+// bottleneck notices when concurrency, and not the rate, holds a drain back for long: then calls
+// take too long for the configured rate.
 type bottleneck struct {
 	held  bool      // as last reported
-	since time.Time // since when the line says the opposite of held; zero while it doesn't
+	since time.Time // since when the line reports the opposite of held; zero while it doesn't
 }
 
 type change int
@@ -153,7 +157,7 @@ const (
 	nowFree
 )
 
-// bottleneckTime is how long the line must say the same without a break before it is news: one slow call isn't.
+// bottleneckTime is how long a change must last before it is reported: one slow call is no change.
 const bottleneckTime = 10 * time.Second
 
 func (b *bottleneck) observe(now time.Time, reason string) change {

@@ -16,7 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
-// C70, C78, C86: one 503 closes the gate for all workers, costs no attempt, and is no failure with its long backoff.
+// One 503 closes the gate for all workers. It uses no attempt, and is not a failure with a long
+// backoff.
 func TestOneRefusalClosesTheGateForEveryWorker(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64 // when, µs
@@ -54,12 +55,13 @@ func TestOneRefusalClosesTheGateForEveryWorker(t *testing.T) {
 		t.Errorf("the refused job was called %d times, want 2", n)
 	}
 	// 1 s and a slot of 100 ms; more on a busy machine.
-	if rest := calls[1].at.Sub(time.UnixMicro(refused.Load())); rest < 990*time.Millisecond || rest > 2500*time.Millisecond {
+	if rest := calls[1].at.Sub(time.UnixMicro(refused.Load())); rest < 990*time.Millisecond ||
+		rest > 2500*time.Millisecond {
 		t.Errorf("the backend was left alone for %v, and asked for 1 s", rest)
 	}
 }
 
-// C83, C78: however many workers there are, the backend sees one rate, and waiting for it is no attempt.
+// However many workers there are, the backend sees one rate, and waiting for it uses no attempt.
 func TestTwoWorkersDrainAtOneRate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
@@ -82,7 +84,8 @@ func TestTwoWorkersDrainAtOneRate(t *testing.T) {
 		if len(calls) != 1 {
 			t.Fatalf("%d calls of one job", len(calls))
 		}
-		// Redis runs on this host's clock; some milliseconds is what round trips on a busy machine may hide of it.
+		// Redis runs on this host's clock; round trips on a busy machine may hide some milliseconds
+		// of the distance.
 		if early := standing.StartedAt.Sub(calls[0].at); early > 10*time.Millisecond {
 			t.Errorf("a call came %v before its slot", early)
 		}
@@ -95,13 +98,14 @@ func TestTwoWorkersDrainAtOneRate(t *testing.T) {
 	}
 }
 
-// C73: a backend whose calls hang takes no other's places.
-func TestASlowBackendHoldsUpNobodyElse(t *testing.T) {
+// A backend whose calls hang doesn't take up the concurrency of another.
+func TestASlowBackendHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	slow, fast := newSite(t, hang), newSite(t, ok)
 	rdb := redistest.Client(t)
 	slow.Line, slow.Queue = slow.line, jobs.NewQueue(rdb, slow.settings.Backend, fast.config.Log)
-	slow.Operations = map[string]worker.Operation{"crawl": {Method: "POST", Path: "/", MaxResult: 100}}
+	slow.Operations = map[string]worker.Operation{"crawl": {Method: "POST", Path: "/",
+		MaxResult: 100}}
 	fast.config.Backends = []worker.Backend{slow.Backend}
 	fast.start(rdb)
 	for range 60 { // its concurrency is 50
@@ -119,7 +123,7 @@ func TestASlowBackendHoldsUpNobodyElse(t *testing.T) {
 	slow.backend.release()
 }
 
-// C72: a job that comes to an idle service starts within milliseconds, not at the next poll.
+// A job that comes to an idle service starts within milliseconds, not at the next poll.
 func TestAnIdleWorkerStartsAJobAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
@@ -160,7 +164,8 @@ func TestAWorkerRunsOnEveryKindOfRedis(t *testing.T) {
 				ids = append(ids, s.offer(nil))
 			}
 			for _, id := range ids {
-				if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 {
+				if standing := s.await(id); standing.State != jobs.Succeeded ||
+					standing.Attempts != 1 {
 					t.Errorf("%+v", standing)
 				}
 			}

@@ -23,9 +23,9 @@ func (s *site) status() leaky.Status {
 	return st
 }
 
-// Issue 4, point 5: trouble is noticed by the whole fleet, and told once: in the log and the metrics of the worker whose
-// attempt met it.
-func TestAFleetThatMeetsTroubleTellsItOnce(t *testing.T) {
+// Trouble slows all workers, and is reported once: in the log and the metrics of the worker that
+// made the attempt.
+func TestAFleetReportsTroubleOnce(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,8 @@ func TestAFleetThatMeetsTroubleTellsItOnce(t *testing.T) {
 	for _, w := range workers {
 		w.finish(t)
 	}
-	for change, want := range map[leaky.Change]float64{leaky.GateClosed: 1, leaky.Lowered: 1, leaky.ProbePassed: 1, leaky.RaisedToFull: 0} {
+	for change, want := range map[leaky.Change]float64{leaky.GateClosed: 1, leaky.Lowered: 1,
+		leaky.ProbePassed: 1, leaky.RaisedToFull: 0} {
 		total := 0.0
 		for _, w := range workers {
 			total += w.sum(t, "forebay_feedback_changes_total", string(change))
@@ -66,20 +67,21 @@ func TestAFleetThatMeetsTroubleTellsItOnce(t *testing.T) {
 			t.Errorf("%s is counted %v times, want %v", change, total, want)
 		}
 	}
-	if log.count("the backend is in trouble") != 1 || log.count("cause=throttled") != 1 || log.count("the backend recovers") != 1 ||
+	if log.count("the backend is in trouble") != 1 || log.count("cause=throttled") != 1 ||
+		log.count("the backend recovers") != 1 ||
 		!strings.Contains(log.String(), `changes="[lowered gate_closed]"`) {
 		t.Errorf("log:\n%s", log.String())
 	}
 }
 
-// Over two workers, one call after each closed gate and no other beside it.
+// With two workers, there is one call after each closed gate, and no other beside it.
 func TestAFleetProbesASickBackendOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	var now, most, n atomic.Int64
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
 		most.Store(max(most.Load(), now.Add(1)))
 		defer now.Add(-1)
-		time.Sleep(50 * time.Millisecond) // the length of the work: another call would come meanwhile
+		time.Sleep(50 * time.Millisecond) // long enough for another call to come meanwhile
 		if n.Add(1) <= 3 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
@@ -116,7 +118,7 @@ func TestAFleetProbesASickBackendOneCallAtATime(t *testing.T) {
 	}
 }
 
-// A backend that is down is asked less and less, and is told of with its cause.
+// A backend that is down is called less and less, and its trouble is logged with the cause.
 func TestABackendThatIsDownIsCalledLess(t *testing.T) {
 	t.Parallel()
 	for cause, spoil := range map[leaky.Sign]func(*site){
@@ -131,19 +133,22 @@ func TestABackendThatIsDownIsCalledLess(t *testing.T) {
 			s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 			w := s.start(redistest.Client(t))
 			s.await(s.offer(nil)) // four attempts within the cool-down
-			if st := s.status(); st.Factor != 0.5 || st.Cause != cause || st.EffectiveConcurrency != 25 || !st.GateUntil.IsZero() {
+			if st := s.status(); st.Factor != 0.5 || st.Cause != cause ||
+				st.EffectiveConcurrency != 25 || !st.GateUntil.IsZero() {
 				t.Errorf("status = %+v", st)
 			}
 			w.finish(t)
-			if log.count("the backend is in trouble") != 1 || log.count("cause="+string(cause)) != 1 || w.sum(t, "forebay_feedback_changes_total", "") != 1 {
+			if log.count("the backend is in trouble") != 1 ||
+				log.count("cause="+string(cause)) != 1 ||
+				w.sum(t, "forebay_feedback_changes_total", "") != 1 {
 				t.Errorf("log:\n%s", log.String())
 			}
 		})
 	}
 }
 
-// With feedback off a throttled job costs the others nothing, and no attempt.
-func TestWithoutFeedbackOneThrottledJobHoldsUpNobody(t *testing.T) {
+// With feedback off a throttled job doesn't hold up others, and uses no attempt.
+func TestWithoutFeedbackOneThrottledJobHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, asked)
 	s.settings.Feedback = false
@@ -160,14 +165,15 @@ func TestWithoutFeedbackOneThrottledJobHoldsUpNobody(t *testing.T) {
 		t.Errorf("status = %+v", st)
 	}
 	standing := s.await(busy)
-	if n := len(s.backend.of(busy)); standing.State != jobs.Expired || standing.Attempts != 0 || n < 2 || n > 4 {
+	if n := len(s.backend.of(busy)); standing.State != jobs.Expired || standing.Attempts != 0 ||
+		n < 2 || n > 4 {
 		t.Errorf("%+v after %d calls", standing, n)
 	}
 	s.check()
 }
 
 // A throttled answer counts for the backend, also where its job is canceled meanwhile.
-func TestACanceledJobsAnswerStillTellsOfTheBackend(t *testing.T) {
+func TestACanceledJobsAnswerStillCountsForTheBackend(t *testing.T) {
 	t.Parallel()
 	called := make(chan struct{})
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {

@@ -12,18 +12,22 @@ import (
 )
 
 const (
-	// startTime is how long a released job waits for its start; after that the line gives it to somebody else.
+	// startTime is how long a released job waits for its start. After that the line releases it
+	// again.
 	startTime = 2 * time.Second
-	// longestSleep caps a sleep until a due time, which lies at most 50 ms ahead by the line's clock.
+	// longestSleep caps a sleep until a due time, which is at most 50 ms ahead by the line's clock.
 	longestSleep = time.Second
-	// settleTime is how long a settlement is repeated. The lease may have ended by then, but as long as Redis is away
-	// nobody can take the job back, and until somebody has, a late settlement stands.
+	// settleTime is how long a settlement is repeated. The lease may have expired by then. But
+	// while Redis is unavailable no worker can take the job back, and until then a late settlement
+	// still counts.
 	settleTime = 30 * time.Second
-	// storeTime bounds the keeping of an answer, which its job's end waits for. It is well within a lease.
+	// storeTime bounds the storing of an answer, for which the job's end waits. It is well within a
+	// lease.
 	storeTime = 2 * time.Second
 )
 
-// handle makes one attempt at the ticket's job. The queue calls it, each time in a goroutine of its own.
+// handle makes one attempt at the ticket's job. The queue calls it, each time in a goroutine of its
+// own.
 func (d *drain) handle(t jobs.Ticket) {
 	one := d.runs.enter(t)
 	if one == nil {
@@ -40,17 +44,20 @@ func (d *drain) handle(t jobs.Ticket) {
 		return
 	}
 	v.Ticket, v.Owner = t, d.owner
-	if v.Sign != leaky.Throttled { // a refusal says nothing of how long calls take
+	if v.Sign != leaky.Throttled { // a refusal doesn't show how long calls take
 		v.Took = took
 	}
 	if started.Job.Shared && v.Result.Storing != "" && !d.part(started, &v) {
 		return
 	}
-	d.learn(started, v) // before it is settled: who sees that the job is done finds its answer stored, or the older one gone
+	// Before the job is settled, so that a client that sees its end finds the answer stored, or the
+	// older one removed.
+	d.learn(started, v)
 	d.settle(started, v)
 }
 
-// start takes the job shortly before it is due. False: it isn't ours to run, or this worker stops.
+// start claims the job shortly before it is due. It returns false if this worker must not run it,
+// or stops.
 func (d *drain) start(one *run) (leaky.Started, bool) {
 	select {
 	case <-d.runs.stopping:
@@ -58,7 +65,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 	case <-time.After(d.clock.Until(one.ticket.Due, longestSleep) - leaky.StartAhead):
 	}
 	var s leaky.Started
-	first := time.Now() // where an answer is lost, the lease began with the question before
+	first := time.Now() // if a reply is lost, the lease began with the first call
 	err := d.repeat(startTime, 0, d.runs.stopping, func(ctx context.Context) (err error) {
 		sent := time.Now()
 		if s, err = d.line.Start(ctx, one.ticket, d.owner); err != nil {
@@ -71,7 +78,8 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 		return nil
 	})
 	if err != nil {
-		d.log.Warn("a job could not be started; it goes back to the line", "job_id", one.ticket.ID, "error", err)
+		d.log.Warn("a job could not be started; it goes back to the line", "job_id", one.ticket.ID,
+			"error", err)
 		return leaky.Started{}, false
 	}
 	if s.Verdict != leaky.Go {
@@ -85,10 +93,11 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 }
 
 // attempt calls the backend when the job's slot has come.
-func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duration) {
+func (d *drain) attempt(one *run, s leaky.Started) (v outcome, took time.Duration) {
 	op, known := d.operations[s.Job.Operation]
 	if !known {
-		return failed(leaky.NoSign, jobs.CodeUnknownOperation, "The worker's configuration has no such operation for this backend."), 0
+		return failed(leaky.NoSign, jobs.CodeUnknownOperation,
+			"The worker's configuration has no such operation for this backend."), 0
 	}
 	ctx, cancel := context.WithTimeoutCause(one.ctx, d.clock.Until(s.Ends, longestAge), errDeadline)
 	defer cancel()
@@ -104,28 +113,32 @@ func (d *drain) attempt(one *run, s leaky.Started) (v verdict, took time.Duratio
 		err = context.Cause(ctx)
 	}
 	if errors.Is(err, errLost) {
-		return verdict{word: wordLost}, took
+		return outcome{word: wordLost}, took
 	}
 	if err != nil {
 		d.log.Debug("no answer", "job_id", s.Job.ID, "error", err)
 	}
 	if len(a.Left) > 0 {
-		d.log.Warn("fields of the backend's answer are not kept: too long, or with control characters", "job_id", s.Job.ID, "fields", a.Left)
+		d.log.Warn("fields of the backend's answer are not kept: too long, or with control "+
+			"characters", "job_id", s.Job.ID, "fields", a.Left)
 	}
 	v = judge(a, err, s.Attempt, d.policy, rand.Float64())
 	v.said = jobs.Meta{Status: a.Status, Storing: a.Storing}
 	if !v.To.Final() && errors.Is(context.Cause(one.ctx), errCanceled) {
-		// It came too late for this call, in time for the next. What the call says of the backend counts.
-		v = verdict{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
+		// The cancel came too late for this call, but in time for the next one. The sign of the
+		// backend's health from this call still counts.
+		v = outcome{word: wordCanceled,
+			Settlement: leaky.Settlement{To: jobs.Canceled, Sign: v.Sign, Gate: v.Gate}}
 	}
 	return v, took
 }
 
-// part has an answer that is for one caller alone end the job for that one alone: the others' shares become jobs of their own. False: it couldn't, and
-// the job runs again.
-func (d *drain) part(s leaky.Started, v *verdict) bool {
+// part reserves an answer that is for one caller to that caller: the subscriptions of the others
+// become jobs of their own. It returns false if that failed, and the job runs again.
+func (d *drain) part(s leaky.Started, v *outcome) bool {
 	if v.To == jobs.Failed && v.said.Status >= 500 {
-		v.Result, v.Body = jobs.Meta{}, nil // a backend in trouble isn't called once for each of them: all fail, and nobody sees its answer
+		// A backend in trouble isn't called again for each of them. All fail, without its answer.
+		v.Result, v.Body = jobs.Meta{}, nil
 		return true
 	}
 	private := v.Result.Storing == jobs.Private
@@ -137,20 +150,22 @@ func (d *drain) part(s leaky.Started, v *verdict) bool {
 		})
 		switch {
 		case err != nil:
-			d.log.Error("a private answer could not be kept from the job's other callers; the job runs again", "job_id", s.Job.ID, "error", err)
+			d.log.Error("a private answer could not be kept from the job's other callers; the "+
+				"job runs again", "job_id", s.Job.ID, "error", err)
 			return false
 		case said == leaky.PartForfeited:
 			d.lost(s, v.Took)
 			return false
 		case said == leaky.Parted:
-			d.log.Debug("the answer is for one caller: others' shares are jobs of their own", "job_id", s.Job.ID, "storing", v.Result.Storing)
+			d.log.Debug("the answer is for one caller: other subscriptions are jobs of their own",
+				"job_id", s.Job.ID, "storing", v.Result.Storing)
 			return true
 		}
 	}
 }
 
-// settle tells the line how the attempt ended.
-func (d *drain) settle(s leaky.Started, v verdict) {
+// settle reports the outcome of the attempt to the line.
+func (d *drain) settle(s leaky.Started, v outcome) {
 	var said leaky.SettleVerdict
 	var feedback leaky.Feedback
 	err := d.repeat(settleTime, len(v.Body), d.runs.leaving, func(ctx context.Context) (err error) {
@@ -158,8 +173,8 @@ func (d *drain) settle(s leaky.Started, v verdict) {
 		return err
 	})
 	if err != nil {
-		d.log.Error("an outcome could not be stored; the job runs again", "job_id", s.Job.ID, "attempt", s.Attempt,
-			"outcome", v.word, "error", err)
+		d.log.Error("an outcome could not be stored; the job runs again", "job_id", s.Job.ID,
+			"attempt", s.Attempt, "outcome", v.word, "error", err)
 		return
 	}
 	if said != leaky.Settled {
@@ -168,38 +183,43 @@ func (d *drain) settle(s leaky.Started, v verdict) {
 	}
 	d.metrics.attempt(s.Job.Operation, v.word, v.To)
 	d.logOutcome(s, v)
-	d.tellFeedback(v, feedback)
+	d.reportFeedback(v, feedback)
 }
 
-// learn has what is stored for later requests follow the backend's last word on the job. The job goes its way whether that worked or not.
-func (d *drain) learn(s leaky.Started, v verdict) {
+// learn updates the stored answers with the backend's last answer to the job. Failing to do so
+// doesn't change the job's outcome.
+func (d *drain) learn(s leaky.Started, v outcome) {
 	meta := v.Result
 	switch {
 	case d.stale == nil || v.To != jobs.Succeeded && v.To != jobs.Failed:
 		return
-	case v.To == jobs.Failed && good(v.said.Status): // it was too large: its body isn't there
+	case v.To == jobs.Failed && good(v.said.Status): // it was too large, so there is no body
 		return
 	case v.To == jobs.Failed:
-		meta = v.said // of an answer that broke off, too
+		meta = v.said // also for an answer that broke off
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTime+transfer.Time(len(v.Body)))
 	defer cancel()
 	if err := d.stale.Learn(ctx, s.Job, meta, v.Body); err != nil {
-		d.log.Warn("what is stored for later could not follow the answer", "job_id", s.Job.ID, "error", err)
+		d.log.Warn("what is stored for later could not follow the answer", "job_id", s.Job.ID,
+			"error", err)
 	}
 }
 
-// lost is an attempt that counts for nothing: another worker has, or will have, the job.
+// lost records an attempt that doesn't count, because another worker has the job or will have it.
 func (d *drain) lost(s leaky.Started, took time.Duration) {
 	d.metrics.attempt(s.Job.Operation, wordLost, "")
-	d.log.Warn("job lost: its lease ran out", "job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "took", took)
+	d.log.Warn("job lost: its lease ran out", "job_id", s.Job.ID, "operation", s.Job.Operation,
+		"attempt", s.Attempt, "took", took)
 }
 
-func (d *drain) logOutcome(s leaky.Started, v verdict) {
-	log := d.log.With("job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt, "outcome", v.word, "took", v.Took)
+func (d *drain) logOutcome(s leaky.Started, v outcome) {
+	log := d.log.With("job_id", s.Job.ID, "operation", s.Job.Operation, "attempt", s.Attempt,
+		"outcome", v.word, "took", v.Took)
 	switch {
 	case v.word == wordThrottled:
-		log.Warn("the backend asked for rest; the job waits on", "detail", v.Failure.Detail, "retry_after", v.Gate)
+		log.Warn("the backend asked for rest; the job waits on", "detail", v.Failure.Detail,
+			"retry_after", v.Gate)
 	case v.To == jobs.Delayed:
 		log.Warn("attempt failed; another follows", "detail", v.Failure.Detail, "in", v.Delay)
 	case v.To == jobs.Failed:
@@ -211,9 +231,9 @@ func (d *drain) logOutcome(s leaky.Started, v verdict) {
 	}
 }
 
-// tellFeedback reports what this attempt has changed of how the backend is treated, once in the fleet: in the process
-// whose attempt it was.
-func (d *drain) tellFeedback(v verdict, f leaky.Feedback) {
+// reportFeedback reports how this attempt has changed the treatment of the backend. Each change is
+// reported once over all workers: in the process that made the attempt.
+func (d *drain) reportFeedback(v outcome, f leaky.Feedback) {
 	if len(f.Changes) == 0 {
 		return
 	}
@@ -228,9 +248,11 @@ func (d *drain) tellFeedback(v verdict, f leaky.Feedback) {
 	}
 }
 
-// repeat asks the line until it answers, for at most the given time (or until stop is closed), and returns the last error.
-// What it asks carries so many bytes.
-func (d *drain) repeat(most time.Duration, bytes int, stop <-chan struct{}, ask func(context.Context) error) error {
+// repeat calls ask until it succeeds, for at most the given time (or until stop is closed), and
+// returns the last error. bytes is the size of the call's payload.
+func (d *drain) repeat(
+	most time.Duration, bytes int, stop <-chan struct{}, ask func(context.Context) error,
+) error {
 	end := time.Now().Add(most)
 	for pause := firstRest; ; pause = min(2*pause, longestRest) {
 		ctx, cancel := context.WithTimeout(context.Background(), callTime+transfer.Time(bytes))

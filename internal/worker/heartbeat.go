@@ -10,13 +10,14 @@ import (
 )
 
 const (
-	// maxRenew is how many leases are renewed together; where one such question fails the others still count.
+	// maxRenew bounds the leases that are renewed in one call. If one call fails, the others still
+	// count.
 	maxRenew = 256
-	// renewAgain is when a failed renewal is repeated. A lease outlives several.
+	// renewAgain is the wait before a failed renewal is repeated. A lease outlives several.
 	renewAgain = time.Second
 )
 
-// heartbeat renews the leases of everything that runs, until ctx ends.
+// heartbeat renews the leases of all running attempts, until ctx ends.
 func (d *drain) heartbeat(ctx context.Context) {
 	next := leaky.RenewEvery
 	for {
@@ -51,7 +52,7 @@ func (d *drain) renew(batch []*run) error {
 		switch said[i] {
 		case leaky.Held:
 			d.runs.hold(one, sent)
-		case leaky.Stop: // the abort that was published went past us
+		case leaky.Stop: // the published abort was missed
 			d.runs.hold(one, sent)
 			one.end(errCanceled)
 		case leaky.Lost:

@@ -11,32 +11,32 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Why a call was ended by us; the cause of its context.
+// Reasons for ending a call, as causes of its context.
 var (
 	errTimeout  = errors.New("the backend took longer than its timeout")
 	errDeadline = errors.New("the job has reached its max_age")
 	errCanceled = errors.New("the client canceled the job")
 	errStopping = errors.New("this worker stops")
-	errLost     = errors.New("the lease was lost")
+	errLost     = errors.New("the lease has expired")
 )
 
-// Words for how an attempt ended, in metrics and logs. The others are the codes of jobs.Failure.
+// Outcomes of an attempt, in metrics and logs. The others are the codes of jobs.Failure.
 const (
 	wordSucceeded = "succeeded"
 	wordThrottled = "throttled"
 	wordCanceled  = "canceled"
-	wordGivenBack = "given_back" // the worker stopped: the job waits for another
-	wordLost      = "lost"       // the lease was lost: the attempt counts for nothing
+	wordGivenBack = "given_back" // the worker stopped: the job waits for another worker
+	wordLost      = "lost"       // the lease has expired: the attempt doesn't count
 )
 
-// attemptWords are all of them.
+// attemptWords has all outcomes of an attempt.
 var attemptWords = []string{
 	wordSucceeded, wordThrottled, wordCanceled, wordGivenBack, wordLost,
 	jobs.CodeBackendStatus, jobs.CodeBackendTimeout, jobs.CodeBackendDown,
 	jobs.CodeResultTooLarge, jobs.CodeUnknownOperation, jobs.CodeDeadline,
 }
 
-// policy is what judge has to know of a backend.
+// policy has the settings of a backend that judge needs.
 type policy struct {
 	retryOn  []int
 	rest     []int
@@ -45,36 +45,41 @@ type policy struct {
 	attempts int
 }
 
-// retries reports whether a status is worth another attempt. One of 500 and more that no standard knows (520 to 524 of a CDN, 598) is taken
-// for a 500 (RFC 9110, section 15), unless it is listed itself.
+// retries reports whether a status is worth another attempt. A status of 500 or more that is in no
+// standard (520 to 524 of a CDN, 598) is treated like 500 (RFC 9110, section 15), unless it is
+// listed itself.
 func (p policy) retries(status int) bool {
 	return slices.Contains(p.retryOn, status) ||
-		status >= 500 && http.StatusText(status) == "" && slices.Contains(p.retryOn, http.StatusInternalServerError)
+		status >= 500 && http.StatusText(status) == "" &&
+			slices.Contains(p.retryOn, http.StatusInternalServerError)
 }
 
-// verdict is how an attempt ended: one word, and what the line is told.
-type verdict struct {
+// outcome is the outcome of an attempt: one word, and the settlement for the line.
+type outcome struct {
 	word string
 	leaky.Settlement
-	said jobs.Meta // status and Storing of the backend's answer, kept with the job or not; zero where there was none
+	said jobs.Meta // status and Storing of the answer, even if it isn't kept; zero: no answer
 }
 
-// judge says what an answer, or the error in its stead, means for the job whose attempt number n it was. random is
-// in [0, 1) and spreads the backoff.
-func judge(a answer, err error, n int, p policy, random float64) verdict {
+// judge returns the outcome of attempt n at a job from the backend's answer, or from the error in
+// place of an answer. random is in [0, 1) and spreads the backoff.
+func judge(a answer, err error, n int, p policy, random float64) outcome {
 	switch {
 	case errors.Is(err, errCanceled):
-		return verdict{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled}}
+		return outcome{word: wordCanceled, Settlement: leaky.Settlement{To: jobs.Canceled}}
 	case errors.Is(err, errStopping):
-		return verdict{word: wordGivenBack, Settlement: leaky.Settlement{To: jobs.Waiting}}
+		return outcome{word: wordGivenBack, Settlement: leaky.Settlement{To: jobs.Waiting}}
 	case errors.Is(err, errDeadline):
-		return failed(leaky.NoSign, jobs.CodeDeadline, "The job reached its maximum age during the call.")
+		return failed(leaky.NoSign, jobs.CodeDeadline,
+			"The job reached its maximum age during the call.")
 	case errors.Is(err, errTimeout):
-		return retry(leaky.Timeout, jobs.CodeBackendTimeout, "The backend did not answer in time", a, n, p, random)
+		return retry(leaky.Timeout, jobs.CodeBackendTimeout, "The backend did not answer in time",
+			a, n, p, random)
 	case err != nil:
-		return retry(leaky.Unreachable, jobs.CodeBackendDown, "The backend could not be reached, or the connection broke", a, n, p, random)
+		return retry(leaky.Unreachable, jobs.CodeBackendDown,
+			"The backend could not be reached, or the connection broke", a, n, p, random)
 	case slices.Contains(p.rest, a.Status) && !slices.Contains(p.retryOn, a.Status):
-		return verdict{word: wordThrottled, Settlement: leaky.Settlement{
+		return outcome{word: wordThrottled, Settlement: leaky.Settlement{
 			To: jobs.Waiting, Sign: leaky.Throttled, Gate: a.RetryAfter,
 			Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: said(a) + "."},
 		}}
@@ -83,35 +88,44 @@ func judge(a answer, err error, n int, p policy, random float64) verdict {
 	case !good(a.Status):
 		return withAnswer(failed(leaky.Answered, jobs.CodeBackendStatus, said(a)+"."), a)
 	case a.TooLarge:
-		return failed(leaky.Answered, jobs.CodeResultTooLarge, "The backend's answer is larger than the operation's max_result.")
+		return failed(leaky.Answered, jobs.CodeResultTooLarge,
+			"The backend's answer is larger than the operation's max_result.")
 	}
-	return withAnswer(verdict{word: wordSucceeded, Settlement: leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
+	return withAnswer(outcome{word: wordSucceeded,
+		Settlement: leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
 }
 
-// retry is an attempt that failed in a way that may pass: the job is delayed, or failed where it was the last one.
-func retry(sign leaky.Sign, code, detail string, a answer, n int, p policy, random float64) verdict {
+// retry is the outcome of an attempt whose failure may pass: the job is delayed, or has failed if
+// this was its last attempt.
+func retry(
+	sign leaky.Sign, code, detail string, a answer, n int, p policy, random float64,
+) outcome {
 	if n >= p.attempts {
-		return withAnswer(failed(sign, code, fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
+		return withAnswer(failed(sign, code,
+			fmt.Sprintf("%s, in attempt %d of %d.", detail, n, p.attempts)), a)
 	}
-	return verdict{word: code, Settlement: leaky.Settlement{
+	return outcome{word: code, Settlement: leaky.Settlement{
 		To: jobs.Delayed, Delay: max(backoff(n, p.base, p.cap, random), a.RetryAfter), Sign: sign,
 		Failure: jobs.Failure{Code: code, Detail: detail + "."},
 	}}
 }
 
-func failed(sign leaky.Sign, code, detail string) verdict {
-	return verdict{word: code, Settlement: leaky.Settlement{To: jobs.Failed, Sign: sign, Failure: jobs.Failure{Code: code, Detail: detail}}}
+func failed(sign leaky.Sign, code, detail string) outcome {
+	return outcome{word: code, Settlement: leaky.Settlement{To: jobs.Failed, Sign: sign,
+		Failure: jobs.Failure{Code: code, Detail: detail}}}
 }
 
-// withAnswer keeps the backend's answer with the job, where there is a whole one.
-func withAnswer(v verdict, a answer) verdict {
+// withAnswer adds the backend's answer, if it is complete.
+func withAnswer(v outcome, a answer) outcome {
 	switch {
 	case a.Status == 0:
 	case a.Whole:
-		v.Result = jobs.Meta{Status: a.Status, ContentType: a.ContentType, Fields: a.Fields, Size: int64(len(a.Body)), Storing: a.Storing}
+		v.Result = jobs.Meta{Status: a.Status, ContentType: a.ContentType, Fields: a.Fields,
+			Size: int64(len(a.Body)), Storing: a.Storing}
 		v.Body = a.Body
 	case a.TooLarge:
-		v.Failure.Detail += " Its answer is larger than the operation's max_result and was not kept."
+		v.Failure.Detail += " Its answer is larger than the operation's max_result and was not " +
+			"kept."
 	default:
 		v.Failure.Detail += " Its answer broke off and was not kept."
 	}
@@ -125,12 +139,13 @@ func said(a answer) string {
 	return fmt.Sprintf("The backend answered %d", a.Status)
 }
 
-// backoff is exponential with full jitter: up to base after the first attempt, doubling with each, never over longest
-// and never 0. Jitter over the whole range keeps jobs that failed together from coming back together.
+// backoff returns an exponential backoff with full jitter: up to base after the first attempt,
+// doubling with each, never over longest and never 0. Full jitter keeps jobs that failed together
+// from coming back together.
 func backoff(n int, base, longest time.Duration, random float64) time.Duration {
 	ceiling := longest
 	n = max(n, 1)
-	if n-1 < 63 && base <= longest>>(n-1) { // by shifting the cap down, nothing can overflow
+	if n-1 < 63 && base <= longest>>(n-1) { // shifting the cap down can't overflow
 		ceiling = base << (n - 1)
 	}
 	return max(ceiling-time.Duration(random*float64(ceiling)), time.Microsecond)

@@ -15,14 +15,15 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second, cap: time.Minute, attempts: 4}
+var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second,
+	cap: time.Minute, attempts: 4}
 
 func whole(status int) answer {
 	return answer{Status: status, ContentType: "text/plain", Body: []byte("so"), Whole: true}
 }
 
-// C59: what can't get better is called once, what may is tried again, and a wish for rest is no failure.
-func TestWhatAnAnswerMeans(t *testing.T) {
+// Permanent failures end the job, passing ones are tried again, and asking for rest is no failure.
+func TestOutcomesOfAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		status int
@@ -56,19 +57,23 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		if v.word != c.word || v.To != c.to {
 			t.Errorf("%d: %s, job %s; want %s, %s", c.status, v.word, v.To, c.word, c.to)
 		}
-		if want := map[bool]leaky.Sign{true: leaky.Throttled, false: leaky.Answered}[c.word == wordThrottled]; v.Sign != want {
+		if want := map[bool]leaky.Sign{true: leaky.Throttled,
+			false: leaky.Answered}[c.word == wordThrottled]; v.Sign != want {
 			t.Errorf("%d: sign %q, want %q", c.status, v.Sign, want)
 		}
-		if kept := v.To.Final(); kept != (string(v.Body) == "so") || kept != (v.Result == jobs.Meta{Status: c.status, ContentType: "text/plain", Size: 2}) {
+		if kept := v.To.Final(); kept != (string(v.Body) == "so") ||
+			kept != (v.Result == jobs.Meta{Status: c.status, ContentType: "text/plain", Size: 2}) {
 			t.Errorf("%d: job %s keeps %+v and %q", c.status, v.To, v.Result, v.Body)
 		}
-		if bad := c.word != wordSucceeded; bad != (v.Failure.Code == jobs.CodeBackendStatus) || bad != strings.Contains(v.Failure.Detail, "The backend answered ") {
+		if bad := c.word != wordSucceeded; bad != (v.Failure.Code == jobs.CodeBackendStatus) ||
+			bad != strings.Contains(v.Failure.Detail, "The backend answered ") {
 			t.Errorf("%d: failure %+v", c.status, v.Failure)
 		}
 	}
 }
 
-// N26: there is no status of which nothing is said. One that no standard knows isn't the end of a job where its class says "try again".
+// Every status has a meaning. A status that is in no standard doesn't end the job if its class
+// means "try again".
 func TestEveryStatusMeansSomething(t *testing.T) {
 	t.Parallel()
 	meaning := func(status int) (to jobs.State, word string) {
@@ -100,13 +105,14 @@ func TestEveryStatusMeansSomething(t *testing.T) {
 	for status := range 200 { // no answer at all
 		text := fmt.Sprintf("%03d", status)
 		a, err := raw(t, "HTTP/1.1 "+text+" So\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
-		if v := judge(a, err, 1, testPolicy, 0.5); v.word != jobs.CodeBackendDown || v.To != jobs.Delayed {
+		if v := judge(a, err, 1, testPolicy, 0.5); v.word != jobs.CodeBackendDown ||
+			v.To != jobs.Delayed {
 			t.Errorf("%s: %s, job %s", text, v.word, v.To)
 		}
 	}
 }
 
-// C59: the list of what is tried again is the backend's to configure.
+// The statuses that are tried again are configured per backend.
 func TestTheStatusesWorthAnotherAttemptAreConfigured(t *testing.T) {
 	t.Parallel()
 	p := testPolicy
@@ -119,16 +125,17 @@ func TestTheStatusesWorthAnotherAttemptAreConfigured(t *testing.T) {
 			t.Errorf("a %d where 500 isn't listed: %s", status, v.To)
 		}
 	}
-	// N26: so is the list of those that ask for rest.
+	// So are the statuses that ask for rest.
 	p.rest = []int{520}
-	for status, want := range map[int]string{520: wordThrottled, 429: jobs.CodeBackendStatus, 503: jobs.CodeBackendStatus} {
+	for status, want := range map[int]string{520: wordThrottled, 429: jobs.CodeBackendStatus,
+		503: jobs.CodeBackendStatus} {
 		if v := judge(whole(status), nil, 1, p, 0); v.word != want {
 			t.Errorf("%d where 520 asks for rest: %s", status, v.word)
 		}
 	}
 }
 
-func TestWhatEndsACallDecidesTheJob(t *testing.T) {
+func TestTheReasonForEndingACallDecidesTheJob(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
@@ -141,14 +148,16 @@ func TestWhatEndsACallDecidesTheJob(t *testing.T) {
 		{errStopping, wordGivenBack, jobs.Waiting, "", leaky.NoSign},
 		{errDeadline, jobs.CodeDeadline, jobs.Failed, jobs.CodeDeadline, leaky.NoSign},
 		{errTimeout, jobs.CodeBackendTimeout, jobs.Delayed, jobs.CodeBackendTimeout, leaky.Timeout},
-		{errors.New("connection refused"), jobs.CodeBackendDown, jobs.Delayed, jobs.CodeBackendDown, leaky.Unreachable},
+		{errors.New("connection refused"), jobs.CodeBackendDown, jobs.Delayed, jobs.CodeBackendDown,
+			leaky.Unreachable},
 	} {
 		v := judge(answer{}, c.err, 1, testPolicy, 0)
-		if v.word != c.word || v.To != c.to || v.Failure.Code != c.code || v.Sign != c.sign || v.Result.Status != 0 {
+		if v.word != c.word || v.To != c.to || v.Failure.Code != c.code || v.Sign != c.sign ||
+			v.Result.Status != 0 {
 			t.Errorf("%v: %+v", c.err, v)
 		}
 		if strings.Contains(v.Failure.Detail, c.err.Error()) {
-			t.Errorf("%v: the client is told %q", c.err, v.Failure.Detail)
+			t.Errorf("%v: the client sees %q", c.err, v.Failure.Detail)
 		}
 	}
 }
@@ -157,10 +166,12 @@ func TestTheLastAttemptFailsTheJobAndKeepsTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{4, 5} { // 5: the number of attempts was lowered meanwhile
 		v := judge(whole(500), nil, n, testPolicy, 0)
-		if v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendStatus || string(v.Body) != "so" {
+		if v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendStatus ||
+			string(v.Body) != "so" {
 			t.Errorf("attempt %d: %+v", n, v)
 		}
-		if v := judge(answer{}, errTimeout, n, testPolicy, 0); v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendTimeout || v.Sign != leaky.Timeout {
+		if v := judge(answer{}, errTimeout, n, testPolicy, 0); v.To != jobs.Failed ||
+			v.Failure.Code != jobs.CodeBackendTimeout || v.Sign != leaky.Timeout {
 			t.Errorf("timeout in attempt %d: %+v", n, v)
 		}
 	}
@@ -169,12 +180,13 @@ func TestTheLastAttemptFailsTheJobAndKeepsTheAnswer(t *testing.T) {
 func TestAnAnswerOverItsBoundFailsTheJob(t *testing.T) {
 	t.Parallel()
 	v := judge(answer{Status: 200, TooLarge: true}, nil, 1, testPolicy, 0)
-	if v.To != jobs.Failed || v.Failure.Code != jobs.CodeResultTooLarge || v.Result.Status != 0 || v.Sign != leaky.Answered {
+	if v.To != jobs.Failed || v.Failure.Code != jobs.CodeResultTooLarge || v.Result.Status != 0 ||
+		v.Sign != leaky.Answered {
 		t.Errorf("%+v", v)
 	}
 }
 
-// Half an answer is never kept; the failure says that there was one.
+// Half an answer is never kept. The failure mentions it.
 func TestAFailuresAnswerIsKeptWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -185,7 +197,9 @@ func TestAFailuresAnswerIsKeptWholeOrNotAtAll(t *testing.T) {
 		{answer{Status: 404}, "broke off"},
 	} {
 		v := judge(c.a, nil, 1, testPolicy, 0)
-		if v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendStatus || v.Result != (jobs.Meta{}) || v.Body != nil || !strings.Contains(v.Failure.Detail, c.says) {
+		if v.To != jobs.Failed || v.Failure.Code != jobs.CodeBackendStatus ||
+			v.Result != (jobs.Meta{}) || v.Body != nil ||
+			!strings.Contains(v.Failure.Detail, c.says) {
 			t.Errorf("%+v: %+v", c.a, v)
 		}
 	}
@@ -203,12 +217,14 @@ func TestRetryAfterClosesTheGateOrDelaysTheRetry(t *testing.T) {
 	if v := judge(a, nil, 1, testPolicy, 0.5); v.Delay != 7*time.Second || v.Gate != 0 {
 		t.Errorf("502: delay %v, gate %v; the backoff alone would be 500 ms", v.Delay, v.Gate)
 	}
-	if v := judge(a, nil, 3, policy{retryOn: defaultRetryOn, base: time.Minute, cap: time.Hour, attempts: 4}, 0.5); v.Delay != 2*time.Minute {
+	if v := judge(a, nil, 3, policy{retryOn: defaultRetryOn, base: time.Minute, cap: time.Hour,
+		attempts: 4}, 0.5); v.Delay != 2*time.Minute {
 		t.Errorf("502: delay %v, want the longer backoff", v.Delay)
 	}
 }
 
-// C60: the delay of any attempt lies in its jitter range, over any number of attempts; never 0, never negative.
+// The delay after any attempt is in its jitter range, for any number of attempts, and is always
+// positive.
 func TestBackoffStaysInItsRangeForEver(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -222,7 +238,8 @@ func TestBackoffStaysInItsRangeForEver(t *testing.T) {
 		if got <= 0 || float64(got) > ceiling*(1+1e-9) {
 			t.Fatalf("backoff %v, want in (0, %v]", got, time.Duration(ceiling))
 		}
-		if want := (1 - random) * ceiling; math.Abs(float64(got)-want) > want*1e-9+float64(time.Microsecond) {
+		want := (1 - random) * ceiling
+		if math.Abs(float64(got)-want) > want*1e-9+float64(time.Microsecond) {
 			t.Fatalf("backoff %v, want %v: jitter over the whole range", got, time.Duration(want))
 		}
 	})
@@ -256,8 +273,9 @@ func TestRetryAfterIsReadInEveryForm(t *testing.T) {
 		{at.Format(time.ANSIC), "", 3 * time.Second},
 		{now.Add(-time.Minute).Format(http.TimeFormat), "", 0},
 		{now.Add(24 * time.Hour).Format(http.TimeFormat), "", maxRetryAfter},
-		// The backend's clock is an hour slow; its own Date says so.
-		{backendsClock.Add(9 * time.Second).Format(http.TimeFormat), backendsClock.Format(http.TimeFormat), 9 * time.Second},
+		// The backend's clock is an hour slow; its Date shows that.
+		{backendsClock.Add(9 * time.Second).Format(http.TimeFormat),
+			backendsClock.Format(http.TimeFormat), 9 * time.Second},
 		{at.Format(http.TimeFormat), "never", 3 * time.Second},
 	} {
 		h := http.Header{}
@@ -287,13 +305,15 @@ func TestATraceGoesOnAndAMalformedOneIsDropped(t *testing.T) {
 	t.Parallel()
 	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	got := childOf(parent)
-	if len(got) != len(parent) || !strings.HasPrefix(got, parent[:36]) || !strings.HasSuffix(got, "-01") || got == parent {
+	if len(got) != len(parent) || !strings.HasPrefix(got, parent[:36]) ||
+		!strings.HasSuffix(got, "-01") || got == parent {
 		t.Errorf("child of %s: %s", parent, got)
 	}
 	if again := childOf(parent); again == got {
 		t.Errorf("two calls have one parent id: %s", got)
 	}
-	if got := childOf("cc" + parent[2:] + "-what-comes-later"); !strings.HasPrefix(got, parent[:36]) {
+	if got := childOf("cc" + parent[2:] + "-what-comes-later"); !strings.HasPrefix(got,
+		parent[:36]) {
 		t.Errorf("a later version: %q", got)
 	}
 	for _, bad := range []string{
@@ -317,7 +337,8 @@ func TestABottleneckIsNewsOnceAChange(t *testing.T) {
 		seconds int
 		reason  string
 	}{
-		{15, "rate"}, {9, "concurrency"}, {1, "rate"}, {30, "concurrency"}, {9, "rate"}, {5, "concurrency"}, {30, "rate"},
+		{15, "rate"}, {9, "concurrency"}, {1, "rate"}, {30, "concurrency"}, {9, "rate"},
+		{5, "concurrency"}, {30, "rate"},
 	} {
 		for range step.seconds {
 			now = now.Add(time.Second)

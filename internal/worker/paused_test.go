@@ -10,9 +10,9 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// N22: a queue that was paused with asynq's own tools (jobs.Pause in that package's tests sets the same key) is seen as what it is, gets no
-// more tickets, and makes no worker a lost one.
-func TestAQueuePausedFromOutsideShowsAsThat(t *testing.T) {
+// A queue that was paused with asynq's own tools (jobs.Pause in that package's tests sets the same
+// key) is recognised, gets no more tickets, and isn't taken for a lost worker.
+func TestAQueuePausedFromOutsideIsRecognised(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
 	s.settings.Concurrency = 3
@@ -33,8 +33,11 @@ func TestAQueuePausedFromOutsideShowsAsThat(t *testing.T) {
 		}
 		return st.WaitingOn
 	}
-	s.until("the line doesn't say that its queue is paused", func() bool { return waitsOn() == leaky.OnQueuePaused })
-	if look, err := s.line.Look(t.Context(), ids[9]); err != nil || look.WaitingOn != leaky.OnQueuePaused || look.Wait != 0 {
+	s.until("the line doesn't say that its queue is paused", func() bool {
+		return waitsOn() == leaky.OnQueuePaused
+	})
+	if look, err := s.line.Look(t.Context(), ids[9]); err != nil ||
+		look.WaitingOn != leaky.OnQueuePaused || look.Wait != 0 {
 		t.Errorf("a job waits on %q for %v, %v", look.WaitingOn, look.Wait, err)
 	}
 	idle := func() (seconds float64) {
@@ -43,7 +46,8 @@ func TestAQueuePausedFromOutsideShowsAsThat(t *testing.T) {
 		}
 		return seconds
 	}
-	// Two dispatchers that wait so long between them have each gone over the 2 s after which a ticket comes back.
+	// When two dispatchers have waited that long in all, each has passed the 2 s after which a
+	// ticket comes back.
 	s.until("the dispatchers don't wait for it", func() bool { return idle() > 6 })
 	if n := s.rdb.LLen(t.Context(), queue+"pending").Val(); n > 2*int64(s.settings.Concurrency) {
 		t.Errorf("%d tickets pile up", n)
@@ -62,8 +66,11 @@ func TestAQueuePausedFromOutsideShowsAsThat(t *testing.T) {
 			t.Errorf("%v jobs of lost workers", n)
 		}
 	}
-	s.until("the log doesn't say that it goes on", func() bool { return strings.Count(log.String(), "the queue was resumed") > 0 })
-	if text := log.String(); strings.Contains(text, "lost worker") || !strings.Contains(text, "paused by asynq's own tools") {
+	s.until("the log doesn't say that it goes on", func() bool {
+		return strings.Count(log.String(), "the queue was resumed") > 0
+	})
+	if text := log.String(); strings.Contains(text, "lost worker") ||
+		!strings.Contains(text, "paused by asynq's own tools") {
 		t.Error(text)
 	}
 	s.check()

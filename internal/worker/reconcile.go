@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// reconcileTime is how often this worker has the line's keys looked through. Together the workers do so every 5 s at most.
+// reconcileTime is how often this worker checks the line's keys. All workers together do so every
+// 5 s at most.
 const reconcileTime = 10 * time.Second
 
-// permitsTime is how often this worker looks for permits without a job. With leaky.PermitLease, and a call that fails, a permit comes back
-// within 15 s.
+// permitsTime is how often this worker looks for permits without a job. Together with
+// leaky.PermitLease, a permit is returned within 15 s, even if one call fails.
 const permitsTime = 3 * time.Second
 
-// permitsAtOnce bounds the calls that follow each other without a rest, where there is much to give back.
+// permitsAtOnce bounds the calls in a row while there are many permits to return.
 const permitsAtOnce = 20
 
-// maxTold is how many ids a log line names: enough to begin a search with.
-const maxTold = 5
+// maxLogged is how many ids a log line names: enough to begin a search with.
+const maxLogged = 5
 
-// reconcile has what Redis lost put right, now and then, until ctx ends. A worker that starts begins with it: it may well
-// be the first after a failover.
+// reconcile repairs keys that Redis has lost, from time to time, until ctx ends. A worker begins
+// with it at its start, which may be the first after a failover.
 func (d *drain) reconcile(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.reconcileOnce()
@@ -32,7 +33,8 @@ func (d *drain) reconcileOnce() {
 	defer cancel()
 	r, err := d.line.Reconcile(ctx)
 	if err != nil {
-		d.log.Debug("the line could not be reconciled", "error", err) // the dispatcher warns where Redis is away
+		// The dispatcher warns if Redis is unavailable.
+		d.log.Debug("the line could not be reconciled", "error", err)
 		return
 	}
 	what := map[string][]string{}
@@ -41,11 +43,12 @@ func (d *drain) reconcileOnce() {
 		d.metrics.repairs.WithLabelValues(d.name, repair.Kind).Inc()
 	}
 	for kind, all := range what {
-		d.log.Warn("Redis had lost something; it was put right", "repair", kind, "count", len(all), "what", all[:min(len(all), maxTold)])
+		d.log.Warn("Redis had lost something; it was put right", "repair", kind, "count", len(all),
+			"what", all[:min(len(all), maxLogged)])
 	}
 }
 
-// returnPermits has permits of concurrency limits given back that belong to no job, until ctx ends.
+// returnPermits returns permits of concurrency limits that belong to no job, until ctx ends.
 func (d *drain) returnPermits(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.returnPermitsOnce()

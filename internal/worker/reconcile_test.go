@@ -12,16 +12,17 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Whatever finds the books wrong later finds in the log what was done about it, once.
-func TestAWorkerPutsRightWhatRedisLost(t *testing.T) {
+// Each kind of repair is logged once, so that later differences in the books can be explained.
+func TestAWorkerRepairsKeysThatRedisLost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
 	var log lines
 	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
 	prefix := jobs.KeyPrefix(s.settings.Backend)
 	far := float64(time.Now().Add(time.Hour).UnixMicro())
-	for _, id := range []string{"nobody", "noone"} {
-		if err := s.rdb.ZAdd(t.Context(), prefix+"deadlines", redis.Z{Score: far, Member: id}).Err(); err != nil {
+	for _, id := range []string{"absent-1", "absent-2"} {
+		if err := s.rdb.ZAdd(t.Context(), prefix+"deadlines",
+			redis.Z{Score: far, Member: id}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +44,7 @@ func TestAWorkerPutsRightWhatRedisLost(t *testing.T) {
 	s.check()
 }
 
-// A rate over a first repair is right only if its series was there before, at 0.
+// A rate over the first repair is right only if its series was there before, at 0.
 func TestEveryKindOfRepairHasItsSeriesFromTheStart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)

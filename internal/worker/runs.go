@@ -12,33 +12,35 @@ import (
 // run is one attempt in this process, from its ticket's arrival to its settlement.
 type run struct {
 	ticket jobs.Ticket
-	ctx    context.Context // ends when the attempt must; its cause says why
+	ctx    context.Context // ends when the attempt must end, with the reason as its cause
 	end    context.CancelCauseFunc
-	lease  *time.Timer // ends ctx when the lease can't have been kept; nil until start
+	lease  *time.Timer // ends ctx before the lease expires; nil until start
 }
 
 // runs are the attempts of one backend in this process. Safe for concurrent use.
 type runs struct {
-	stopping chan struct{} // closed by stop: attempts that haven't started won't
-	leaving  chan struct{} // closed by giveUp: nobody waits for settlements any more
+	stopping chan struct{} // closed by stop: no attempt starts any more
+	leaving  chan struct{} // closed by giveUp: settlements are not repeated any more
 
 	mu      sync.Mutex
 	stopped bool            // guarded by mu
 	all     map[runKey]*run // guarded by mu, with the lease of each
 }
 
-// runKey is what makes a ticket one: the same release may be delivered twice.
+// runKey identifies a release, which may be delivered twice.
 type runKey struct {
 	id  string
 	run int64
 }
 
 func newRuns() *runs {
-	return &runs{stopping: make(chan struct{}), leaving: make(chan struct{}), all: map[runKey]*run{}}
+	return &runs{stopping: make(chan struct{}), leaving: make(chan struct{}),
+		all: map[runKey]*run{}}
 }
 
-// enter begins an attempt for a ticket; nil where one is under way in this process, or where it stops. To the line
-// both would be the same owner, who may start twice: it can't tell a second delivery from a repeated question.
+// enter begins an attempt for a ticket. It returns nil if one is under way in this process, or the
+// process stops. Both attempts would have the same owner, and an owner may repeat a start: the line
+// can't distinguish a second delivery from a repeated call.
 func (r *runs) enter(t jobs.Ticket) *run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,12 +64,13 @@ func (r *runs) leave(one *run) {
 	}
 }
 
-// leaseMargin is how long before its lease's end an attempt that wasn't renewed is ended, so that the backend has seen
-// its connection closed before another worker can begin the job again.
+// leaseMargin is how long before its lease expires an attempt ends that wasn't renewed, so that the
+// backend sees its connection closed before another worker can start the job again.
 const leaseMargin = time.Second
 
-// hold says that the attempt has a lease, granted or renewed by a question sent at that moment, and ends the attempt
-// shortly before that runs out. Counted from the question, a lease ends here before it does in Redis.
+// hold records that the attempt has a lease, granted or renewed by a call sent at that moment. The
+// attempt ends shortly before the lease expires. Counted from the call, a lease expires here before
+// it does in Redis.
 func (r *runs) hold(one *run, sent time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +82,7 @@ func (r *runs) hold(one *run, sent time.Time) {
 	}
 }
 
-// held are the attempts with a lease.
+// held returns the attempts with a lease.
 func (r *runs) held() []*run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +116,7 @@ func (r *runs) abortAll(why error) int {
 	return len(r.all)
 }
 
-// stop keeps new attempts out, and those that have not started.
+// stop prevents new attempts, and those that have not started.
 func (r *runs) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,5 +126,5 @@ func (r *runs) stop() {
 	}
 }
 
-// giveUp ends the repetition of settlements that Redis doesn't answer. It is called once.
+// giveUp ends the repetition of settlements that Redis doesn't answer. It must be called once.
 func (r *runs) giveUp() { close(r.leaving) }

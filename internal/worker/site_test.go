@@ -27,13 +27,14 @@ type site struct {
 	t        *testing.T
 	rdb      redis.UniversalClient
 	settings leaky.Settings
-	line     *leaky.Line // as a client of the service uses it
+	line     *leaky.Line // used as by a client of the service
 	backend  *recorder
 	worker.Backend
 	config worker.Config
 }
 
-// newSite is a site for one test: attempts that fail are repeated at once, and the rate is no bound.
+// newSite returns a site for one test: failed attempts are repeated at once, and the rate is
+// unlimited.
 func newSite(t *testing.T, h handler) *site {
 	t.Helper()
 	s := &site{
@@ -41,21 +42,24 @@ func newSite(t *testing.T, h handler) *site {
 		rdb:     redistest.Client(t),
 		backend: newRecorder(t, h),
 		settings: leaky.Settings{
-			Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1, Concurrency: 50, Capacity: 1000,
-			MaxWait: time.Hour, ClientShare: 1, Attempts: 4, KeepFailed: 24 * time.Hour, Feedback: true,
+			Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1, Concurrency: 50,
+			Capacity: 1000,
+			MaxWait:  time.Hour, ClientShare: 1, Attempts: 4, KeepFailed: 24 * time.Hour,
+			Feedback: true,
 		},
 	}
 	s.Backend = worker.Backend{
 		URL: s.backend.URL, Timeout: 10 * time.Second,
-		Retry:      worker.Retry{Base: time.Millisecond, Cap: 5 * time.Millisecond},
-		Operations: map[string]worker.Operation{"report": {Method: "POST", Path: "/render", MaxResult: 1 << 20}},
+		Retry: worker.Retry{Base: time.Millisecond, Cap: 5 * time.Millisecond},
+		Operations: map[string]worker.Operation{"report": {Method: "POST", Path: "/render",
+			MaxResult: 1 << 20}},
 	}
 	s.config = worker.Config{Grace: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	s.open()
 	return s
 }
 
-// open makes the line anew, after a change of the settings.
+// open makes a new line, after a change of the settings.
 func (s *site) open() { s.line = leaky.New(s.rdb, s.settings) }
 
 func rate(t *testing.T, text string) leaky.Rate {
@@ -67,14 +71,14 @@ func rate(t *testing.T, text string) leaky.Rate {
 	return r
 }
 
-// running is a worker that runs.
+// running is a running worker.
 type running struct {
 	stop    context.CancelFunc
 	ended   chan error // receives what Run returned
 	metrics *prometheus.Registry
 }
 
-// start runs a worker until the test ends, through a client of its own: what shakes the test's doesn't shake it.
+// start runs a worker on a client of Redis until the test ends.
 func (s *site) start(rdb redis.UniversalClient) *running {
 	s.t.Helper()
 	listener := leaky.Listen(rdb, []string{s.settings.Backend})
@@ -110,7 +114,7 @@ func (s *site) start(rdb redis.UniversalClient) *running {
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-// sum adds up the counters of a name that have the label value; "" is any.
+// sum adds up the counters with this name that have the label value; "" is any.
 func (r *running) sum(t *testing.T, name, value string) (total float64) {
 	t.Helper()
 	families, err := r.metrics.Gather()
@@ -153,8 +157,8 @@ func (r *running) finish(t *testing.T) time.Duration {
 func (s *site) offer(change func(*leaky.Offer)) string {
 	s.t.Helper()
 	o := leaky.Offer{
-		Job: jobs.Job{ID: jobs.NewID(s.settings.Backend), Operation: "report", Client: "acme", Tier: "free", Priority: jobs.Normal,
-			Payload: []byte(`{"n": 616581622363398142}`)},
+		Job: jobs.Job{ID: jobs.NewID(s.settings.Backend), Operation: "report", Client: "acme",
+			Tier: "free", Priority: jobs.Normal, Payload: []byte(`{"n": 616581622363398142}`)},
 		Weight: 1, MaxAge: time.Hour, Keep: time.Hour,
 	}
 	if change != nil {
@@ -170,7 +174,8 @@ func (s *site) offer(change func(*leaky.Offer)) string {
 	return o.Job.ID
 }
 
-// look asks until the line answers: on a busy machine an answer may take longer than a client of the service waits.
+// look repeats Look until it succeeds: on a busy machine an answer may take longer than the
+// client's timeout.
 func (s *site) look(id string) jobs.Standing {
 	s.t.Helper()
 	var look leaky.Look
@@ -204,7 +209,7 @@ func (s *site) result(id string) []byte {
 	return body
 }
 
-// check holds the books, once nothing moves any more.
+// check checks the books, once no job moves any more.
 func (s *site) check() {
 	s.t.Helper()
 	redistest.CheckBooks(s.t, s.rdb, s.settings.Backend)
@@ -222,7 +227,7 @@ func (s *site) until(otherwise string, ok func() bool) {
 // handler is how a backend answers.
 type handler func(b *recorder, w http.ResponseWriter, r *http.Request)
 
-// recorder is a backend that remembers its calls.
+// recorder is a backend that records its calls.
 type recorder struct {
 	*httptest.Server
 	free chan struct{} // closed by release
@@ -247,7 +252,8 @@ func newRecorder(t *testing.T, h handler) *recorder {
 			return
 		}
 		r.mu.Lock()
-		r.calls = append(r.calls, call{at, req.Header.Get("Forebay-Job-Id"), req.Header.Clone(), body})
+		r.calls = append(r.calls,
+			call{at, req.Header.Get("Forebay-Job-Id"), req.Header.Clone(), body})
 		r.mu.Unlock()
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		h(r, w, req)
@@ -256,7 +262,7 @@ func newRecorder(t *testing.T, h handler) *recorder {
 	return r
 }
 
-// hang blocks a call until the test ends or its caller leaves, and says which.
+// hang blocks a call until the test ends or its caller leaves, and reports whether the caller left.
 func (r *recorder) hang(req *http.Request) (aborted bool) {
 	select {
 	case <-req.Context().Done():
@@ -286,7 +292,7 @@ func (r *recorder) of(job string) []call {
 	return slices.DeleteFunc(r.all(), func(c call) bool { return c.job != job })
 }
 
-// lines is a log that tests read.
+// lines is a log that tests can read.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// C108: wherever it runs.
+// The call is aborted in whatever process it runs.
 func TestACanceledJobsCallIsAborted(t *testing.T) {
 	t.Parallel()
 	aborted := make(chan time.Time, 10)
@@ -52,15 +52,16 @@ func TestACanceledJobsCallIsAborted(t *testing.T) {
 	s.check()
 }
 
-// deaf is a Listener that hears nothing.
+// deaf is a Listener that receives no messages.
 type deaf struct{}
 
 func (deaf) Wake(string) <-chan struct{} { return nil }
 
 func (deaf) OnAbort(func(string)) {}
 
-// C108: a published message may be lost; the next heartbeat tells, and polling finds the work.
-func TestAWorkerThatHearsNothingStillDrainsAndCancels(t *testing.T) {
+// A published message may be lost. Then the next heartbeat aborts the call, and polling finds the
+// work.
+func TestAWorkerWithoutMessagesStillDrainsAndCancels(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, hang)
 	s.config.Listener = deaf{}
@@ -75,11 +76,12 @@ func TestAWorkerThatHearsNothingStillDrainsAndCancels(t *testing.T) {
 	}
 }
 
-// C106: canceled means no result, and a result means not canceled, whenever the cancel comes.
+// A canceled job has no result, and a job with a result isn't canceled, whenever the cancel comes.
 func TestACancelAtAnyMomentLeavesOneTruth(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
-		time.Sleep(time.Duration(5+len(r.Header.Get("Forebay-Job-Id"))%3*5) * time.Millisecond) // the length of the work
+		// The work takes that long.
+		time.Sleep(time.Duration(5+len(r.Header.Get("Forebay-Job-Id"))%3*5) * time.Millisecond)
 		ok(b, w, r)
 	})
 	w := s.start(redistest.Client(t))
@@ -94,7 +96,8 @@ func TestACancelAtAnyMomentLeavesOneTruth(t *testing.T) {
 		standing := s.await(id)
 		_, err = s.line.Result(t.Context(), id)
 		switch {
-		case standing.State == jobs.Canceled && said != leaky.AlreadyFinal && errors.Is(err, leaky.ErrNoResult):
+		case standing.State == jobs.Canceled && said != leaky.AlreadyFinal &&
+			errors.Is(err, leaky.ErrNoResult):
 		case standing.State == jobs.Succeeded && said != leaky.Canceled && err == nil:
 		default:
 			t.Fatalf("cancel said %s, the job is %s, its result %v", said, standing.State, err)
@@ -106,8 +109,9 @@ func TestACancelAtAnyMomentLeavesOneTruth(t *testing.T) {
 	s.check()
 }
 
-// C91: what runs is finished and recorded once, what waits is kept, and Run takes no longer than the calls do.
-func TestAStoppedWorkerFinishesWhatRuns(t *testing.T) {
+// At a stop running jobs finish and are recorded once, waiting ones are kept, and Run takes no
+// longer than the calls.
+func TestAStoppedWorkerFinishesRunningJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
 		b.hang(r)
@@ -136,7 +140,8 @@ func TestAStoppedWorkerFinishesWhatRuns(t *testing.T) {
 	s.check()
 }
 
-// What outlasts the grace period goes back to the line as it was, and the next worker runs it.
+// A job whose call outlasts the grace period goes back to the line as it was, and the next worker
+// runs it.
 func TestACallThatOutlastsTheGracePeriodIsGivenBack(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -159,7 +164,8 @@ func TestACallThatOutlastsTheGracePeriodIsGivenBack(t *testing.T) {
 	}
 	s.check()
 	s.start(redistest.Client(t))
-	if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 || n.Load() != 2 {
+	if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 ||
+		n.Load() != 2 {
 		t.Fatalf("%+v after %d calls", standing, n.Load())
 	}
 }

@@ -35,37 +35,42 @@ func script(args ...any) func(redis.Cmder) bool {
 	}
 }
 
-// Every question to the line that can go wrong goes wrong once: before it is carried out, and after. The backend is
-// called once, the outcome counts once.
-func TestALostQuestionOrAnswerCostsNothing(t *testing.T) {
+// Every call to the line that can fail fails once: before it is carried out, and after. The backend
+// is called once, and the outcome counts once.
+func TestAFailedCallToTheLineCostsNothing(t *testing.T) {
 	t.Parallel()
 	for name, match := range map[string]func(s *site, id string) func(redis.Cmder) bool{
-		"start":  func(s *site, id string) func(redis.Cmder) bool { return script(id) },
-		"settle": func(s *site, id string) func(redis.Cmder) bool { return script(id, "succeeded") },
-		"send":   func(s *site, id string) func(redis.Cmder) bool { return script(id + ":1") },
+		"start": func(s *site, id string) func(redis.Cmder) bool { return script(id) },
+		"settle": func(s *site, id string) func(redis.Cmder) bool {
+			return script(id, "succeeded")
+		},
+		"send": func(s *site, id string) func(redis.Cmder) bool { return script(id + ":1") },
 		"release": func(s *site, id string) func(redis.Cmder) bool {
-			// Only a release says how long after its slot a job may start: 2 s.
-			return script(jobs.KeyPrefix(s.settings.Backend)+"line", (2 * time.Second).Microseconds())
+			// Only after a release is there a bound on the start: 2 s after the slot.
+			return script(jobs.KeyPrefix(s.settings.Backend)+"line",
+				(2 * time.Second).Microseconds())
 		},
 	} {
 		for _, applied := range []bool{false, true} {
-			t.Run(name+map[bool]string{false: " not applied", true: " applied"}[applied], func(t *testing.T) {
-				t.Parallel()
-				s := newSite(t, ok)
-				id := s.offer(nil)
-				rdb := redistest.Client(t)
-				faulty := redistest.NewFaulty(t, rdb)
-				faulty.FailNext(match(s, id), applied)
-				w := s.start(rdb)
-				if standing := s.await(id); standing.State != jobs.Succeeded || standing.Attempts != 1 {
-					t.Errorf("%+v", standing)
-				}
-				w.finish(t)
-				if n := len(s.backend.all()); n != 1 {
-					t.Errorf("%d calls", n)
-				}
-				s.check()
-			})
+			t.Run(name+map[bool]string{false: " not applied", true: " applied"}[applied],
+				func(t *testing.T) {
+					t.Parallel()
+					s := newSite(t, ok)
+					id := s.offer(nil)
+					rdb := redistest.Client(t)
+					faulty := redistest.NewFaulty(t, rdb)
+					faulty.FailNext(match(s, id), applied)
+					w := s.start(rdb)
+					if standing := s.await(id); standing.State != jobs.Succeeded ||
+						standing.Attempts != 1 {
+						t.Errorf("%+v", standing)
+					}
+					w.finish(t)
+					if n := len(s.backend.all()); n != 1 {
+						t.Errorf("%d calls", n)
+					}
+					s.check()
+				})
 		}
 	}
 }
@@ -86,7 +91,7 @@ func (q twice) Serve(handle func(jobs.Ticket)) (func(context.Context) error, err
 func TestATicketThatComesTwiceIsOneCall(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
-		time.Sleep(20 * time.Millisecond) // the length of the work: the second delivery comes meanwhile
+		time.Sleep(20 * time.Millisecond) // long enough for the second delivery to come meanwhile
 		ok(b, w, r)
 	})
 	rdb := redistest.Client(t)
@@ -127,7 +132,8 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// C66: Redis goes away while a call runs, and comes back: the call's outcome counts, and work goes on by itself.
+// If Redis goes away while a call runs and comes back, the call's outcome counts and work goes on
+// by itself.
 func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(b *recorder, w http.ResponseWriter, r *http.Request) {
@@ -147,7 +153,7 @@ func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	proxy.Refuse()
 	proxy.Cut()
 	s.backend.release()
-	s.until("the outcome isn't told again", func() bool { return settles.seen.Load() >= 2 })
+	s.until("the outcome isn't settled again", func() bool { return settles.seen.Load() >= 2 })
 	if standing := s.look(id); standing.State != jobs.Running {
 		t.Fatalf("%+v", standing)
 	}
@@ -162,8 +168,8 @@ func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	s.check()
 }
 
-// C65: a worker that is cut off loses its jobs to another within 15 s, and aborts its own calls before the other
-// begins them: the backend never sees two at a time.
+// A worker that is cut off loses its jobs to another within 15 s. It aborts its own calls before
+// the other begins them, so the backend never sees two at a time.
 func TestAJobOfALostWorkerRunsElsewhereAndNeverTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int64
@@ -196,16 +202,20 @@ func TestAJobOfALostWorkerRunsElsewhereAndNeverTwiceAtOnce(t *testing.T) {
 	began := time.Now()
 	other := s.start(server.Client(t))
 	standing := s.await(id)
-	if took := time.Since(began); standing.State != jobs.Succeeded || standing.Attempts != 2 || took > 15*time.Second {
+	if took := time.Since(began); standing.State != jobs.Succeeded || standing.Attempts != 2 ||
+		took > 15*time.Second {
 		t.Errorf("%+v after %v", standing, took)
 	}
-	if calls := s.backend.all(); len(calls) != 2 || calls[0].header.Get("Idempotency-Key") != calls[1].header.Get("Idempotency-Key") {
+	if calls := s.backend.all(); len(calls) != 2 ||
+		calls[0].header.Get("Idempotency-Key") != calls[1].header.Get("Idempotency-Key") {
 		t.Errorf("calls: %+v", calls)
 	}
 	if most.Load() != 1 {
 		t.Errorf("the backend saw %d calls of the job at once", most.Load())
 	}
-	s.until("the worker doesn't say that it has lost the job", func() bool { return log.count("job lost") == 1 })
+	s.until("the worker doesn't say that it has lost the job", func() bool {
+		return log.count("job lost") == 1
+	})
 	other.finish(t)
 	s.check()
 	if n := other.sum(t, "forebay_jobs_returned_total", ""); n != 1 {
@@ -213,16 +223,19 @@ func TestAJobOfALostWorkerRunsElsewhereAndNeverTwiceAtOnce(t *testing.T) {
 	}
 }
 
-// newProxyClient is a client of the service's kind, with its short timeouts.
+// newProxyClient returns a client with the service's short timeouts.
 func newProxyClient(t *testing.T, p *redistest.Proxy) redis.UniversalClient {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1, DialerRetries: 1, DialTimeout: 500 * time.Millisecond,
-		ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond, ContextTimeoutEnabled: true})
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr, MaxRetries: -1, DialerRetries: 1,
+		DialTimeout: 500 * time.Millisecond,
+		ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
+		ContextTimeoutEnabled: true})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 
-// C87: calls that take too long for the concurrency are the operator's to know of: once, with the backend's name.
+// Calls that take too long for the concurrency are logged for the operator, once, with the
+// backend's name.
 func TestAConcurrencyTooLowForTheRateIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, hang)
@@ -236,7 +249,8 @@ func TestAConcurrencyTooLowForTheRateIsLoggedOnce(t *testing.T) {
 	s.offer(nil)
 	s.until("no warning", func() bool { return log.count("raise drain.concurrency") > 0 })
 	<-time.After(time.Second) // four more looks
-	if log.count("raise drain.concurrency") != 1 || !strings.Contains(log.String(), "backend="+s.settings.Backend) {
+	if log.count("raise drain.concurrency") != 1 ||
+		!strings.Contains(log.String(), "backend="+s.settings.Backend) {
 		t.Errorf("log:\n%s", log.String())
 	}
 	if waited := w.sum(t, "forebay_drain_wait_seconds_total", leaky.OnConcurrency); waited < 9 {
@@ -247,7 +261,8 @@ func TestAConcurrencyTooLowForTheRateIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// Run ends in time where Redis has gone while calls run: their jobs come back by their leases.
+// Run ends in time if Redis has gone away while calls run. Their jobs return when their leases
+// expire.
 func TestAWorkerStopsInTimeWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*redistest.Proxy){
@@ -285,7 +300,7 @@ func (unserved) Serve(func(jobs.Ticket)) (func(context.Context) error, error) {
 	return nil, errUnserved
 }
 
-func TestRunSaysWhenItCannotServe(t *testing.T) {
+func TestRunReturnsAnErrorIfItCannotServe(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
 	s.Queue = unserved{}

@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// After the grace period aborted calls have giveBackTime to give their jobs back; a job that isn't back by then
-	// comes back by its lease. endTime bounds the whole: what asynq still asks of a Redis that hangs takes some seconds.
+	// After the grace period aborted calls have giveBackTime to give their jobs back. A job that
+	// isn't back by then returns when its lease expires. endTime bounds the time after the grace
+	// period: calls of asynq to a Redis that hangs take some seconds.
 	giveBackTime = 3 * time.Second
 	endTime      = 10 * time.Second
-	// longestAge caps the time to a job's max_age: a call ends at its timeout long before.
+	// longestAge caps the time to a job's max_age: a call's timeout is far shorter.
 	longestAge = 24 * time.Hour
 )
 
-// Worker drains the lines of its backends. Any number of workers, in any number of processes, may drain one line: it
-// keeps its rate.
+// Worker drains the lines of its backends. Any number of workers, in any number of processes, may
+// drain one line without exceeding its rate.
 type Worker struct {
 	drains   []*drain
 	listener Listener
@@ -34,7 +35,7 @@ type Worker struct {
 // drain is a worker's part for one backend.
 type drain struct {
 	name       string
-	owner      string // a nonce: who we are to the line
+	owner      string // a nonce that identifies this drain to the line
 	line       Line
 	queue      Queue
 	wake       <-chan struct{}
@@ -46,14 +47,15 @@ type drain struct {
 	metrics    *metrics
 	log        *slog.Logger
 
-	clock      leaky.Clock // a backend's own: on a cluster its keys are on a node with a clock of its own
+	// Per backend: on a cluster their keys are on nodes with different clocks.
+	clock      leaky.Clock
 	runs       *runs
-	bottleneck bottleneck // the dispatcher's
+	bottleneck bottleneck // used by the dispatcher only
 
-	queuePaused bool // the dispatcher's: as last reported
+	queuePaused bool // as last reported; used by the dispatcher only
 }
 
-// New returns a Worker that does nothing before Run. An error names what is wrong in c.
+// New returns a Worker that does nothing before Run. It returns an error if c is invalid.
 func New(c Config) (*Worker, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -73,12 +75,13 @@ func New(c Config) (*Worker, error) {
 			wake:       c.Listener.Wake(settings.Backend),
 			caller:     newCaller(b.Headers),
 			operations: map[string]operation{},
-			policy:     policy{retryOn: b.Retry.On, rest: b.Retry.Rest, base: b.Retry.Base, cap: b.Retry.Cap, attempts: settings.Attempts},
-			timeout:    b.Timeout,
-			stale:      c.Stale,
-			metrics:    m,
-			log:        c.Log.With("backend", settings.Backend),
-			runs:       newRuns(),
+			policy: policy{retryOn: b.Retry.On, rest: b.Retry.Rest, base: b.Retry.Base,
+				cap: b.Retry.Cap, attempts: settings.Attempts},
+			timeout: b.Timeout,
+			stale:   c.Stale,
+			metrics: m,
+			log:     c.Log.With("backend", settings.Backend),
+			runs:    newRuns(),
 		}
 		if d.policy.retryOn == nil {
 			d.policy.retryOn = defaultRetryOn
@@ -98,10 +101,11 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// Run drains until ctx ends. Then it takes nothing new, lets running calls go on for the grace period, aborts the
-// rest and gives their jobs back, and returns: about as long after ctx's end as the longest running call, and at most
-// 10 s after the grace period. It returns an error early where a queue can't be served, and at the end where something
-// was left behind: then the clients of Redis are still in use. A Worker runs once.
+// Run drains until ctx ends. Then it starts no more jobs, lets running calls go on for the grace
+// period, aborts the remaining ones and gives their jobs back. It returns about when the longest
+// running call ends, and at most 10 s after the grace period. It returns an error early if a queue
+// can't be served, and at the end if handlers are still running: then the clients of Redis are
+// still in use. Run must be called at most once.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -110,7 +114,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	errs := make([]error, len(w.drains))
 	for i, d := range w.drains {
 		all.Go(func() {
-			defer cancel() // one that can't run ends the others
+			defer cancel() // a drain that can't run ends the others
 			errs[i] = d.run(ctx, w.grace)
 		})
 	}
@@ -118,7 +122,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// abort ends the call of a job that its client has canceled, where this process makes it.
+// abort ends the call of a job that its client has canceled, if this process makes it.
 func (w *Worker) abort(id string) {
 	backend, _ := jobs.ParseID(id)
 	for _, d := range w.drains {
@@ -128,7 +132,7 @@ func (w *Worker) abort(id string) {
 	}
 }
 
-// run drains one backend until ctx ends and its running calls have.
+// run drains one backend until ctx and then its running calls have ended.
 func (d *drain) run(ctx context.Context, grace time.Duration) error {
 	defer d.caller.close()
 	stop, err := d.queue.Serve(d.handle)

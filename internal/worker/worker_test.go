@@ -26,7 +26,7 @@ func ok(_ *recorder, w http.ResponseWriter, _ *http.Request) { io.WriteString(w,
 
 func hang(b *recorder, _ http.ResponseWriter, r *http.Request) { b.hang(r) }
 
-// C95, C97: the backend gets the payload's bytes, the client the answer's, binary too.
+// The backend gets the bytes of the payload, and the client those of the answer, binary ones too.
 func TestAJobIsCalledOnceAndItsResultKept(t *testing.T) {
 	t.Parallel()
 	png := []byte("\x89PNG\r\n\x1a\n\x00\xff\xfe")
@@ -38,14 +38,18 @@ func TestAJobIsCalledOnceAndItsResultKept(t *testing.T) {
 	w := s.start(redistest.Client(t))
 	id := s.offer(nil)
 	standing := s.await(id)
-	if standing.State != jobs.Succeeded || standing.Attempts != 1 || standing.Result != (jobs.Meta{Status: 201, ContentType: "image/png", Size: int64(len(png))}) {
+	if standing.State != jobs.Succeeded || standing.Attempts != 1 ||
+		standing.Result != (jobs.Meta{Status: 201, ContentType: "image/png",
+			Size: int64(len(png))}) {
 		t.Fatalf("%+v", standing)
 	}
 	if got := s.result(id); !bytes.Equal(got, png) {
 		t.Errorf("result %q", got)
 	}
 	calls := s.backend.all()
-	if len(calls) != 1 || string(calls[0].body) != `{"n": 616581622363398142}` || calls[0].header.Get("Idempotency-Key") != `"`+id+`"` || calls[0].header.Get("Forebay-Attempt") != "1" {
+	if len(calls) != 1 || string(calls[0].body) != `{"n": 616581622363398142}` ||
+		calls[0].header.Get("Idempotency-Key") != `"`+id+`"` ||
+		calls[0].header.Get("Forebay-Attempt") != "1" {
 		t.Errorf("calls: %+v", calls)
 	}
 	w.finish(t)
@@ -54,26 +58,32 @@ func TestAJobIsCalledOnceAndItsResultKept(t *testing.T) {
 # HELP forebay_job_attempts_total Attempts of this worker, by how they ended.
 # TYPE forebay_job_attempts_total counter
 `
-	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(want+attemptLines("report", "succeeded", 1)+attemptLines("unknown", "", 0)), "forebay_job_attempts_total"); err != nil {
+	if err := testutil.GatherAndCompare(w.metrics,
+		strings.NewReader(want+attemptLines("report", "succeeded", 1)+attemptLines("unknown", "",
+			0)), "forebay_job_attempts_total"); err != nil {
 		t.Error(err)
 	}
 }
 
-// attemptLines are an operation's attempts as /metrics shows them: every outcome is there, one has happened.
+// attemptLines returns an operation's attempts as /metrics shows them: n with one outcome, and 0
+// for all others.
 func attemptLines(operation, outcome string, n int) string {
 	var b strings.Builder
-	for _, word := range []string{"backend_status", "backend_timeout", "backend_unreachable", "canceled", "deadline_exceeded",
+	for _, word := range []string{"backend_status", "backend_timeout", "backend_unreachable",
+		"canceled", "deadline_exceeded",
 		"given_back", "lost", "result_too_large", "succeeded", "throttled", "unknown_operation"} {
 		count := 0
 		if word == outcome {
 			count = n
 		}
-		fmt.Fprintf(&b, "forebay_job_attempts_total{operation=%q,outcome=%q} %d\n", operation, word, count)
+		fmt.Fprintf(&b, "forebay_job_attempts_total{operation=%q,outcome=%q} %d\n", operation, word,
+			count)
 	}
 	return b.String()
 }
 
-// C58: each attempt's body is whole, whatever the one before read of it. C78: the throttled one uses up no attempt.
+// The body of each attempt is complete, however much the backend read of the one before. A
+// throttled call uses up no attempt.
 func TestEveryAttemptSendsTheSameBody(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -99,8 +109,10 @@ func TestEveryAttemptSendsTheSameBody(t *testing.T) {
 	}
 	for i, c := range calls {
 		first := calls[0]
-		if !bytes.Equal(c.body, first.body) || len(c.body) == 0 || c.header.Get("Content-Length") != first.header.Get("Content-Length") ||
-			c.header.Get("Content-Type") != first.header.Get("Content-Type") || c.header.Get("Idempotency-Key") != first.header.Get("Idempotency-Key") {
+		if !bytes.Equal(c.body, first.body) || len(c.body) == 0 ||
+			c.header.Get("Content-Length") != first.header.Get("Content-Length") ||
+			c.header.Get("Content-Type") != first.header.Get("Content-Type") ||
+			c.header.Get("Idempotency-Key") != first.header.Get("Idempotency-Key") {
 			t.Errorf("call %d differs: %+v, %+v", i+1, c, first)
 		}
 		if want := []string{"1", "2", "2"}[i]; c.header.Get("Forebay-Attempt") != want {
@@ -109,7 +121,7 @@ func TestEveryAttemptSendsTheSameBody(t *testing.T) {
 	}
 }
 
-// asked is the status that a test's payload asks the backend for.
+// asked answers with the status that the payload asks for.
 func asked(_ *recorder, w http.ResponseWriter, r *http.Request) {
 	status := 0
 	fmt.Fscanf(r.Body, `{"status":%d}`, &status)
@@ -120,21 +132,24 @@ func asking(status int) func(*leaky.Offer) {
 	return func(o *leaky.Offer) { o.Job.Payload = fmt.Appendf(nil, `{"status":%d}`, status) }
 }
 
-// C59: what can't get better is called once, what may is called up to the number of attempts.
+// A job with a permanent failure is called once. One whose failure may pass is called up to the
+// number of attempts.
 func TestHowOftenABackendIsCalled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, asked)
 	s.settings.Attempts = 3
 	s.open()
 	s.start(redistest.Client(t))
-	calls := map[int]int{400: 1, 401: 1, 404: 1, 409: 1, 422: 1, 302: 1, 501: 1, 408: 3, 425: 3, 500: 3, 502: 3, 504: 3}
+	calls := map[int]int{400: 1, 401: 1, 404: 1, 409: 1, 422: 1, 302: 1, 501: 1, 408: 3, 425: 3,
+		500: 3, 502: 3, 504: 3}
 	ids := map[int]string{}
 	for status := range calls {
 		ids[status] = s.offer(asking(status))
 	}
 	for status, want := range calls {
 		standing := s.await(ids[status])
-		if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendStatus || standing.Result.Status != status || standing.Attempts != want {
+		if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendStatus ||
+			standing.Result.Status != status || standing.Attempts != want {
 			t.Errorf("%d: %+v", status, standing)
 		}
 		if got := len(s.backend.of(ids[status])); got != want {
@@ -149,7 +164,8 @@ func TestABackendThatRefusesConnectionsIsTriedAgain(t *testing.T) {
 	s.backend.Close()
 	s.start(redistest.Client(t))
 	standing := s.await(s.offer(nil))
-	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendDown || standing.Attempts != s.settings.Attempts || standing.Result.Status != 0 {
+	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendDown ||
+		standing.Attempts != s.settings.Attempts || standing.Result.Status != 0 {
 		t.Fatalf("%+v", standing)
 	}
 	if strings.Contains(standing.Failure.Detail, "127.0.0.1") {
@@ -165,7 +181,8 @@ func TestACallEndsAtItsTimeout(t *testing.T) {
 	s.open()
 	s.start(redistest.Client(t))
 	standing := s.await(s.offer(nil))
-	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendTimeout || standing.Attempts != 2 {
+	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeBackendTimeout ||
+		standing.Attempts != 2 {
 		t.Fatalf("%+v", standing)
 	}
 }
@@ -176,7 +193,8 @@ func TestACallDoesNotOutliveItsJob(t *testing.T) {
 	s.start(redistest.Client(t))
 	began := time.Now()
 	standing := s.await(s.offer(func(o *leaky.Offer) { o.MaxAge = 500 * time.Millisecond }))
-	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeDeadline || time.Since(began) > 5*time.Second {
+	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeDeadline ||
+		time.Since(began) > 5*time.Second {
 		t.Fatalf("%+v after %v", standing, time.Since(began))
 	}
 }
@@ -185,7 +203,7 @@ func TestAJobThatIsTooLateIsNotCalled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)
 	id := s.offer(func(o *leaky.Offer) { o.MaxAge = 10 * time.Millisecond })
-	<-time.After(20 * time.Millisecond) // nobody drains meanwhile
+	<-time.After(20 * time.Millisecond) // no worker drains meanwhile
 	w := s.start(redistest.Client(t))
 	if standing := s.await(id); standing.State != jobs.Expired || len(s.backend.all()) != 0 {
 		t.Fatalf("%+v after %d calls", standing, len(s.backend.all()))
@@ -198,12 +216,15 @@ func TestAJobThatIsTooLateIsNotCalled(t *testing.T) {
 
 func TestAResultOverItsBoundFailsTheJob(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, func(b *recorder, w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 101)) })
+	s := newSite(t, func(b *recorder, w http.ResponseWriter, _ *http.Request) {
+		w.Write(make([]byte, 101))
+	})
 	s.Operations["report"] = worker.Operation{Method: "POST", Path: "/render", MaxResult: 100}
 	s.start(redistest.Client(t))
 	id := s.offer(nil)
 	standing := s.await(id)
-	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeResultTooLarge || standing.Attempts != 1 {
+	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeResultTooLarge ||
+		standing.Attempts != 1 {
 		t.Fatalf("%+v", standing)
 	}
 	if _, err := s.line.Result(t.Context(), id); !errors.Is(err, leaky.ErrNoResult) {
@@ -216,17 +237,19 @@ func TestAnOperationThatTheWorkerDoesNotKnowFailsItsJob(t *testing.T) {
 	s := newSite(t, ok)
 	w := s.start(redistest.Client(t))
 	standing := s.await(s.offer(func(o *leaky.Offer) { o.Job.Operation = "gone" }))
-	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeUnknownOperation || len(s.backend.all()) != 0 {
+	if standing.State != jobs.Failed || standing.Failure.Code != jobs.CodeUnknownOperation ||
+		len(s.backend.all()) != 0 {
 		t.Fatalf("%+v after %d calls", standing, len(s.backend.all()))
 	}
 	w.finish(t)
-	// No series of a name that the config doesn't have.
-	if n, err := testutil.GatherAndCount(w.metrics, "forebay_jobs_finished_total"); err != nil || n != 8 {
+	// There is no series with a name that isn't in the config.
+	if n, err := testutil.GatherAndCount(w.metrics, "forebay_jobs_finished_total"); err != nil ||
+		n != 8 {
 		t.Errorf("%d series, %v; want 4 outcomes of report and of unknown", n, err)
 	}
 }
 
-// kept is a Stale that remembers, and fails where told to.
+// kept is a Stale that records its calls, and fails if set to.
 type kept struct {
 	mu   sync.Mutex
 	err  error
@@ -242,8 +265,9 @@ func (k *kept) Learn(_ context.Context, job jobs.Job, meta jobs.Meta, body []byt
 	return k.err
 }
 
-// Case C113: the keeper learns the backend's last word on each job, good or not, and that changes nothing for the job.
-func TestWhatIsKeptForLaterFollowsTheBackendsLastWord(t *testing.T) {
+// The keeper learns the backend's last answer to each job, good or not. That changes nothing for
+// the job.
+func TestStoredAnswersFollowTheBackendsLastAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(_ *recorder, w http.ResponseWriter, r *http.Request) {
 		switch body, _ := io.ReadAll(r.Body); string(body) {
@@ -267,7 +291,8 @@ func TestWhatIsKeptForLaterFollowsTheBackendsLastWord(t *testing.T) {
 		payload string
 		to      jobs.State
 		learns  int // the status
-	}{{`"gone"`, jobs.Failed, 404}, {`"broken"`, jobs.Failed, 410}, {`"large"`, jobs.Failed, 0}, {`"good"`, jobs.Succeeded, 202}} {
+	}{{`"gone"`, jobs.Failed, 404}, {`"broken"`, jobs.Failed, 410}, {`"large"`, jobs.Failed, 0},
+		{`"good"`, jobs.Succeeded, 202}} {
 		stale.mu.Lock()
 		before := len(stale.jobs)
 		stale.mu.Unlock()
@@ -278,7 +303,8 @@ func TestWhatIsKeptForLaterFollowsTheBackendsLastWord(t *testing.T) {
 		stale.mu.Lock()
 		switch learnt := stale.jobs[before:]; {
 		case step.learns == 0 && len(learnt) == 0:
-		case len(learnt) != 1 || learnt[0].ID != id || string(learnt[0].Payload) != step.payload || stale.meta[before].Status != step.learns:
+		case len(learnt) != 1 || learnt[0].ID != id || string(learnt[0].Payload) != step.payload ||
+			stale.meta[before].Status != step.learns:
 			t.Errorf("%s: learnt %+v, %+v", step.payload, learnt, stale.meta[before:])
 		}
 		stale.mu.Unlock()
@@ -289,12 +315,12 @@ func TestWhatIsKeptForLaterFollowsTheBackendsLastWord(t *testing.T) {
 	}
 }
 
-// keeping is a Stale that looks where the job stands while it keeps.
+// keeping is a Stale that looks at the job while it stores the answer.
 type keeping struct {
 	line  *leaky.Line
 	mu    sync.Mutex
 	saw   []jobs.State // guarded by mu
-	rules []string     // guarded by mu: what the backend says of storing
+	rules []string     // guarded by mu: Meta.Storing
 }
 
 func (k *keeping) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, _ []byte) error {
@@ -305,7 +331,8 @@ func (k *keeping) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, _ []b
 	return err
 }
 
-// Whoever sees that a job is done finds its answer: it is kept before. And the keeper is told what the backend says of that.
+// The answer is stored before its job ends, so a client that sees the end finds it. The keeper gets
+// the backend's restriction on storing.
 func TestAnAnswerIsKeptBeforeItsJobIsDone(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(_ *recorder, w http.ResponseWriter, _ *http.Request) {
@@ -323,15 +350,17 @@ func TestAnAnswerIsKeptBeforeItsJobIsDone(t *testing.T) {
 	}
 }
 
-// Issue 10, point 11: what the backend marks as one caller's is nobody else's, also where callers share a job: each gets an answer of its own. An
-// error of a backend in trouble is everybody's, but nobody sees what it says.
-func TestAPrivateAnswerIsNoOtherCallers(t *testing.T) {
+// An answer that the backend marks as private is for one caller, even if callers share a job: each
+// gets an answer of its own. If a backend in trouble fails the job, all callers' jobs fail, without
+// its answer.
+func TestAPrivateAnswerIsForOneCaller(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		control string
 		status  int
 		calls   int
-	}{{"no-store", 200, 3}, {"private, max-age=5", 200, 3}, {"no-store", 403, 3}, {"no-store", 500, 1}, {"max-age=5", 200, 1}} {
+	}{{"no-store", 200, 3}, {"private, max-age=5", 200, 3}, {"no-store", 403, 3},
+		{"no-store", 500, 1}, {"max-age=5", 200, 1}} {
 		var calls atomic.Int64
 		s := newSite(t, func(_ *recorder, w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Cache-Control"] = []string{c.control}
@@ -342,9 +371,11 @@ func TestAPrivateAnswerIsNoOtherCallers(t *testing.T) {
 		s.open()
 		var ids []string
 		for _, client := range []string{"acme", "bolt", "core"} {
-			o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(s.settings.Backend), Operation: "report", Client: client, Priority: jobs.Normal, Payload: []byte("1")},
+			o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(s.settings.Backend), Operation: "report",
+				Client: client, Priority: jobs.Normal, Payload: []byte("1")},
 				Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "x"}
-			if place, err := s.line.Offer(t.Context(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
+			if place, err := s.line.Offer(t.Context(), o); err != nil ||
+				place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
 				t.Fatalf("%+v, %v", place, err)
 			}
 			ids = append(ids, o.Job.ID)
@@ -367,7 +398,8 @@ func TestAPrivateAnswerIsNoOtherCallers(t *testing.T) {
 			want = 0
 		}
 		if int(calls.Load()) != c.calls || len(answers) != want {
-			t.Errorf("%d with %s: %d calls, answers %v; want %d calls", c.status, c.control, calls.Load(), answers, c.calls)
+			t.Errorf("%d with %s: %d calls, answers %v; want %d calls", c.status, c.control,
+				calls.Load(), answers, c.calls)
 		}
 	}
 }
@@ -397,10 +429,12 @@ func TestEveryEndOfAJobIsOneLineWithoutItsPayload(t *testing.T) {
 func TestAConfigThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*site){
-		"Timeout":   func(s *site) { s.Timeout = 0 },
-		"Base":      func(s *site) { s.Retry.Base = 0 },
-		"MaxResult": func(s *site) { s.Operations["report"] = worker.Operation{Method: "POST", Path: "/"} },
-		"http":      func(s *site) { s.URL = "reports:9000" },
+		"Timeout": func(s *site) { s.Timeout = 0 },
+		"Base":    func(s *site) { s.Retry.Base = 0 },
+		"MaxResult": func(s *site) {
+			s.Operations["report"] = worker.Operation{Method: "POST", Path: "/"}
+		},
+		"http": func(s *site) { s.URL = "reports:9000" },
 	} {
 		s := newSite(t, ok)
 		c := worker.Config{Listener: deaf{}, Log: s.config.Log, Metrics: newRegistry()}

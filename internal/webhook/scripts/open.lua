@@ -1,8 +1,9 @@
--- open: what is told, and to whom, is put on record before the first attempt. It takes the place of what was told of an earlier end.
+-- open: writes the record of a delivery before the first attempt, in place of the record of an
+-- earlier end.
 -- KEYS[1] outbox   KEYS[2] delivery (hash)
--- ARGV[1] job id   ARGV[2] the claim   ARGV[3] least time to live, ms   ARGV[4] until when the job's record lives, µs
--- ARGV[5...] fields and values
--- Returns 1, or 0 where the claim doesn't hold any more: nothing was written.
+-- ARGV[1] job id   ARGV[2] the claim   ARGV[3] least time to live, ms
+-- ARGV[4] until when the job's record lives, µs   ARGV[5...] fields and values
+-- Returns 1, or 0 if the claim doesn't hold any more and nothing was written.
 -- Idempotent.
 local call = redis.call
 if tonumber(call('ZSCORE', KEYS[1], ARGV[1]) or 0) ~= tonumber(ARGV[2]) then return 0 end

@@ -1,7 +1,8 @@
--- redeliver: a delivery is due now, with the whole schedule before it, whatever became of it.
+-- redeliver: makes a delivery due now, with its whole schedule ahead, in whatever state it is.
 -- KEYS[1] outbox   KEYS[2] delivery (hash)   KEYS[3] undelivered
--- ARGV[1] job id   ARGV[2] channel that wakes the relays   ARGV[3] least time to live, ms, of what is on record
--- Returns 1, or 0 where nothing was on record: the first attempt then begins with the job.
+-- ARGV[1] job id   ARGV[2] channel that wakes the relays
+-- ARGV[3] least time to live of the record, ms
+-- Returns 1, or 0 if there was no record: the first attempt then makes it from the job.
 -- Idempotent.
 local call = redis.call
 local t = call('TIME')

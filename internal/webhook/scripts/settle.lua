@@ -1,11 +1,15 @@
--- settle: how an attempt ended.
--- KEYS[1] outbox   KEYS[2] delivery (hash)   KEYS[3] undelivered (zset: job id → µs when it was given up)
+-- settle: records how an attempt ended.
+-- KEYS[1] outbox   KEYS[2] delivery (hash)
+-- KEYS[3] undelivered (zset: job id → µs when it was given up)
 -- ARGV[1] job id   ARGV[2] the claim
--- ARGV[3] pending (another attempt follows) | delivered | failed | disabled | off (no attempt was made: it is due again) |
---         dropped (there is nothing to tell: a record that says pending goes)
--- ARGV[4] pending, off: µs until it is due   ARGV[5] the attempt, for the log ('' for none)   ARGV[6] attempts that the log has at most
--- ARGV[7] least time to live, ms, of what is on record   ARGV[8] how many the list of undelivered has at most
--- Returns 1, or 0 where the claim doesn't hold any more: the attempt was logged, and what follows is another's to say.
+-- ARGV[3] pending (another attempt follows) | delivered | failed | disabled |
+--         off (no attempt was made: it is due again) |
+--         dropped (there is nothing to deliver: a pending record is removed)
+-- ARGV[4] pending, off: µs until it is due   ARGV[5] the attempt, for the log ('' for none)
+-- ARGV[6] attempts that the log has at most   ARGV[7] least time to live of the record, ms
+-- ARGV[8] length of the undelivered list at most
+-- Returns 1, or 0 if the claim doesn't hold any more: the attempt was logged, and what follows is
+--         up to the holder of the claim.
 -- Idempotent by the claim.
 local call = redis.call
 local function us(x) return string.format('%.0f', x) end
@@ -38,9 +42,12 @@ local keep = tonumber(ARGV[7]) + math.ceil(wait / 1000)
 keep = math.max(keep, math.floor((tonumber(call('HGET', DELIVERY, 'until')) - now) / 1000))
 call('PEXPIRE', DELIVERY, keep)
 if to == 'failed' or to == 'disabled' then
-  -- What is listed goes with its record: two leave for each that comes, and the list itself after the last.
+  -- Entries whose record has expired are removed, two for each new one. The list itself expires
+  -- with the last record.
   for _, old in ipairs(call('ZRANGE', UNDELIVERED, 0, 1)) do
-    if call('EXISTS', string.gsub(DELIVERY, '[^:]*$', '') .. old) == 0 then call('ZREM', UNDELIVERED, old) end
+    if call('EXISTS', string.gsub(DELIVERY, '[^:]*$', '') .. old) == 0 then
+      call('ZREM', UNDELIVERED, old)
+    end
   end
   call('ZADD', UNDELIVERED, us(now), id)
   call('ZREMRANGEBYRANK', UNDELIVERED, 0, -1 - tonumber(ARGV[8]))
