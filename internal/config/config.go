@@ -16,8 +16,10 @@ package config
 
 import (
 	"net/netip"
-	"strings"
 	"time"
+
+	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/units"
 )
 
 // Config is a whole file. Its zero value is not valid: begin with Default or Load.
@@ -50,7 +52,7 @@ type Config struct {
 	// Operations are what clients may ask for. Required.
 	Operations map[string]Operation `key:"operations" max:"1000"`
 
-	written written // what Describe shows instead of the environment's values
+	written strictyaml.Written // what Describe shows instead of the environment's values
 }
 
 // HTTP is the public listener.
@@ -59,12 +61,12 @@ type HTTP struct {
 	Listen string `key:"listen"`
 	// MaxBody bounds a request's body. Default 1MiB; 1KiB to 64MiB, since a body is held in
 	// memory whole, once for each request under way.
-	MaxBody Size `key:"max_body"`
+	MaxBody units.Size `key:"max_body"`
 	// MaxBuffered bounds the memory for all requests' bodies together, and by as much again that for
 	// all answers until they are read. A request that finds no room gets 503, or 429 where its own
 	// client takes the room. Default 256MiB; twice MaxBody, so that not every body waits for another,
 	// to 64GiB.
-	MaxBuffered Size `key:"max_buffered"`
+	MaxBuffered units.Size `key:"max_buffered"`
 	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones are
 	// closed to make room, and new ones where there are none. 1 to 1,000,000; at most 20000 where it
 	// is absent.
@@ -92,7 +94,7 @@ type Admin struct {
 	Listen string `key:"listen"`
 	// Token is what operators send as "Authorization: Bearer <token>". Required where Listen isn't a
 	// loopback address; 16 to 512 visible ASCII characters, so that it can't be guessed.
-	Token Secret `key:"token" absent:"whoever reaches the listener may use it"`
+	Token strictyaml.Secret `key:"token" absent:"whoever reaches the listener may use it"`
 }
 
 // Redis is where everything is kept.
@@ -100,7 +102,7 @@ type Redis struct {
 	// URL is redis://, unix://, redis+sentinel:// (user:password@host:port,host:port/master/db) or
 	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Absent: a Redis inside
 	// the process, for trying out, that keeps nothing.
-	URL SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
+	URL strictyaml.SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
 	RedisLogin
 	// OnFailure is what a request for a job gets while Redis is lost: degrade (default: the last good
 	// answer from memory where the operation permits one, else 503) or reject (503 at once).
@@ -111,12 +113,12 @@ type Redis struct {
 type RedisLogin struct {
 	// Username and Password are those of the server, master or nodes, taken literally: no character of
 	// them is special, as it would be in the URL. They are given here or there.
-	Username string `key:"username"`
-	Password Secret `key:"password"`
+	Username string            `key:"username"`
+	Password strictyaml.Secret `key:"password"`
 	// SentinelUsername and SentinelPassword are those of the sentinels, which may ask for others than
 	// the servers that they watch. Absent: the sentinels ask for none.
-	SentinelUsername string `key:"sentinel_username"`
-	SentinelPassword Secret `key:"sentinel_password"`
+	SentinelUsername string            `key:"sentinel_username"`
+	SentinelPassword strictyaml.Secret `key:"sentinel_password"`
 	// TLS is for servers that the system's authorities don't vouch for, or that ask for certificates.
 	// It needs a URL with TLS.
 	TLS RedisTLS `key:"tls" absent:"servers with TLS are verified against the system's authorities"`
@@ -164,7 +166,7 @@ type Region struct {
 // Jobs at one time (concurrency) are not told: each region counts its own.
 type Sync struct {
 	// Redis is the centre, with the forms of redis.url. Required, and another than redis.url.
-	Redis SecretURL `key:"redis"`
+	Redis strictyaml.SecretURL `key:"redis"`
 	RedisLogin
 	// Every is the interval. Default 1s; 100ms to 1m: a longer one is no limit any more.
 	Every time.Duration `key:"every"`
@@ -217,7 +219,7 @@ type Callback struct {
 	URL string `key:"url" absent:"the jobs whose requests name a callback_url are told of"`
 	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random bytes. Required; up to 5, each of which
 	// signs, so that a new one can be rolled out before the old one goes.
-	Secrets []Secret `key:"secrets" max:"5"`
+	Secrets []strictyaml.Secret `key:"secrets" max:"5"`
 }
 
 // Callbacks are the rules for webhooks, whoever names them.
@@ -245,7 +247,7 @@ type Tier struct {
 	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads and
 	// results of those that wait, run and are kept. At least 64KiB, and twice HTTP.MaxBody, so that
 	// no job takes all of it; at most 1024GiB.
-	MaxStored Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
+	MaxStored units.Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
 	// Grace is for clients of the tier that are new here.
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.
@@ -330,13 +332,13 @@ type Backend struct {
 	MaxAge time.Duration `key:"max_age"`
 	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it asks
 	// for rest, then one call to try. Default on.
-	Feedback Switch `key:"feedback"`
+	Feedback strictyaml.Switch `key:"feedback"`
 	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed and put
 	// it back into the line; it stays on record at least so long. Default 168h; 1s to 30d.
 	KeepFailed time.Duration `key:"keep_failed"`
 	// Headers are sent with every call; values may hold secrets from the environment. Not those that
 	// the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
-	Headers map[string]Secret `key:"headers" max:"50"`
+	Headers map[string]strictyaml.Secret `key:"headers" max:"50"`
 }
 
 // Drain is the pace at which a backend is given jobs, over all workers together.
@@ -408,7 +410,7 @@ type Operation struct {
 	KeepResult time.Duration `key:"keep_result"`
 	// MaxResult bounds the backend's answer; a longer one fails the job. Default 1MiB; 1B to 64MiB,
 	// since it is held in memory and in Redis whole.
-	MaxResult Size `key:"max_result"`
+	MaxResult units.Size `key:"max_result"`
 	// Limits apply to requests for this operation.
 	Limits []Limit `key:"limits" max:"20"`
 }
@@ -416,7 +418,7 @@ type Operation struct {
 // Cost is a number, or where in the payload to find one. Default 1.
 type Cost struct {
 	// Fixed is the number; 1 to 1,000,000,000. 0 where From is given.
-	Fixed int64
+	Fixed int64 `scalar:"a number, or {from: /pages, default: 1, max: 100}"`
 	// From is a JSON Pointer to a whole number in the payload, such as /pages.
 	From string `key:"from"`
 	// Default is the cost of a payload that has nothing there. Default 1; 1 to Max.
@@ -428,20 +430,10 @@ type Cost struct {
 
 // Step is one thing to try when a request is refused.
 type Step struct {
-	Word      string // stale or reject; "" where one of the others is given
-	Operation string `key:"operation"`
-	Body      JSON   `key:"body"` // at most 64KiB
-}
-
-// String is the step as a config has it.
-func (s Step) String() string {
-	switch {
-	case s.Operation != "":
-		return "{operation: " + quoted(s.Operation) + "}"
-	case s.Body != "":
-		return "{body: " + strings.ReplaceAll(string(s.Body), "${", "$${") + "}"
-	}
-	return s.Word
+	// Word is stale or reject; "" where one of the others is given.
+	Word      string          `scalar:"stale, reject, {operation: name} or {body: {...}}"`
+	Operation string          `key:"operation"`
+	Body      strictyaml.JSON `key:"body"` // at most 64KiB
 }
 
 // Degrade says when an operation's stale answers come first.

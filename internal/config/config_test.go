@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 const hookSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -68,7 +70,7 @@ func expected(t *testing.T, file string) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-func lines(problems []Problem) string {
+func lines(problems []Warning) string {
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.String())
@@ -324,7 +326,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			t.Errorf("%s is shown in:\n%s", secret, out.String())
 		}
 	}
-	for url, want := range map[SecretURL]string{
+	for url, want := range map[strictyaml.SecretURL]string{
 		"redis://127.0.0.1:6379/0":        "redis://127.0.0.1:6379/0",
 		"redis://user:hunter2@h:6379/0":   "redis://***@h:6379/0",
 		"redis://:hunt/er@2?@h:6379?db=1": "redis://***@h:6379?***",

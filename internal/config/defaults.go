@@ -29,14 +29,14 @@ func Default() *Config {
 }
 
 // setDefaults is called on each element of a map or list before its keys are read.
-func (t *Tier) setDefaults() {
+func (t *Tier) SetDefaults() {
 	t.Weight = 1
 	t.Reads = []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000, Window: Window(time.Minute), Burst: 10_000, Enforce: true}}
 }
 
-func (l *Limit) setDefaults() { l.Per, l.Enforce = "client", true }
+func (l *Limit) SetDefaults() { l.Per, l.Enforce = "client", true }
 
-func (b *Backend) setDefaults() {
+func (b *Backend) SetDefaults() {
 	*b = Backend{
 		Drain:   Drain{Burst: 1, Concurrency: 10},
 		Line:    Line{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
@@ -50,7 +50,7 @@ func (b *Backend) setDefaults() {
 	}
 }
 
-func (o *Operation) setDefaults() {
+func (o *Operation) SetDefaults() {
 	*o = Operation{
 		Method:     "POST",
 		Cost:       Cost{Fixed: 1},
@@ -106,22 +106,22 @@ func Demo() *Config {
 	c.HTTP.TrustedProxies = []netip.Prefix{} // there are none: no warning
 	c.Identity.Anonymous = "free"
 	var free Tier
-	free.setDefaults()
+	free.SetDefaults()
 	free.Limits = []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: Window(time.Minute), Enforce: true}}
 	c.Tiers = map[string]Tier{"free": free}
 
 	var reports, thumbnails Backend
-	reports.setDefaults()
+	reports.SetDefaults()
 	reports.Drain.Rate, reports.Line.Capacity = "2/s", 20
-	thumbnails.setDefaults()
+	thumbnails.SetDefaults()
 	thumbnails.Drain.Rate, thumbnails.Line.Capacity = "1/s", 5
 	c.Backends = map[string]Backend{"reports": reports, "thumbnails": thumbnails}
 
 	var report, thumbnail Operation
-	report.setDefaults()
+	report.SetDefaults()
 	report.Backend, report.Path = "reports", "/report"
 	report.Cache = Cache{StaleFor: time.Hour, Share: "all"}
-	thumbnail.setDefaults()
+	thumbnail.SetDefaults()
 	thumbnail.Backend, thumbnail.Path = "thumbnails", "/thumbnail"
 	thumbnail.OnOverload = []Step{{Word: "reject"}}
 	// The embedded Redis has a bound on its keys: a flood for a day must not reach it.
@@ -129,3 +129,6 @@ func Demo() *Config {
 	c.Operations = map[string]Operation{"report": report, "thumbnail": thumbnail}
 	return c
 }
+
+// SetDefaults is called where the cost is given by keys.
+func (c *Cost) SetDefaults() { c.Default = 1 }

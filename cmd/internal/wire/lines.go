@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Lines returns the line of each backend, by name.
@@ -82,7 +83,7 @@ func overrides(st leaky.Status) (differing []slog.Attr) {
 	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
 	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
 	tell("paused", "false", strconv.FormatBool(st.Paused))
-	tell("feedback", config.Switch(c.Feedback).String(), config.Switch(st.Feedback).String())
+	tell("feedback", strictyaml.Switch(c.Feedback).String(), strictyaml.Switch(st.Feedback).String())
 	return differing
 }
 

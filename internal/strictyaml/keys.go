@@ -1,7 +1,6 @@
-package config
+package strictyaml
 
 import (
-	"net/netip"
 	"reflect"
 	"strings"
 )
@@ -17,8 +16,18 @@ func keysOf(t reflect.Type) []string {
 	return keys
 }
 
-// suggest is the mend for an unknown key of a struct: the nearest one it has, else where in a file
-// (root) a key of that name belongs, else those that it has.
+// scalarField is the field that takes the whole of a struct that may also be given as one value.
+func scalarField(t reflect.Type) (field reflect.StructField, takes bool) {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Tag.Get("scalar") != "" {
+			return f, true
+		}
+	}
+	return field, false
+}
+
+// suggest is the mend for an unknown key of a struct: the nearest one it has, otherwise where in the
+// file (root) a key of that name belongs, otherwise those that it has.
 func suggest(name string, t, root reflect.Type) string {
 	if near := nearest(name, keysOf(t)); near != "" {
 		return "; did you mean " + near + "?"
@@ -35,7 +44,7 @@ func holders(name string, t reflect.Type, path string) []string {
 	for _, f := range reflect.VisibleFields(t) {
 		key := f.Tag.Get("key")
 		if key == "" {
-			continue // what it holds is promoted, or isn't given by keys
+			continue // its fields are promoted, or it isn't given by a key
 		}
 		if key == name {
 			if path == "" {
@@ -54,14 +63,14 @@ func holders(name string, t reflect.Type, path string) []string {
 		case reflect.Slice:
 			below, at = below.Elem(), at+"[]"
 		}
-		if below.Kind() == reflect.Struct && below != reflect.TypeFor[netip.Prefix]() {
+		if below.Kind() == reflect.Struct && !isScalar(below) {
 			found = append(found, holders(name, below, at)...)
 		}
 	}
 	return found
 }
 
-// nearest returns the one of names that differs from name by a slip of the keyboard, or "".
+// nearest returns the one of names that a slip of the keyboard makes name of, or "".
 func nearest(name string, names []string) string {
 	best, found := max(1, len(name)/3)+1, ""
 	for _, n := range names {
@@ -72,8 +81,8 @@ func nearest(name string, names []string) string {
 	return found
 }
 
-// distance counts the letters to add, drop, change or swap with their neighbour to get from
-// a to b. Where the lengths alone differ by limit or more it is limit, so a long name costs nothing.
+// distance counts the letters to add, drop, change or swap with their neighbour to get from a to b.
+// If the lengths alone differ by limit or more it is limit, so a long name costs nothing.
 func distance(a, b string, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit
