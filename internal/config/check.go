@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 )
@@ -18,8 +17,7 @@ import (
 // contradicts another key.
 func (c *Config) check(r *strictyaml.Report) {
 	c.checkListeners(r)
-	strictyaml.Within(r, "shutdown", c.Shutdown, 100*time.Millisecond, time.Hour)
-	strictyaml.Within(r, "shutdown_delay", c.ShutdownDelay, 0, 5*time.Minute)
+	r.Check(*c)
 	c.checkRedis(r)
 	c.checkRegion(r)
 
@@ -28,22 +26,21 @@ func (c *Config) check(r *strictyaml.Report) {
 	}
 	for _, name := range names(c.Tiers) {
 		key := strictyaml.Join("tiers", name)
-		checkName(r, key, name, strictyaml.Quote(name))
-		strictyaml.Within(r, key+".weight", c.Tiers[name].Weight, minWeight, maxWeight)
 		if stored := c.Tiers[name].MaxStored; stored != 0 || r.Given(key+".max_stored") {
 			strictyaml.Within(r, key+".max_stored", stored, max(2*c.HTTP.MaxBody, minStored), maxStored)
 		}
 		c.Tiers[name].Grace.check(r, key+".grace")
 	}
 	c.checkIdentity(r)
-	c.Callbacks.check(r, "callbacks")
 
+	checkNames(r, "tiers", c.Tiers)
+	checkNames(r, "backends", c.Backends)
+	checkNames(r, "operations", c.Operations)
 	if len(c.Backends) == 0 {
 		r.Errorf("backends", "has no backend; add the service to protect")
 	}
 	for _, name := range names(c.Backends) {
 		key := strictyaml.Join("backends", name)
-		checkName(r, key, name, strictyaml.Quote(name))
 		c.Backends[name].check(r, key)
 	}
 
@@ -52,13 +49,12 @@ func (c *Config) check(r *strictyaml.Report) {
 	}
 	for _, name := range names(c.Operations) {
 		key := strictyaml.Join("operations", name)
-		checkName(r, key, name, strictyaml.Quote(name))
 		c.checkOperation(r, key, c.Operations[name])
 	}
 	for _, list := range c.lists() {
 		c.checkList(r, list)
 	}
-	c.checkNames(r)
+	c.checkLimitNames(r)
 	for tier, operation := range c.requests() {
 		c.checkMeeting(r, tier, operation)
 	}
@@ -69,14 +65,7 @@ func (c *Config) check(r *strictyaml.Report) {
 
 func (c *Config) checkListeners(r *strictyaml.Report) {
 	checkAddress(r, "http.listen", c.HTTP.Listen)
-	strictyaml.Within(r, "http.max_body", c.HTTP.MaxBody, 1<<10, 64<<20)
 	strictyaml.Within(r, "http.max_buffered", c.HTTP.MaxBuffered, 2*c.HTTP.MaxBody, 64<<30)
-	checkCount(r, "http.max_connections", c.HTTP.MaxConnections)
-	checkCount(r, "http.max_connections_per_address", c.HTTP.MaxConnectionsPerAddress)
-	strictyaml.OneOf(r, "http.client_ip_header", c.HTTP.ClientIPHeader, "X-Forwarded-For", "Forwarded")
-	strictyaml.Within(r, "http.ipv6_prefix", c.HTTP.IPv6Prefix, 32, 128)
-	strictyaml.OneOf(r, "http.legacy_rate_limit_headers", c.HTTP.LegacyRateLimitHeaders, "epoch", "delta", "off")
-
 	checkAddress(r, "admin.listen", c.Admin.Listen)
 	if overlap(c.Admin.Listen, c.HTTP.Listen) {
 		r.Errorf("admin.listen", "takes the port of http.listen; the two are apart so that clients can't reach the admin API")
@@ -113,9 +102,6 @@ func isLoopback(listen string) bool {
 }
 
 func (c *Config) checkRedis(r *strictyaml.Report) {
-	strictyaml.OneOf(r, "redis.on_failure", c.Redis.OnFailure, "degrade", "reject")
-	strictyaml.OneOf(r, "check.on_failure", c.Checks.OnFailure, "local", "allow", "refuse")
-	strictyaml.Within(r, "check.processes", c.Checks.Processes, 1, 1000)
 	switch {
 	case c.Checks.MethodHeader == "" && !r.Given("check.method_header"):
 	case !headerName.MatchString(c.Checks.MethodHeader):
@@ -153,28 +139,18 @@ func (c *Config) checkRegion(r *strictyaml.Report) {
 	if g == (Region{}) && !r.Given("region") {
 		return
 	}
-	checkNameKey(r, "region.name", g.Name)
+	checkName(r, "region.name", g.Name)
 	synced := g.Sync != (Sync{}) || r.Given("region.sync")
 	switch {
 	case g.Share == 0 && !r.Given("region.share"):
 		if !synced {
 			r.Errorf("region.share", "is required without region.sync: the part of every limit that this region decides over, such as 0.4")
 		}
-	case g.Share <= 0 || g.Share > 1:
-		r.Errorf("region.share", "%s is out of bounds; write the part of every limit that this region decides over, above 0 and at most 1",
-			r.Shown("region.share", g.Share))
+	default:
+		checkPart(r, "region.share", g.Share, 0, 1, "the part of every limit that this region decides over")
 	}
-	if !synced {
-		return
-	}
-	switch {
-	case g.Sync.Redis == "":
-		r.Errorf("region.sync.redis", "is required: the URL of a Redis that all regions reach, such as redis://centre.example.com:6379/0")
-	case g.Sync.Redis == c.Redis.URL:
+	if synced && g.Sync.Redis == c.Redis.URL {
 		r.Errorf("region.sync.redis", "is also redis.url; regions that share one Redis count together without this, so leave region out")
-	}
-	if g.Sync.Every != 0 || r.Given("region.sync.every") {
-		strictyaml.Within(r, "region.sync.every", g.Sync.Every, 100*time.Millisecond, time.Minute)
 	}
 }
 
@@ -182,26 +158,28 @@ func (c *Config) checkRegion(r *strictyaml.Report) {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// checkName checks the name of a thing that is given at key; shown is how a message has it.
-func checkName(r *strictyaml.Report, key, name, shown string) {
+const nameMend = "isn't a name; write lower-case letters, digits and dashes, a letter first, at most 63"
+
+// checkName checks a name that is the value at key.
+func checkName(r *strictyaml.Report, key, name string) {
 	if !nameForm.MatchString(name) {
-		r.Errorf(key, "%s isn't a name; write lower-case letters, digits and dashes, a letter first, at most 63", shown)
+		r.Errorf(key, "%s %s", r.Shown(key, name), nameMend)
 	}
 }
 
-// checkNameKey is the check of a name that is the value of a key of its own.
-func checkNameKey(r *strictyaml.Report, key, name string) {
-	if name == "" {
-		r.Errorf(key, "is required")
-		return
+// checkNames checks the names in the map at key.
+func checkNames[V any](r *strictyaml.Report, key string, m map[string]V) {
+	for _, name := range names(m) {
+		if !nameForm.MatchString(name) {
+			r.Errorf(strictyaml.Join(key, name), "%s %s", strictyaml.Quote(name), nameMend)
+		}
 	}
-	checkName(r, key, name, r.Shown(key, name))
 }
 
-// checkCount checks a number of connections that may be left out.
-func checkCount(r *strictyaml.Report, key string, n int) {
-	if n != 0 || r.Given(key) {
-		strictyaml.Within(r, key, n, 1, 1_000_000)
+// checkPart checks a number that is above a bound and at most another.
+func checkPart(r *strictyaml.Report, key string, n, above, most float64, of string) {
+	if n <= above || n > most {
+		r.Errorf(key, "%s is out of bounds; write %s, above %v and at most %v", r.Shown(key, n), of, above, most)
 	}
 }
 

@@ -9,45 +9,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-const (
-	day      = 24 * time.Hour
-	maxStay  = 30 * day // how long a job may stay in Redis, before it is finished and after
-	maxStale = 366 * day
-)
-
 func (b Backend) check(r *strictyaml.Report, key string) {
 	checkURL(r, key+".url", b.URL)
-	if b.Drain.Rate == "" {
-		r.Errorf(key+".drain.rate", "is required: what the backend can bear, such as 5/s, 6/m or unlimited")
-	} else if err := checkRate(b.Drain.Rate); err != nil {
+	if err := checkRate(b.Drain.Rate); b.Drain.Rate != "" && err != nil {
 		r.Errorf(key+".drain.rate", "%s %v", r.Shown(key+".drain.rate", b.Drain.Rate), err)
 	}
-	strictyaml.Within(r, key+".drain.burst", b.Drain.Burst, 1, 10_000)
-	strictyaml.Within(r, key+".drain.concurrency", b.Drain.Concurrency, 1, 10_000)
-
-	strictyaml.Within(r, key+".line.capacity", b.Line.Capacity, 1, 10_000_000)
-	strictyaml.Within(r, key+".line.max_wait", b.Line.MaxWait, 100*time.Millisecond, maxStay)
-	if b.Line.ClientShare <= 0 || b.Line.ClientShare > 1 {
-		r.Errorf(key+".line.client_share", "%s is out of bounds; write the part of the line that one client may hold, above 0 and at most 1",
-			r.Shown(key+".line.client_share", b.Line.ClientShare))
-	}
-
-	strictyaml.Within(r, key+".timeout", b.Timeout, 10*time.Millisecond, day)
-	strictyaml.Within(r, key+".max_age", b.MaxAge, time.Second, maxStay)
-	strictyaml.Within(r, key+".keep_failed", b.KeepFailed, time.Second, maxStay)
+	checkPart(r, key+".line.client_share", b.Line.ClientShare, 0, 1, "the part of the line that one client may hold")
 	b.Retry.check(r, key+".retry")
 	checkHeaders(r, key+".headers", b.Headers)
 }
 
 func (t Retry) check(r *strictyaml.Report, key string) {
-	strictyaml.Within(r, key+".attempts", t.Attempts, 1, 100)
-	strictyaml.Within(r, key+".base", t.Base, time.Millisecond, day)
-	strictyaml.Within(r, key+".cap", t.Cap, time.Millisecond, day)
 	if t.Base > t.Cap {
 		r.Errorf(key+".base", "is longer than %s.cap; no wait is longer than cap, so raise that or lower base", key)
 	}
@@ -134,7 +110,6 @@ func (c *Config) checkOperation(r *strictyaml.Report, key string, o Operation) {
 	} else {
 		r.Known(key+".backend", o.Backend, "backend", names(c.Backends))
 	}
-	strictyaml.OneOf(r, key+".method", o.Method, http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
 	checkPath(r, key+".path", o.Path)
 
 	if o.Tiers != nil && len(o.Tiers) == 0 {
@@ -147,44 +122,29 @@ func (c *Config) checkOperation(r *strictyaml.Report, key string, o Operation) {
 			r.Errorf(at, "%s stands in the list twice", r.Shown(at, tier))
 		}
 	}
-	if o.OnFailure != "" {
-		strictyaml.OneOf(r, key+".on_failure", o.OnFailure, "local", "allow", "refuse")
-	}
 	o.Cost.check(r, key+".cost")
 	c.checkOverload(r, key, o)
 	o.checkCache(r, key)
 	o.checkDegrade(r, key)
-	strictyaml.Within(r, key+".keep_result", o.KeepResult, time.Second, maxStay)
-	strictyaml.Within(r, key+".max_result", o.MaxResult, 1, 64<<20)
 }
 
-// pointerForm is RFC 6901 without the empty pointer: the whole payload is no number beside others.
+// pointerForm is RFC 6901 without the empty pointer: the whole payload is no field of it.
 var pointerForm = regexp.MustCompile(`^(?:/(?:[^~/]|~[01])*)+$`)
 
+// checkPointer checks a JSON Pointer, such as one to the field of the example.
+func checkPointer(r *strictyaml.Report, key, pointer, example string) {
+	if !pointerForm.MatchString(pointer) || len(pointer) > 256 {
+		r.Errorf(key, "%s isn't a JSON Pointer of at most 256 characters; write it as /%s, or /options/%s for a field within another",
+			r.Shown(key, pointer), example, example)
+	}
+}
+
 func (c Cost) check(r *strictyaml.Report, key string) {
-	const form = "/pages, or /options/pages for a field within another"
-	amount := func(key string, n int64) {
-		if n < 1 || n > maxAmount {
-			r.Errorf(key, "%s is out of bounds; write 1 to %d", r.Shown(key, n), maxAmount)
-		}
-	}
-	if c.From == "" && c.Fixed != 0 || r.Scalar(key) {
-		amount(key, c.Fixed)
+	if c.From == "" {
 		return
 	}
-	switch {
-	case c.From == "":
-		r.Errorf(key+".from", "is required: a JSON Pointer to the number in the payload, such as %s", form)
-	case !pointerForm.MatchString(c.From) || len(c.From) > 256:
-		r.Errorf(key+".from", "%s isn't a JSON Pointer of at most 256 characters; write it as %s", r.Shown(key+".from", c.From), form)
-	}
-	amount(key+".default", c.Default)
-	if c.Max == 0 && !r.Given(key+".max") {
-		r.Errorf(key+".max", "is required: the highest cost that a request may have")
-		return
-	}
-	amount(key+".max", c.Max)
-	if c.Default > c.Max {
+	checkPointer(r, key+".from", c.From, "pages")
+	if c.Default > c.Max && !r.Failed(key+".max") {
 		r.Errorf(key+".default", "%s is more than max (%s); raise max, or lower the default", r.Shown(key+".default", c.Default), r.Shown(key+".max", c.Max))
 	}
 }
@@ -192,9 +152,7 @@ func (c Cost) check(r *strictyaml.Report, key string) {
 func checkPath(r *strictyaml.Report, key, path string) {
 	_, err := url.ParseRequestURI(path)
 	switch {
-	case path == "":
-		r.Errorf(key, "is required: where the backend is called, such as /render")
-	case path[0] != '/':
+	case !strings.HasPrefix(path, "/"):
 		r.Errorf(key, "%s must begin with /", r.Shown(key, path))
 	case err != nil || strings.ContainsAny(path, " #"):
 		r.Errorf(key, "%s isn't a path; write other characters as %%XX", r.Shown(key, path))

@@ -5,20 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 )
-
-func (c Callbacks) check(r *strictyaml.Report, key string) {
-	strictyaml.Within(r, key+".timeout", c.Timeout, 100*time.Millisecond, time.Minute)
-	for n, port := range c.Ports {
-		strictyaml.Within(r, fmt.Sprintf("%s.ports[%d]", key, n), port, 1, 65535)
-	}
-	for n, wait := range c.Schedule {
-		strictyaml.Within(r, fmt.Sprintf("%s.schedule[%d]", key, n), wait, 100*time.Millisecond, 7*day)
-	}
-}
 
 // check looks at a client's webhooks. Its URL is left to callbackRules.
 func (c Callback) check(r *strictyaml.Report, key string) {

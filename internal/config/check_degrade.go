@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
@@ -78,28 +77,23 @@ func (c *Config) checkSimplified(r *strictyaml.Report, key, of string, o Operati
 func (o Operation) checkCache(r *strictyaml.Report, key string) {
 	key += ".cache"
 	if o.Cache.StaleFor != 0 || r.Given(key+".stale_for") {
-		strictyaml.Within(r, key+".stale_for", o.Cache.StaleFor, time.Second, maxStale)
 		if !o.servesStale() {
 			r.Errorf(key+".stale_for", "has no effect without stale in on_overload; write on_overload: [stale, reject], or leave it out")
 		}
 	}
 	if o.Cache.FreshFor != 0 || r.Given(key+".fresh_for") {
-		strictyaml.Within(r, key+".fresh_for", o.Cache.FreshFor, time.Second, maxStale)
 		if stale := o.Cache.StaleFor; stale != 0 && stale <= o.Cache.FreshFor {
 			r.Errorf(key+".stale_for", "%s isn't longer than fresh_for (%s), and both count from the backend's answer, so none is ever stale; raise it, or leave it out",
 				r.Shown(key+".stale_for", stale), r.Shown(key+".fresh_for", o.Cache.FreshFor))
 		}
 	}
-	strictyaml.OneOf(r, key+".share", o.Cache.Share, "client", "tier", "all")
 	if o.Cache.Refresh && (o.Cache.StaleFor == 0 || !o.servesStale()) {
 		r.Errorf(key+".refresh", "has no effect where no stale answer is served; set stale_for, or leave it out")
 	}
 	for n, pointer := range o.Cache.Key {
 		at := fmt.Sprintf("%s.key[%d]", key, n)
-		switch {
-		case !pointerForm.MatchString(pointer) || len(pointer) > 256:
-			r.Errorf(at, "%s isn't a JSON Pointer of at most 256 characters; write it as /month, or /options/month for a field within another", r.Shown(at, pointer))
-		case slices.Contains(o.Cache.Key[:n], pointer):
+		checkPointer(r, at, pointer, "month")
+		if slices.Contains(o.Cache.Key[:n], pointer) {
 			r.Errorf(at, "%s stands in the list twice", r.Shown(at, pointer))
 		}
 	}
@@ -115,16 +109,7 @@ func (o Operation) checkDegrade(r *strictyaml.Report, key string) {
 		return
 	}
 	key += ".when"
-	if when.Backend != "sick" {
-		if when.Backend == "" {
-			r.Errorf(key+".backend", "is required: sick")
-		} else {
-			strictyaml.OneOf(r, key+".backend", when.Backend, "sick")
-		}
-	}
-	if r.Given(key+".below") && (when.Below <= 0 || when.Below > 1) {
-		r.Errorf(key+".below", "%s is out of bounds; write a part of the backend's rate, above 0 and at most 1", r.Shown(key+".below", when.Below))
-	}
+	checkPart(r, key+".below", when.Below, 0, 1, "a part of the backend's rate")
 	if o.Cache.StaleFor == 0 || !o.servesStale() {
 		r.Errorf(key, "has no effect where no stale answer is served; set cache.stale_for and stale in on_overload, or leave it out")
 	}

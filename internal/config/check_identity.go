@@ -7,9 +7,6 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Bounds of a weight: beyond them the light ones all but never get their turn.
-const minWeight, maxWeight = 0.001, 1000
-
 func (c *Config) checkIdentity(r *strictyaml.Report) {
 	id := c.Identity
 	if id.Anonymous == "" && len(id.Clients) == 0 && id.ClientsFile == "" && !r.Given("identity.anonymous") {
@@ -60,7 +57,7 @@ func (r *roster) add(key string, clients []Client) {
 func (r *roster) clients(c *Config, key string, clients []Client) {
 	for n, client := range clients {
 		at := strictyaml.At(key, n)
-		checkNameKey(r.Report, at+".name", client.Name)
+		checkName(r.Report, at+".name", client.Name)
 		if other, twice := r.named[client.Name]; twice {
 			r.Errorf(at+".name", "%s is also the name of %s; names are unique, so give one client both keys or another name", r.Shown(at+".name", client.Name), other)
 		}
@@ -69,9 +66,6 @@ func (r *roster) clients(c *Config, key string, clients []Client) {
 			r.Errorf(at+".tier", "is required; known tiers: %s", strictyaml.List(names(c.Tiers)))
 		} else {
 			r.Known(at+".tier", client.Tier, "tier", names(c.Tiers))
-		}
-		if client.Weight != 0 || r.Given(at+".weight") {
-			strictyaml.Within(r.Report, at+".weight", client.Weight, minWeight, maxWeight)
 		}
 		r.digests(at+".key_sha256", client.KeySHA256)
 		client.Callback.check(r.Report, at+".callback")

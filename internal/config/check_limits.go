@@ -136,8 +136,7 @@ func (c *Config) checkBytes(r *strictyaml.Report, key string, l Limit) {
 }
 
 func (c *Config) checkSubject(r *strictyaml.Report, key string, l Limit) {
-	checkNameKey(r, key+".name", l.Name)
-	strictyaml.OneOf(r, key+".per", l.Per, "client", "ip", "operation", "client+operation", "tier", "country", "global")
+	checkName(r, key+".name", l.Name)
 	if l.Per == "country" && !c.knowsCountries() {
 		r.Errorf(key+".per", "needs to know countries; set identity.country_header or identity.country_database")
 	}
@@ -231,17 +230,7 @@ func (g Grace) check(r *strictyaml.Report, key string) {
 	if g == (Grace{}) && !r.Given(key) {
 		return
 	}
-	if g.Period == 0 && !r.Given(key+".period") {
-		r.Errorf(key+".period", "is required: how long a client counts as new, such as 7d")
-	} else {
-		strictyaml.Within(r, key+".period", g.Period, time.Minute, maxWindow)
-	}
-	switch {
-	case g.Factor == 0 && !r.Given(key+".factor"):
-		r.Errorf(key+".factor", "is required: what a new client's limits are multiplied by, such as 2")
-	case g.Factor <= 1 || g.Factor > maxGrace:
-		r.Errorf(key+".factor", "%s is out of bounds; write what a new client's limits are multiplied by, above 1 and at most %d", r.Shown(key+".factor", g.Factor), maxGrace)
-	}
+	checkPart(r, key+".factor", g.Factor, 1, maxGrace, "what a new client's limits are multiplied by")
 }
 
 // bucket reports whether a limit has a burst.

@@ -176,8 +176,8 @@ func (c *Config) checkNumber(r *strictyaml.Report, tier, operation string, all [
 	}
 }
 
-// checkNames holds the names of all limits that apply to one request against each other.
-func (c *Config) checkNames(r *strictyaml.Report) {
+// checkLimitNames holds the names of all limits that apply to one request against each other.
+func (c *Config) checkLimitNames(r *strictyaml.Report) {
 	distinct(r, c.everywhere(), nil)
 	for _, name := range names(c.Tiers) {
 		distinct(r, c.tierList(name), []limitList{c.everywhere()})

@@ -49,6 +49,7 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 	if err != nil {
 		return nil, err
 	}
+	r.Check(*file)
 	if !r.Given("clients") && r.Err() == nil {
 		r.Errorf("clients", "is required; write clients: [] where there are none")
 	}

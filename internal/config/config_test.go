@@ -162,16 +162,17 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 	t.Parallel()
 	want := &Config{
-		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
-		Admin:    Admin{Listen: "127.0.0.1:8081"},
-		Redis:    Redis{OnFailure: "degrade"},
-		Checks:   Checks{OnFailure: "local", Processes: 1},
-		Worker:   Worker{Embedded: true},
+		Deployment: Deployment{
+			HTTP:   HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
+			Admin:  Admin{Listen: "127.0.0.1:8081"},
+			Redis:  Redis{OnFailure: "degrade"},
+			Checks: Checks{OnFailure: "local", Processes: 1},
+			Worker: Worker{Embedded: true},
+		},
 		Identity: Identity{Anonymous: "free"},
 		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
-		Shutdown:      30 * time.Second,
-		ShutdownDelay: 5 * time.Second,
+		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
 		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000,
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
@@ -187,7 +188,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepFailed: 168 * time.Hour,
 		}},
 		Operations: map[string]Operation{"report": {
-			Backend: "reports", Method: "POST", Path: "/render", Cost: Cost{Fixed: 1},
+			Call: Call{Backend: "reports", Method: "POST", Path: "/render"}, Cost: Cost{Fixed: 1},
 			Cache: Cache{Share: "client"}, OnOverload: []Step{{Word: "stale"}, {Word: "reject"}},
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},

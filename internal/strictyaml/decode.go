@@ -58,19 +58,18 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 			d.list(n, v, key, most)
 		}
 	default:
-		whole, is := scalarField(v.Type())
-		switch {
-		case !is:
-			if d.wants(n, yaml.MappingNode, empty, key, "wants keys of its own: "+strings.Join(keysOf(v.Type()), ", ")) {
+		switch s := shapeOf(v.Type()); {
+		case s.whole == nil:
+			if d.wants(n, yaml.MappingNode, empty, key, "wants keys of its own: "+strings.Join(s.keys(), ", ")) {
 				d.structure(n, v, key)
 			}
 		case empty:
 			d.Errorf(key, noValue)
 		case n.Kind == yaml.ScalarNode:
-			d.scalar(n, v.FieldByIndex(whole.Index), key)
-		case d.wants(n, yaml.MappingNode, false, key, "wants "+whole.Tag.Get("scalar")):
+			d.scalar(n, v.FieldByIndex(s.whole.index), key)
+		case d.wants(n, yaml.MappingNode, false, key, "wants "+s.forms):
 			v.SetZero()
-			setDefaults(v)
+			setFields(v)
 			d.structure(n, v, key)
 		}
 	}
@@ -85,20 +84,19 @@ func (d *decoder) wants(n *yaml.Node, kind yaml.Kind, empty bool, key, text stri
 }
 
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, key string) {
-	fields := map[string]reflect.StructField{}
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		if key := f.Tag.Get("key"); key != "" {
-			fields[key] = f
-		}
-	}
+	s := shapeOf(v.Type())
 	d.pairs(n, key, func(name, path string, line int, value *yaml.Node) {
-		f, ok := fields[name]
-		if !ok {
+		f := s.find(name)
+		if f == nil {
 			d.places[path] = place{line: line}
 			d.Errorf(path, "unknown key%s", suggest(name, v.Type(), d.root))
 			return
 		}
-		d.value(value, v.FieldByIndex(f.Index), path, line, most(f))
+		into := v.FieldByIndex(f.index)
+		if f.optional() {
+			setDefaults(into)
+		}
+		d.value(value, into, path, line, f.most)
 	})
 }
 
@@ -139,16 +137,6 @@ func (d *decoder) element(n *yaml.Node, t reflect.Type, key string, line int) re
 	setDefaults(e)
 	d.value(n, e, key, line, 0)
 	return e
-}
-
-// Defaulter is an element of a map or list, or a struct that may also be given as one value, with
-// defaults of its own. They are set before its keys are read.
-type Defaulter interface{ SetDefaults() }
-
-func setDefaults(v reflect.Value) {
-	if has, ok := v.Addr().Interface().(Defaulter); ok {
-		has.SetDefaults()
-	}
 }
 
 // pairs calls each for every key of a mapping, and reports those that are no text or come twice.
@@ -243,11 +231,6 @@ func parse[T any](p *T, text string, parser func(string) (T, error)) error {
 		*p = value
 	}
 	return err
-}
-
-func most(f reflect.StructField) int {
-	n, _ := strconv.Atoi(f.Tag.Get("max")) // only maps and lists have one
-	return n
 }
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)

@@ -2,10 +2,8 @@ package strictyaml
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,19 +27,14 @@ type describer struct {
 }
 
 func (d *describer) structure(path string, v reflect.Value, indent string) {
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		key := f.Tag.Get("key")
-		if key == "" {
-			continue
+	for _, f := range shapeOf(v.Type()).fields {
+		value := v.FieldByIndex(f.index)
+		switch {
+		case !saysNothing(value, f.absent):
+			d.describe(Join(path, f.key), f.key, value, indent)
+		case f.absent != "":
+			fmt.Fprintf(d, "%s# no %s: %s\n", indent, f.key, f.absent)
 		}
-		value, means := v.FieldByIndex(f.Index), f.Tag.Get("absent")
-		if saysNothing(value, means) {
-			if means != "" {
-				fmt.Fprintf(d, "%s# no %s: %s\n", indent, key, means)
-			}
-			continue
-		}
-		d.describe(Join(path, key), key, value, indent)
 	}
 }
 
@@ -69,12 +62,8 @@ func (d *describer) describe(path, key string, v reflect.Value, indent string) {
 		d.structure(path, v, indent+"  ")
 	case v.Kind() == reflect.Map:
 		fmt.Fprintf(d, "%s%s:\n", indent, key)
-		elements := map[string]reflect.Value{}
-		for name, element := range v.Seq2() {
-			elements[name.String()] = element
-		}
-		for _, name := range slices.Sorted(maps.Keys(elements)) {
-			d.describe(Join(path, name), quoted(name), elements[name], indent+"  ")
+		for name, element := range elements(v) {
+			d.describe(Join(path, name), quoted(name), element, indent+"  ")
 		}
 	default:
 		fmt.Fprintf(d, "%s%s:\n", indent, key)
@@ -93,11 +82,10 @@ func inLine(v reflect.Value) bool {
 	case isScalar(t):
 		return true
 	case t.Kind() == reflect.Struct:
-		whole, takes := scalarField(t)
-		return takes && !v.FieldByIndex(whole.Index).IsZero()
+		whole := shapeOf(t).whole
+		return whole != nil && !v.FieldByIndex(whole.index).IsZero()
 	case t.Kind() == reflect.Slice && v.Len() > 0 && !isScalar(t.Elem()):
-		_, takes := scalarField(t.Elem())
-		return takes
+		return shapeOf(t.Elem()).whole != nil
 	}
 	return v.Kind() == reflect.Slice
 }
@@ -122,13 +110,14 @@ func (d *describer) flow(path string, v reflect.Value) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if whole, _ := scalarField(v.Type()); !v.FieldByIndex(whole.Index).IsZero() {
-		return d.flow(path, v.FieldByIndex(whole.Index))
+	s := shapeOf(v.Type())
+	if whole := v.FieldByIndex(s.whole.index); !whole.IsZero() {
+		return d.flow(path, whole)
 	}
 	var pairs []string
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		if key := f.Tag.Get("key"); key != "" && !v.FieldByIndex(f.Index).IsZero() {
-			pairs = append(pairs, key+": "+d.flow(Join(path, key), v.FieldByIndex(f.Index)))
+	for _, f := range s.fields {
+		if value := v.FieldByIndex(f.index); !value.IsZero() {
+			pairs = append(pairs, f.key+": "+d.flow(Join(path, f.key), value))
 		}
 	}
 	return "{" + strings.Join(pairs, ", ") + "}"

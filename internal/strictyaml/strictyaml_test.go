@@ -32,11 +32,9 @@ type basement struct {
 
 type room struct {
 	Floor int           `key:"floor"`
-	Heat  time.Duration `key:"heat"`
+	Heat  time.Duration `key:"heat" default:"1h"`
 	Size  units.Size    `key:"size"`
 }
-
-func (r *room) SetDefaults() { r.Heat = time.Hour }
 
 // door is the name of a lock, or says more.
 type door struct {
