@@ -61,10 +61,7 @@ func (a api) serve(ctx context.Context, told <-chan os.Signal, c *config.Config,
 	if err != nil {
 		return err
 	}
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
+	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
 	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log, a.audit)
 	if err != nil {

@@ -29,10 +29,7 @@ func serve(ctx context.Context, told <-chan os.Signal, c *config.Config, clients
 	if err != nil {
 		return err
 	}
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
+	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // nobody waits here
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {

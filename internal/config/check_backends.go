@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,9 +14,6 @@ import (
 
 func (b Backend) check(r *strictyaml.Report, key string) {
 	checkURL(r, key+".url", b.URL)
-	if err := checkRate(b.Drain.Rate); b.Drain.Rate != "" && err != nil {
-		r.Errorf(key+".drain.rate", "%s %v", r.Shown(key+".drain.rate", b.Drain.Rate), err)
-	}
 	checkPart(r, key+".line.client_share", b.Line.ClientShare, 0, 1, "the part of the line that one client may hold")
 	b.Retry.check(r, key+".retry")
 	checkHeaders(r, key+".headers", b.Headers)
@@ -158,30 +154,3 @@ func checkPath(r *strictyaml.Report, key, path string) {
 		r.Errorf(key, "%s isn't a path; write other characters as %%XX", r.Shown(key, path))
 	}
 }
-
-// checkRate holds a drain rate against the rules of the drain, which parses it for use.
-func checkRate(s string) error {
-	if s == "unlimited" {
-		return nil
-	}
-	amount, unit, slash := strings.Cut(s, "/")
-	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
-	switch {
-	case !slash && rateForm.MatchString(s):
-		return errors.New("has no unit; write the number per s, m, h or d, such as 5/s, 0.2/s or 6/m")
-	case seconds == 0 || !rateForm.MatchString(amount):
-		return errors.New("isn't a rate; write a number per s, m, h or d, such as 5/s, 0.2/s or 6/m, or unlimited")
-	}
-	n, err := strconv.ParseFloat(amount, 64)
-	switch {
-	case err == nil && n == 0:
-		return errors.New("would never start a job; write a rate over 0 (to stop a drain for a while, pause the backend)")
-	case err != nil || n/seconds > 100_000:
-		return errors.New("is over 100000/s, more than timers can keep; write a lower rate, or unlimited")
-	case seconds/n > 30*86400:
-		return errors.New("is under one in 30 days, later than any job may start; write a higher rate")
-	}
-	return nil
-}
-
-var rateForm = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+)?$`)

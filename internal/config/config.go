@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
 )
@@ -326,9 +327,9 @@ type When struct {
 type Backend struct {
 	// URL is http:// or https:// with a host and maybe a path, which operations' paths are appended
 	// to. Required. No query, fragment or user: secrets belong in Headers.
-	URL   string `key:"url"`
-	Drain Drain  `key:"drain"`
-	Line  Line   `key:"line"`
+	URL   string      `key:"url"`
+	Drain leaky.Drain `key:"drain"`
+	Line  leaky.Room  `key:"line"`
 	// Timeout is how long one call may take.
 	Timeout time.Duration `key:"timeout" default:"30s" range:"10ms to 24h"`
 	Retry   Retry         `key:"retry"`
@@ -344,27 +345,6 @@ type Backend struct {
 	// Headers are sent with every call; values may hold secrets from the environment. Not those that
 	// the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
 	Headers map[string]strictyaml.Secret `key:"headers" max:"50"`
-}
-
-// Drain is the pace at which a backend is given jobs, over all workers together.
-type Drain struct {
-	// Rate is slots per s, m, h or d, such as 5/s, 0.2/s or 6/m, or unlimited. At most 100000/s, which is
-	// 10 µs between slots, under what a timer can keep; at least one in 30 days.
-	Rate string `key:"rate" required:"what the backend can bear, such as 5/s, 6/m or unlimited"`
-	// Burst is how many slots may be used at once after idling.
-	Burst int `key:"burst" default:"1" range:"1 to 10000"`
-	// Concurrency is how many calls may run at once. Each is a connection.
-	Concurrency int `key:"concurrency" default:"10" range:"1 to 10000"`
-}
-
-// Line is where a backend's jobs wait.
-type Line struct {
-	// Capacity is how many jobs may wait. Each takes its payload and up to a few kilobytes in Redis.
-	Capacity int `key:"capacity" default:"1000" range:"1 to 10000000"`
-	// MaxWait is the longest predicted wait at which a job is still accepted.
-	MaxWait time.Duration `key:"max_wait" default:"5m" range:"100ms to 30d"`
-	// ClientShare is the part of Capacity that one client may hold: above 0, at most 1.
-	ClientShare float64 `key:"client_share" default:"1"`
 }
 
 // Retry is what happens after a call that failed for the moment.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
@@ -49,6 +50,13 @@ operations: {report: {backend: reports, path: /render}}
 
 func load(text string) (*Config, []Warning, error) {
 	return read("forebay.yaml", []byte(text), env, nil)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 func mustLoad(t *testing.T, text string) *Config {
@@ -177,8 +185,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
 			URL:     "http://127.0.0.1:9000",
-			Drain:   Drain{Rate: "5/s", Burst: 1, Concurrency: 10},
-			Line:    Line{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
+			Drain:   leaky.Drain{Rate: must(leaky.ParseRate("5/s")), Burst: 1, Concurrency: 10},
+			Line:    leaky.Room{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 			Timeout: 30 * time.Second,
 			Retry: Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
 				Rest: []int{429, 503, 529}},
@@ -193,7 +201,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
-	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

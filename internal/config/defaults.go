@@ -1,9 +1,7 @@
 package config
 
 import (
-	"net/netip"
 	"path/filepath"
-	"time"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 )
@@ -41,37 +39,33 @@ func settleLimits(limits []Limit) {
 	}
 }
 
-// Demo returns what runs without a config file: embedded Redis and worker, anonymous callers, an
-// operation that may be answered from stock (report) and one that may not (thumbnail), each on its
-// own backend. The backends, reports and thumbnails, have no URL yet. The limit is wide enough to
-// fill both lines first and narrow enough to be met within a minute of trying. Check completes it.
+// demo runs without a config file, and its backends have no URL yet. The limit is wide enough to fill
+// both lines first and narrow enough to be met within a minute of trying. No load balancer stands before
+// it, and Ctrl-C should be quick. The embedded Redis has a bound on its keys: a flood for a day must not
+// reach it.
+const demo = `
+http: {trusted_proxies: []}
+worker: {embedded: true}
+identity: {anonymous: free}
+shutdown_delay: 0s
+tiers:
+  free: {limits: [{name: per-minute, algorithm: sliding-window-counter, limit: 60, window: 1m}]}
+backends:
+  reports: {drain: {rate: 2/s}, line: {capacity: 20}}
+  thumbnails: {drain: {rate: 1/s}, line: {capacity: 5}}
+operations:
+  report: {backend: reports, path: /report, cache: {stale_for: 1h, share: all}, keep_result: 1h}
+  thumbnail: {backend: thumbnails, path: /thumbnail, on_overload: [reject], keep_result: 1h}
+`
+
+// Demo returns the config that is used where there is no file: embedded Redis and worker, callers
+// without a key, an operation that may be answered from stock (report) and one that may not
+// (thumbnail), each on its own backend. The backends, reports and thumbnails, have no URL yet. Check
+// completes it.
 func Demo() *Config {
 	c := Default()
-	c.ShutdownDelay = 0 // no load balancer stands before it, and Ctrl-C should be quick
-	c.Worker.Embedded = true
-	c.HTTP.TrustedProxies = []netip.Prefix{} // there are none: no warning
-	c.Identity.Anonymous = "free"
-	var free Tier
-	strictyaml.SetDefaults(&free)
-	free.Limits = []Limit{{Name: "per-minute", Per: "client", Algorithm: SlidingWindowCounter, Limit: 60, Window: Window(time.Minute), Enforce: true}}
-	c.Tiers = map[string]Tier{"free": free}
-
-	var reports, thumbnails Backend
-	strictyaml.SetDefaults(&reports)
-	reports.Drain.Rate, reports.Line.Capacity = "2/s", 20
-	strictyaml.SetDefaults(&thumbnails)
-	thumbnails.Drain.Rate, thumbnails.Line.Capacity = "1/s", 5
-	c.Backends = map[string]Backend{"reports": reports, "thumbnails": thumbnails}
-
-	var report, thumbnail Operation
-	strictyaml.SetDefaults(&report)
-	report.Backend, report.Path = "reports", "/report"
-	report.Cache = Cache{StaleFor: time.Hour, Share: "all"}
-	strictyaml.SetDefaults(&thumbnail)
-	thumbnail.Backend, thumbnail.Path = "thumbnails", "/thumbnail"
-	thumbnail.OnOverload = []Step{{Word: "reject"}}
-	// The embedded Redis has a bound on its keys: a flood for a day must not reach it.
-	report.KeepResult, thumbnail.KeepResult = time.Hour, time.Hour
-	c.Operations = map[string]Operation{"report": report, "thumbnail": thumbnail}
+	if r, err := strictyaml.Read("demo", []byte(demo), nil, c); err != nil || r.Err() != nil {
+		panic("config: the demo is no config")
+	}
 	return c
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -18,28 +17,20 @@ import (
 )
 
 // Lines returns the line of each backend, by name.
-func Lines(c *config.Config, rdb redis.UniversalClient) (map[string]*leaky.Line, error) {
+func Lines(c *config.Config, rdb redis.UniversalClient) map[string]*leaky.Line {
 	lines := make(map[string]*leaky.Line, len(c.Backends))
 	for name, b := range c.Backends {
-		rate, err := leaky.ParseRate(b.Drain.Rate)
-		if err != nil {
-			return nil, fmt.Errorf("backends.%s.drain.rate: %w", name, err)
-		}
 		lines[name] = leaky.New(rdb, leaky.Settings{
 			Backend:     name,
-			Rate:        rate,
-			Burst:       b.Drain.Burst,
-			Concurrency: b.Drain.Concurrency,
-			Capacity:    b.Line.Capacity,
-			MaxWait:     b.Line.MaxWait,
-			ClientShare: b.Line.ClientShare,
+			Drain:       b.Drain,
+			Room:        b.Line,
 			Attempts:    b.Retry.Attempts,
 			Feedback:    bool(b.Feedback),
 			KeepFailed:  b.KeepFailed,
 			KeepLongest: b.MaxAge + keepLongest(c, name),
 		})
 	}
-	return lines, nil
+	return lines
 }
 
 // keepLongest is for how long an ended job of the backend may be kept.
