@@ -110,7 +110,7 @@ func TestLibrariesHaveOneDoor(t *testing.T) {
 	doors := map[string][]string{
 		"github.com/hibiken/asynq":                      {"internal/jobs", "bench"}, // bench measures against it
 		"github.com/gorilla/mux":                        {"internal/web"},
-		"go.yaml.in/yaml/v3":                            {"internal/config"},
+		"go.yaml.in/yaml/v3":                            {"internal/strictyaml"},
 		"github.com/alicebob/miniredis/v2":              {"internal/store", "internal/redistest"},
 		"github.com/oschwald/maxminddb-golang/v2":       {"internal/identity"},
 		"github.com/maypok86/otter/v2":                  {"internal/cache"},

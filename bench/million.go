@@ -131,8 +131,14 @@ func (e *env) otherRedis(ctx context.Context) (*redis.Client, error) {
 // benchLine is the line of startForebay's config. One job may be in flight, so a release grants one.
 func benchLine(rdb redis.UniversalClient) *leaky.Line {
 	const year = 365 * 24 * time.Hour
-	return leaky.New(rdb, leaky.Settings{Backend: "bench", Rate: leaky.Unlimited, Burst: 1, Concurrency: 1, Capacity: 10_000_000, MaxWait: year,
-		ClientShare: 1, Attempts: 4, Feedback: true, KeepFailed: 24 * time.Hour})
+	return leaky.New(rdb, leaky.Settings{
+		Backend:    "bench",
+		Drain:      leaky.Drain{Rate: leaky.Unlimited, Burst: 1, Concurrency: 1},
+		Room:       leaky.Room{Capacity: 10_000_000, MaxWait: year, ClientShare: 1},
+		Attempts:   4,
+		Feedback:   true,
+		KeepFailed: 24 * time.Hour,
+	})
 }
 
 // lineOffer is a fresh job of one of the clients.

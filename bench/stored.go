@@ -76,8 +76,13 @@ func (e *env) sicken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	line := leaky.New(e.rdb, leaky.Settings{Backend: "sick", Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000, MaxWait: time.Hour,
-		ClientShare: 1, Attempts: 1, Feedback: true})
+	line := leaky.New(e.rdb, leaky.Settings{
+		Backend:  "sick",
+		Drain:    leaky.Drain{Rate: rate, Burst: 1, Concurrency: 10},
+		Room:     leaky.Room{Capacity: 1000, MaxWait: time.Hour, ClientShare: 1},
+		Attempts: 1,
+		Feedback: true,
+	})
 	if err := e.rdb.Del(ctx, jobs.KeyPrefix("sick")+"pace", jobs.KeyPrefix("sick")+"line").Err(); err != nil {
 		return err
 	}

@@ -115,8 +115,11 @@ func (s setup) start(t *testing.T) front {
 	}
 	f := front{TB: t, operation: redistest.Name(t, "report")}
 	f.line = leaky.New(rdb, leaky.Settings{
-		Backend: backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: max(s.capacity, 1),
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour,
+		Backend:    backend,
+		Drain:      leaky.Drain{Rate: rate, Burst: 1, Concurrency: 10},
+		Room:       leaky.Room{Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1},
+		Attempts:   3,
+		KeepFailed: time.Hour,
 	}).Limited(limits.Script{})
 	f.cache = cache.New(rdb)
 	finals := leaky.Listen(rdb, []string{backend})

@@ -65,10 +65,7 @@ func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Conf
 	if err != nil {
 		return err
 	}
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
+	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
 	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log, a.audit)
 	if err != nil {

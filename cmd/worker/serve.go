@@ -30,10 +30,7 @@ func serve(ctx context.Context, signals <-chan os.Signal, c *config.Config, clie
 	if err != nil {
 		return err
 	}
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		return errors.Join(err, s.Close())
-	}
+	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // no client waits here
 	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
 	if err != nil {

@@ -46,8 +46,13 @@ func newDesk(t testing.TB, capacity int, change func(*desk, *Config)) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.line = leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate, Burst: 1, Concurrency: 1, Capacity: capacity,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 1, KeepFailed: time.Hour}).Limited(limits.Script{})
+	d.line = leaky.New(rdb, leaky.Settings{
+		Backend:    backend,
+		Drain:      leaky.Drain{Rate: rate, Burst: 1, Concurrency: 1},
+		Room:       leaky.Room{Capacity: capacity, MaxWait: time.Hour, ClientShare: 1},
+		Attempts:   1,
+		KeepFailed: time.Hour,
+	}).Limited(limits.Script{})
 	d.cache = cache.New(rdb)
 	d.caller = Caller{Client: identity.Client{ID: redistest.Name(t, "acme"), Name: "acme", Tier: "pro", Address: "192.0.2.1"}}
 	c := Config{

@@ -5,26 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-func (c Callbacks) check(r *report, key string) {
-	r.duration(key+".timeout", c.Timeout, 100*time.Millisecond, time.Minute)
-	for n, port := range c.Ports {
-		r.number(fmt.Sprintf("%s.ports[%d]", key, n), float64(port), 1, 65535)
-	}
-	for n, wait := range c.Schedule {
-		r.duration(fmt.Sprintf("%s.schedule[%d]", key, n), wait, 100*time.Millisecond, 7*day)
-	}
-}
-
 // check looks at a client's webhooks. Its URL is left to callbackRules.
-func (c Callback) check(r *report, key string) {
-	if c.URL == "" && len(c.Secrets) == 0 && !r.given(key) {
+func (c Callback) check(r *strictyaml.Report, key string) {
+	if c.URL == "" && len(c.Secrets) == 0 && !r.Given(key) {
 		return
 	}
 	if len(c.Secrets) == 0 {
-		r.errorf(key+".secrets", "needs at least one, in a list: echo whsec_$(openssl rand -base64 32)")
+		r.Errorf(key+".secrets", "needs at least one, in a list: echo whsec_$(openssl rand -base64 32)")
 	}
 	for n, secret := range c.Secrets {
 		at := fmt.Sprintf("%s.secrets[%d]", key, n)
@@ -32,19 +23,17 @@ func (c Callback) check(r *report, key string) {
 		bytes, err := base64.StdEncoding.DecodeString(text)
 		switch {
 		case !prefixed || err != nil || len(bytes) < 24 || len(bytes) > 64:
-			r.errorf(at, "must be whsec_ and the base64 of 24 to 64 random bytes: echo whsec_$(openssl rand -base64 32)")
+			r.Errorf(at, "must be whsec_ and the base64 of 24 to 64 random bytes: echo whsec_$(openssl rand -base64 32)")
 		case slices.Contains(c.Secrets[:n], secret):
-			r.errorf(at, "stands in the list twice")
+			r.Errorf(at, "stands in the list twice")
 		}
 	}
 }
 
 // callbackRules reports what the rules of whoever will call say against clients' URLs, if the rules for all were understood.
-func (c *Config) callbackRules(r *report, list string, clients []Client, rules []Rules) {
-	for key := range r.failed {
-		if strings.HasPrefix(key, "callbacks.") || key == "callbacks" {
-			return
-		}
+func (c *Config) callbackRules(r *strictyaml.Report, list string, clients []Client, rules []Rules) {
+	if r.FailedWithin("callbacks") {
+		return
 	}
 	for n, client := range clients {
 		for _, rule := range rules {
@@ -52,7 +41,7 @@ func (c *Config) callbackRules(r *report, list string, clients []Client, rules [
 				continue
 			}
 			if err := rule.Callback(c.Callbacks, client.Callback.URL); err != nil {
-				r.errorf(fmt.Sprintf("%s[%d].callback.url", list, n), "%v", err)
+				r.Errorf(fmt.Sprintf("%s[%d].callback.url", list, n), "%v", err)
 			}
 		}
 	}

@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"slices"
-	"time"
+
+	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/units"
 )
 
 const (
@@ -16,46 +18,50 @@ const (
 // serves reports whether stale answers are among what is tried.
 func (o Operation) servesStale() bool { return slices.Contains(o.OnOverload, Step{Word: "stale"}) }
 
-func (c *Config) checkOverload(r *report, key string, o Operation) {
+func (c *Config) checkOverload(r *strictyaml.Report, key string, o Operation) {
 	at := key + ".on_overload"
 	simplified, answered := 0, false
 	for n, step := range o.OnOverload {
-		item := fmt.Sprintf("%s[%d]", at, n)
+		item := strictyaml.At(at, n)
 		if answered && step.Word != "reject" {
-			r.errorf(item, "is never reached: the body before it answers every request")
+			r.Errorf(item, "is never reached: the body before it answers every request")
 		}
 		switch {
+		case step.Word == "" && (step.Operation == "") == (step.Body == ""):
+			if !r.FailedWithin(item) {
+				r.Errorf(item, "wants one of operation and body")
+			}
 		case step.Operation != "":
 			if simplified++; simplified > maxSimplified {
-				r.errorf(item, "is one operation too many; at most %d are tried", maxSimplified)
+				r.Errorf(item, "is one operation too many; at most %d are tried", maxSimplified)
 			}
 			c.checkSimplified(r, item+".operation", key, o, step.Operation)
 		case step.Body != "":
 			answered = true
 			if len(step.Body) > maxFixedBody {
-				r.errorf(item+".body", "is longer than %v", Size(maxFixedBody))
+				r.Errorf(item+".body", "is longer than %v", units.Size(maxFixedBody))
 			}
-		case step.Word != "":
+		default:
 			if step.Word != "stale" && step.Word != "reject" {
-				r.errorf(item, "%s is none of stale, reject, {operation: name}, {body: {...}}", r.shown(item, step.Word))
+				r.Errorf(item, "%s is none of stale, reject, {operation: name}, {body: {...}}", r.Shown(item, step.Word))
 			}
 		}
 		if step != (Step{}) && slices.Contains(o.OnOverload[:n], step) {
-			r.errorf(item, "stands in the list twice")
+			r.Errorf(item, "stands in the list twice")
 		}
 	}
 	if n := len(o.OnOverload); n == 0 || o.OnOverload[n-1].Word != "reject" {
-		r.errorf(at, "must end with reject, which is what is left when nothing else can be answered; write [stale, reject] or [reject]")
+		r.Errorf(at, "must end with reject, which is what is left when nothing else can be answered; write [stale, reject] or [reject]")
 	}
 }
 
 // checkSimplified holds the operation that stands in for another against that.
-func (c *Config) checkSimplified(r *report, key, of string, o Operation, name string) {
-	if join("operations", name) == of {
-		r.errorf(key, "%s is the operation itself, which was refused; name another", r.shown(key, name))
+func (c *Config) checkSimplified(r *strictyaml.Report, key, of string, o Operation, name string) {
+	if strictyaml.Join("operations", name) == of {
+		r.Errorf(key, "%s is the operation itself, which was refused; name another", r.Shown(key, name))
 		return
 	}
-	r.known(key, name, "operation", names(c.Operations))
+	r.Known(key, name, "operation", names(c.Operations))
 	other, ok := c.Operations[name]
 	if !ok {
 		return
@@ -65,60 +71,46 @@ func (c *Config) checkSimplified(r *report, key, of string, o Operation, name st
 			return
 		}
 	}
-	r.errorf(key, "%s is open to none of the tiers that may use this operation; widen its tiers, or name another", r.shown(key, name))
+	r.Errorf(key, "%s is open to none of the tiers that may use this operation; widen its tiers, or name another", r.Shown(key, name))
 }
 
-func (o Operation) checkCache(r *report, key string) {
+func (o Operation) checkCache(r *strictyaml.Report, key string) {
 	key += ".cache"
-	if o.Cache.StaleFor != 0 || r.given(key+".stale_for") {
-		r.duration(key+".stale_for", o.Cache.StaleFor, time.Second, maxStale)
+	if o.Cache.StaleFor != 0 || r.Given(key+".stale_for") {
 		if !o.servesStale() {
-			r.errorf(key+".stale_for", "has no effect without stale in on_overload; write on_overload: [stale, reject], or leave it out")
+			r.Errorf(key+".stale_for", "has no effect without stale in on_overload; write on_overload: [stale, reject], or leave it out")
 		}
 	}
-	if o.Cache.FreshFor != 0 || r.given(key+".fresh_for") {
-		r.duration(key+".fresh_for", o.Cache.FreshFor, time.Second, maxStale)
+	if o.Cache.FreshFor != 0 || r.Given(key+".fresh_for") {
 		if stale := o.Cache.StaleFor; stale != 0 && stale <= o.Cache.FreshFor {
-			r.errorf(key+".stale_for", "%s isn't longer than fresh_for (%s), and both count from the backend's answer, so none is ever stale; raise it, or leave it out",
-				r.shown(key+".stale_for", formatDuration(stale)), r.shown(key+".fresh_for", formatDuration(o.Cache.FreshFor)))
+			r.Errorf(key+".stale_for", "%s isn't longer than fresh_for (%s), and both count from the backend's answer, so none is ever stale; raise it, or leave it out",
+				r.Shown(key+".stale_for", stale), r.Shown(key+".fresh_for", o.Cache.FreshFor))
 		}
 	}
-	r.oneOf(key+".share", o.Cache.Share, "client", "tier", "all")
 	if o.Cache.Refresh && (o.Cache.StaleFor == 0 || !o.servesStale()) {
-		r.errorf(key+".refresh", "has no effect where no stale answer is served; set stale_for, or leave it out")
+		r.Errorf(key+".refresh", "has no effect where no stale answer is served; set stale_for, or leave it out")
 	}
 	for n, pointer := range o.Cache.Key {
 		at := fmt.Sprintf("%s.key[%d]", key, n)
-		switch {
-		case !pointerForm.MatchString(pointer) || len(pointer) > 256:
-			r.errorf(at, "%s isn't a JSON Pointer of at most 256 characters; write it as /month, or /options/month for a field within another", r.shown(at, pointer))
-		case slices.Contains(o.Cache.Key[:n], pointer):
-			r.errorf(at, "%s stands in the list twice", r.shown(at, pointer))
+		checkPointer(r, at, pointer, "month")
+		if slices.Contains(o.Cache.Key[:n], pointer) {
+			r.Errorf(at, "%s stands in the list twice", r.Shown(at, pointer))
 		}
 	}
-	if r.given(key+".key") && len(o.Cache.Key) == 0 {
-		r.errorf(key+".key", "is empty, so all payloads would have one answer; list JSON Pointers, or leave it out")
+	if r.Given(key+".key") && len(o.Cache.Key) == 0 {
+		r.Errorf(key+".key", "is empty, so all payloads would have one answer; list JSON Pointers, or leave it out")
 	}
 }
 
-func (o Operation) checkDegrade(r *report, key string) {
+func (o Operation) checkDegrade(r *strictyaml.Report, key string) {
 	when := o.Degrade.When
 	key += ".degrade"
-	if o.Degrade == (Degrade{}) && !r.given(key) {
+	if o.Degrade == (Degrade{}) && !r.Given(key) {
 		return
 	}
 	key += ".when"
-	if when.Backend != "sick" {
-		if when.Backend == "" {
-			r.errorf(key+".backend", "is required: sick")
-		} else {
-			r.oneOf(key+".backend", when.Backend, "sick")
-		}
-	}
-	if r.given(key+".below") && (when.Below <= 0 || when.Below > 1) {
-		r.errorf(key+".below", "%s is out of bounds; write a part of the backend's rate, above 0 and at most 1", r.shown(key+".below", when.Below))
-	}
+	checkPart(r, key+".below", when.Below, 0, 1, "a part of the backend's rate")
 	if o.Cache.StaleFor == 0 || !o.servesStale() {
-		r.errorf(key, "has no effect where no stale answer is served; set cache.stale_for and stale in on_overload, or leave it out")
+		r.Errorf(key, "has no effect where no stale answer is served; set cache.stale_for and stale in on_overload, or leave it out")
 	}
 }

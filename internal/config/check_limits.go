@@ -3,11 +3,12 @@ package config
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Algorithms of a limit.
@@ -46,11 +47,11 @@ func (list limitList) key() string {
 	case list.own != "":
 		return list.own
 	case list.reads:
-		return join("tiers", list.tier) + ".reads"
+		return strictyaml.Join("tiers", list.tier) + ".reads"
 	case list.tier != "":
-		return join("tiers", list.tier) + ".limits"
+		return strictyaml.Join("tiers", list.tier) + ".limits"
 	case list.operation != "":
-		return join("operations", list.operation) + ".limits"
+		return strictyaml.Join("operations", list.operation) + ".limits"
 	}
 	return "limits"
 }
@@ -86,9 +87,9 @@ func (c *Config) operationList(name string) limitList {
 }
 
 // checkList checks each limit of a list by itself.
-func (c *Config) checkList(r *report, list limitList) {
+func (c *Config) checkList(r *strictyaml.Report, list limitList) {
 	for n, l := range list.limits {
-		key := fmt.Sprintf("%s[%d]", list.key(), n)
+		key := strictyaml.At(list.key(), n)
 		c.checkSubject(r, key, l)
 		c.checkWhen(r, key+".when", l.When, list)
 		checkAmounts(r, key, l)
@@ -102,21 +103,21 @@ func (c *Config) checkList(r *report, list limitList) {
 }
 
 // checkReads finds what a limit on lists can't count: they are of no operation, and end at once.
-func checkReads(r *report, key string, l Limit) {
+func checkReads(r *strictyaml.Report, key string, l Limit) {
 	switch {
 	case l.Per == "operation" || l.Per == "client+operation":
-		r.errorf(key+".per", "has no meaning for reads, which are of no operation; use client")
+		r.Errorf(key+".per", "has no meaning for reads, which are of no operation; use client")
 	case len(l.When.Operation) > 0:
-		r.errorf(key+".when.operation", "has no meaning for reads, which are of no operation; leave it out")
+		r.Errorf(key+".when.operation", "has no meaning for reads, which are of no operation; leave it out")
 	case l.Algorithm == Concurrency:
-		r.errorf(key+".algorithm", "has no meaning for reads: a client has one list at a time; use %s", TokenBucket)
+		r.Errorf(key+".algorithm", "has no meaning for reads: a client has one list at a time; use %s", TokenBucket)
 	case l.Cost.Bytes:
-		r.errorf(key+".cost.bytes", "has no meaning for reads, which have no body; leave it out")
+		r.Errorf(key+".cost.bytes", "has no meaning for reads, which have no body; leave it out")
 	}
 }
 
 // checkBytes finds a limit of bytes that no body would fit.
-func (c *Config) checkBytes(r *report, key string, l Limit) {
+func (c *Config) checkBytes(r *strictyaml.Report, key string, l Limit) {
 	amount, least, share := key+".limit", int64(minBytes), ""
 	if l.bucket() && l.Burst != l.Limit {
 		amount = key + ".burst"
@@ -126,121 +127,110 @@ func (c *Config) checkBytes(r *report, key string, l Limit) {
 	}
 	switch {
 	case l.Algorithm == Concurrency:
-		r.errorf(key+".cost.bytes", "has no meaning for %s, which counts jobs; leave it out, or use %s",
+		r.Errorf(key+".cost.bytes", "has no meaning for %s, which counts jobs; leave it out, or use %s",
 			Concurrency, TokenBucket)
 	case l.capacity() > 0 && l.capacity() < least:
-		r.errorf(amount, "%s is too little for a limit of bytes%s; write at least %d",
-			r.shown(amount, l.capacity()), share, least)
+		r.Errorf(amount, "%s is too little for a limit of bytes%s; write at least %d",
+			r.Shown(amount, l.capacity()), share, least)
 	}
 }
 
-func (c *Config) checkSubject(r *report, key string, l Limit) {
-	r.nameKey(key+".name", l.Name)
-	r.oneOf(key+".per", l.Per, "client", "ip", "operation", "client+operation", "tier", "country", "global")
+func (c *Config) checkSubject(r *strictyaml.Report, key string, l Limit) {
+	checkName(r, key+".name", l.Name)
 	if l.Per == "country" && !c.knowsCountries() {
-		r.errorf(key+".per", "needs to know countries; set identity.country_header or identity.country_database")
+		r.Errorf(key+".per", "needs to know countries; set identity.country_header or identity.country_database")
 	}
 	if l.Algorithm == "" {
-		r.errorf(key+".algorithm", "is required: one of %s", strings.Join(algorithms, ", "))
+		r.Errorf(key+".algorithm", "is required: one of %s", strings.Join(algorithms, ", "))
 	} else {
-		r.oneOf(key+".algorithm", l.Algorithm, algorithms...)
+		strictyaml.OneOf(r, key+".algorithm", l.Algorithm, algorithms...)
 	}
 }
 
 var countryForm = regexp.MustCompile(`^[A-Z]{2}$`)
 
-func (c *Config) checkWhen(r *report, key string, w When, list limitList) {
+func (c *Config) checkWhen(r *strictyaml.Report, key string, w When, list limitList) {
 	each := func(name string, words []string, check func(at, word string)) {
 		if words != nil && len(words) == 0 {
-			r.errorf(key+"."+name, "is empty, so the limit would apply to nothing; name some, or leave it out to mean all")
+			r.Errorf(key+"."+name, "is empty, so the limit would apply to nothing; name some, or leave it out to mean all")
 		}
 		for n, word := range words {
 			at := fmt.Sprintf("%s.%s[%d]", key, name, n)
 			check(at, word)
 			if slices.Contains(words[:n], word) {
-				r.errorf(at, "%s stands in the list twice", r.shown(at, word))
+				r.Errorf(at, "%s stands in the list twice", r.Shown(at, word))
 			}
 		}
 	}
-	each("tier", w.Tier, func(at, word string) { r.known(at, word, "tier", names(c.Tiers)) })
-	each("operation", w.Operation, func(at, word string) { r.known(at, word, "operation", names(c.Operations)) })
+	each("tier", w.Tier, func(at, word string) { r.Known(at, word, "tier", names(c.Tiers)) })
+	each("operation", w.Operation, func(at, word string) { r.Known(at, word, "operation", names(c.Operations)) })
 	each("country", w.Country, func(at, word string) {
 		if !countryForm.MatchString(word) {
-			r.errorf(at, "%s isn't a country; write its two capital letters (ISO 3166-1), such as DE", r.shown(at, word))
+			r.Errorf(at, "%s isn't a country; write its two capital letters (ISO 3166-1), such as DE", r.Shown(at, word))
 		}
 	})
 	switch {
 	case len(w.Tier) > 0 && list.tier != "" && !slices.Contains(w.Tier, list.tier):
-		r.errorf(key+".tier", "leaves out the tier whose limit it is, so it would apply to nothing; leave it out, or move the limit")
+		r.Errorf(key+".tier", "leaves out the tier whose limit it is, so it would apply to nothing; leave it out, or move the limit")
 	case len(w.Operation) > 0 && list.operation != "" && !slices.Contains(w.Operation, list.operation):
-		r.errorf(key+".operation", "leaves out the operation whose limit it is, so it would apply to nothing; leave it out, or move the limit")
+		r.Errorf(key+".operation", "leaves out the operation whose limit it is, so it would apply to nothing; leave it out, or move the limit")
 	case len(w.Country) > 0 && !c.knowsCountries():
-		r.errorf(key+".country", "needs to know countries; set identity.country_header or identity.country_database")
+		r.Errorf(key+".country", "needs to know countries; set identity.country_header or identity.country_database")
 	}
 }
 
-func checkAmounts(r *report, key string, l Limit) {
+func checkAmounts(r *strictyaml.Report, key string, l Limit) {
 	named := "this limit"
 	if l.Name != "" {
-		named = "limit " + r.shown(key+".name", l.Name)
+		named = "limit " + r.Shown(key+".name", l.Name)
 	}
 	switch {
-	case !r.given(key+".limit") && l.Limit == 0 && l.Algorithm == Concurrency:
-		r.errorf(key+".limit", "is required: how many jobs may wait and run at one time by %s", named)
-	case !r.given(key+".limit") && l.Limit == 0:
-		r.errorf(key+".limit", "is required: how many requests %s allows in its window", named)
+	case !r.Given(key+".limit") && l.Limit == 0 && l.Algorithm == Concurrency:
+		r.Errorf(key+".limit", "is required: how many jobs may wait and run at one time by %s", named)
+	case !r.Given(key+".limit") && l.Limit == 0:
+		r.Errorf(key+".limit", "is required: how many requests %s allows in its window", named)
 	case l.Limit < 1 || l.Limit > maxAmount:
-		r.errorf(key+".limit", "%s is out of bounds for %s; write 1 to %d (to allow nothing, take the operation from the tier)",
-			r.shown(key+".limit", l.Limit), named, maxAmount)
+		r.Errorf(key+".limit", "%s is out of bounds for %s; write 1 to %d (to allow nothing, take the operation from the tier)",
+			r.Shown(key+".limit", l.Limit), named, maxAmount)
 	case l.Algorithm == SlidingWindowLog && l.Limit > maxLog:
-		r.errorf(key+".limit", "%s is too much for %s: a %s remembers each request; write 1 to %d, or use %s",
-			r.shown(key+".limit", l.Limit), named, SlidingWindowLog, maxLog, SlidingWindowCounter)
+		r.Errorf(key+".limit", "%s is too much for %s: a %s remembers each request; write 1 to %d, or use %s",
+			r.Shown(key+".limit", l.Limit), named, SlidingWindowLog, maxLog, SlidingWindowCounter)
 	}
 	checkWindow(r, key+".window", named, l)
 	switch {
-	case !r.given(key+".burst") && l.Burst == 0:
+	case !r.Given(key+".burst") && l.Burst == 0:
 	case slices.Contains(algorithms, l.Algorithm) && !l.bucket():
-		r.errorf(key+".burst", "has no meaning for %s, whose algorithm is %s; leave it out, or use %s", named, l.Algorithm, TokenBucket)
+		r.Errorf(key+".burst", "has no meaning for %s, whose algorithm is %s; leave it out, or use %s", named, l.Algorithm, TokenBucket)
 	case l.Burst < 1 || l.Burst > maxAmount:
-		r.errorf(key+".burst", "%s is out of bounds for %s; write 1 to %d", r.shown(key+".burst", l.Burst), named, maxAmount)
+		r.Errorf(key+".burst", "%s is out of bounds for %s; write 1 to %d", r.Shown(key+".burst", l.Burst), named, maxAmount)
 	}
 }
 
-func checkWindow(r *report, key, named string, l Limit) {
-	given := r.given(key) || l.Window != 0
+func checkWindow(r *strictyaml.Report, key, named string, l Limit) {
+	given := r.Given(key) || l.Window != 0
 	calendar := l.Window == Day || l.Window == Month
 	switch {
 	case l.Algorithm == Concurrency:
 		if given {
-			r.errorf(key, "has no meaning for %s: %s counts the jobs that wait and run now; leave it out", named, Concurrency)
+			r.Errorf(key, "has no meaning for %s: %s counts the jobs that wait and run now; leave it out", named, Concurrency)
 		}
 	case !given:
-		r.errorf(key, "is required: the time in which %s allows its amount, such as 1m", named)
+		r.Errorf(key, "is required: the time in which %s allows its amount, such as 1m", named)
 	case calendar && l.Algorithm != FixedWindow:
 		if slices.Contains(algorithms, l.Algorithm) {
-			r.errorf(key, "%s is of the calendar, and the algorithm of %s is %s; write a duration such as 24h, or use %s", r.shown(key, l.Window), named, l.Algorithm, FixedWindow)
+			r.Errorf(key, "%s is of the calendar, and the algorithm of %s is %s; write a duration such as 24h, or use %s", r.Shown(key, l.Window), named, l.Algorithm, FixedWindow)
 		}
 	case calendar:
 	case l.Window < Window(time.Millisecond) || l.Window > Window(maxWindow):
-		r.errorf(key, "%s is out of bounds for %s; write 1ms to 366d", r.shown(key, l.Window), named)
+		r.Errorf(key, "%s is out of bounds for %s; write 1ms to 366d", r.Shown(key, l.Window), named)
 	}
 }
 
-func (g Grace) check(r *report, key string) {
-	if g == (Grace{}) && !r.given(key) {
+func (g Grace) check(r *strictyaml.Report, key string) {
+	if g == (Grace{}) && !r.Given(key) {
 		return
 	}
-	if g.Period == 0 && !r.given(key+".period") {
-		r.errorf(key+".period", "is required: how long a client counts as new, such as 7d")
-	} else {
-		r.duration(key+".period", g.Period, time.Minute, maxWindow)
-	}
-	switch {
-	case g.Factor == 0 && !r.given(key+".factor"):
-		r.errorf(key+".factor", "is required: what a new client's limits are multiplied by, such as 2")
-	case g.Factor <= 1 || g.Factor > maxGrace:
-		r.errorf(key+".factor", "%s is out of bounds; write what a new client's limits are multiplied by, above 1 and at most %d", r.shown(key+".factor", g.Factor), maxGrace)
-	}
+	checkPart(r, key+".factor", g.Factor, 1, maxGrace, "what a new client's limits are multiplied by")
 }
 
 // bucket reports whether a limit has a burst.
@@ -273,15 +263,15 @@ func (l Limit) scaled(factor float64) Limit {
 
 // keepRules reports what the rules of whoever will keep the limits say against one of a list, if nothing
 // else was: as it stands, as its region's share, and for new clients.
-func (c *Config) keepRules(r *report, list limitList, rules []Rules) {
+func (c *Config) keepRules(r *strictyaml.Report, list limitList, rules []Rules) {
 	share := 1.0
 	if s := c.Region.Share; s > 0 && s < 1 {
 		share = s
 	}
 	graces := c.graces(list)
 	for n, l := range list.limits {
-		key := fmt.Sprintf("%s[%d]", list.key(), n)
-		failed, fromEnv := r.limit(key)
+		key := strictyaml.At(list.key(), n)
+		failed, fromEnv := failedOrEnv(r, key)
 		keeps := func(as string, l Limit) bool { return failed || keep(r, key, as, l, rules, fromEnv) }
 		if !keeps("", l) || share < 1 && !keeps(" as the region's share", l.scaled(share)) || !l.graced() || list.reads {
 			continue
@@ -306,19 +296,22 @@ func (c *Config) graces(list limitList) (factors []float64) {
 	return factors
 }
 
-// limit reports whether something was found wrong with a limit, and whether something of it comes from
-// the environment.
-func (r *report) limit(key string) (failed, fromEnv bool) {
-	failed = r.failed[key]
-	for _, below := range keysOf(reflect.TypeFor[Limit]()) {
-		failed = failed || r.failed[key+"."+below]
-		fromEnv = fromEnv || r.places[key+"."+below].fromEnv
+// counted are the keys of a limit that say what it counts.
+var counted = []string{"name", "per", "when", "algorithm", "limit", "window", "burst", "enforce", "cost"}
+
+// failedOrEnv reports whether something was found wrong with a limit, and whether something of it comes
+// from the environment.
+func failedOrEnv(r *strictyaml.Report, key string) (failed, fromEnv bool) {
+	failed = r.Failed(key)
+	for _, below := range counted {
+		failed = failed || r.Failed(key+"."+below)
+		fromEnv = fromEnv || r.FromEnv(key+"."+below)
 	}
 	return failed, fromEnv
 }
 
 // keep reports what the rules say against a limit, which as tells how it came to be; false: something.
-func keep(r *report, key, as string, l Limit, rules []Rules, fromEnv bool) bool {
+func keep(r *strictyaml.Report, key, as string, l Limit, rules []Rules, fromEnv bool) bool {
 	for _, rule := range rules {
 		if rule.Limit == nil {
 			continue
@@ -328,11 +321,11 @@ func keep(r *report, key, as string, l Limit, rules []Rules, fromEnv bool) bool 
 		case err == nil:
 			continue
 		case fromEnv:
-			r.errorf(key, "can't be kept%s as the environment has it; use a rounder limit and window, and a burst that is no larger", as)
+			r.Errorf(key, "can't be kept%s as the environment has it; use a rounder limit and window, and a burst that is no larger", as)
 		case as != "":
-			r.errorf(key, "can't be kept%s: %v", as, err)
+			r.Errorf(key, "can't be kept%s: %v", as, err)
 		default:
-			r.errorf(key, "%v", err)
+			r.Errorf(key, "%v", err)
 		}
 		return false
 	}

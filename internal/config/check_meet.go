@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Bounds of what may apply to one request. One script call decides over all limits, and a job keeps a place in
@@ -58,7 +60,7 @@ type placed struct {
 	Limit
 }
 
-func (l placed) key() string { return fmt.Sprintf("%s[%d]", l.list.key(), l.n) }
+func (l placed) key() string { return strictyaml.At(l.list.key(), l.n) }
 
 // meeting are the limits that may apply to a tier's request for an operation, before a client's own.
 func (c *Config) meeting(tier, operation string) []placed {
@@ -79,24 +81,24 @@ func (list limitList) holding(tier, operation string) (all []placed) {
 }
 
 // checkMeeting holds the limits that apply to one request against its cost and against their bounds.
-func (c *Config) checkMeeting(r *report, tier, operation string) {
+func (c *Config) checkMeeting(r *strictyaml.Report, tier, operation string) {
 	all := c.meeting(tier, operation)
 	c.checkNumber(r, tier, operation, all)
 	cost := c.Operations[operation].Cost
-	key := join("operations", operation) + ".cost"
+	key := strictyaml.Join("operations", operation) + ".cost"
 	if cost.From != "" {
 		key += ".default"
 	}
 	for _, l := range all {
 		if most, share := c.fits(l.Limit); most < cost.usual() {
-			r.errorf(key, "is more than limit %s (%s%s) can ever allow%s, so no request would be accepted; lower the cost, or raise the limit",
-				r.shown(l.key()+".name", l.Name), l.key(), r.onLine(l.key()), r.most(l.key(), most, share))
+			r.Errorf(key, "is more than limit %s (%s%s) can ever allow%s, so no request would be accepted; lower the cost, or raise the limit",
+				r.Shown(l.key()+".name", l.Name), l.key(), r.OnLine(l.key()), mostOf(r, l.key(), most, share))
 		}
 	}
 }
 
 // checkOwn holds a client's own limits against the costs of operations and against the others that apply.
-func (c *Config) checkOwn(r *report, key string, client Client) {
+func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 	if len(client.Limits) == 0 || !nameForm.MatchString(client.Tier) {
 		return
 	}
@@ -108,7 +110,7 @@ func (c *Config) checkOwn(r *report, key string, client Client) {
 		own := list.holding(client.Tier, operation)
 		for _, l := range own {
 			if most, share := c.fits(l.Limit); most < c.Operations[operation].Cost.usual() {
-				r.errorf(l.key()+".limit", "can never allow a request for operation %s, which costs more%s; raise it, or lower the cost", operation, r.most(l.key(), most, share))
+				r.Errorf(l.key()+".limit", "can never allow a request for operation %s, which costs more%s; raise it, or lower the cost", operation, mostOf(r, l.key(), most, share))
 			}
 		}
 		others := slices.DeleteFunc(c.meeting(client.Tier, operation), func(l placed) bool {
@@ -117,7 +119,7 @@ func (c *Config) checkOwn(r *report, key string, client Client) {
 		for _, l := range own {
 			i := slices.IndexFunc(others, func(o placed) bool { return o.Name == l.Name && o.When.meets(l.When) })
 			if i >= 0 && l.Name != "" {
-				r.errorf(l.key()+".name", "%s is also the name of %s%s, which isn't of the tier, so this one can't replace it; rename one", r.shown(l.key()+".name", l.Name), others[i].key(), r.onLine(others[i].key()))
+				r.Errorf(l.key()+".name", "%s is also the name of %s%s, which isn't of the tier, so this one can't replace it; rename one", r.Shown(l.key()+".name", l.Name), others[i].key(), r.OnLine(others[i].key()))
 			}
 		}
 		c.checkNumber(r, client.Tier, operation, append(others, own...))
@@ -144,18 +146,18 @@ func (c *Config) fits(l Limit) (most int64, share string) {
 	return l.capacity(), ""
 }
 
-// most tells how much a limit allows at most, if that isn't the environment's word.
-func (r *report) most(key string, most int64, share string) string {
-	if _, fromEnv := r.limit(key); fromEnv {
+// mostOf tells how much a limit allows at most, if that isn't the environment's word.
+func mostOf(r *strictyaml.Report, key string, most int64, share string) string {
+	if _, fromEnv := failedOrEnv(r, key); fromEnv {
 		return ""
 	}
 	return fmt.Sprintf(" (%d%s)", most, share)
 }
 
 // checkNumber reports the first limit that is too much for one request.
-func (c *Config) checkNumber(r *report, tier, operation string, all []placed) {
+func (c *Config) checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
 	if len(all) > maxMeeting {
-		r.errorf(all[maxMeeting].key(), "is one too many: %d limits may apply to a request of tier %s for operation %s; at most %d can", len(all), tier, operation, maxMeeting)
+		r.Errorf(all[maxMeeting].key(), "is one too many: %d limits may apply to a request of tier %s for operation %s; at most %d can", len(all), tier, operation, maxMeeting)
 	}
 	jobs := slices.DeleteFunc(slices.Clone(all), func(l placed) bool { return l.Algorithm != Concurrency })
 	if len(jobs) <= maxConcurrency {
@@ -168,14 +170,14 @@ func (c *Config) checkNumber(r *report, tier, operation string, all []placed) {
 	for _, country := range countries {
 		meet := slices.DeleteFunc(slices.Clone(jobs), func(l placed) bool { return !l.When.from(country) })
 		if len(meet) > maxConcurrency {
-			r.errorf(meet[maxConcurrency].key(), "is one too many: %d limits of %s may apply to a request of tier %s for operation %s; at most %d can", len(meet), Concurrency, tier, operation, maxConcurrency)
+			r.Errorf(meet[maxConcurrency].key(), "is one too many: %d limits of %s may apply to a request of tier %s for operation %s; at most %d can", len(meet), Concurrency, tier, operation, maxConcurrency)
 			return
 		}
 	}
 }
 
-// checkNames holds the names of all limits that apply to one request against each other.
-func (c *Config) checkNames(r *report) {
+// checkLimitNames holds the names of all limits that apply to one request against each other.
+func (c *Config) checkLimitNames(r *strictyaml.Report) {
 	distinct(r, c.everywhere(), nil)
 	for _, name := range names(c.Tiers) {
 		distinct(r, c.tierList(name), []limitList{c.everywhere()})
@@ -198,7 +200,7 @@ func (c *Config) checkNames(r *report) {
 
 // distinct reports limits of one list that share their name with an earlier one of it, or with one of the others
 // that may apply beside it. Within a list names are unique whatever the conditions: they would share a count.
-func distinct(r *report, list limitList, others []limitList) {
+func distinct(r *strictyaml.Report, list limitList, others []limitList) {
 	for n, l := range list.limits {
 		at := fmt.Sprintf("%s[%d].name", list.key(), n)
 		same := func(o Limit) bool { return o.Name == l.Name && l.Name != "" }
@@ -206,13 +208,13 @@ func distinct(r *report, list limitList, others []limitList) {
 			reach := l.When.within(list)
 			i := slices.IndexFunc(o.limits, func(other Limit) bool { return same(other) && reach.meets(other.When.within(o)) })
 			if i >= 0 {
-				other := fmt.Sprintf("%s[%d]", o.key(), i)
-				r.errorf(at, "%s is also the name of %s%s, and both apply to one request; rename one", r.shown(at, l.Name), other, r.onLine(other))
+				other := strictyaml.At(o.key(), i)
+				r.Errorf(at, "%s is also the name of %s%s, and both apply to one request; rename one", r.Shown(at, l.Name), other, r.OnLine(other))
 			}
 		}
 		if i := slices.IndexFunc(list.limits[:n], same); i >= 0 {
-			other := fmt.Sprintf("%s[%d]", list.key(), i)
-			r.errorf(at, "%s is also the name of %s%s; rename one", r.shown(at, l.Name), other, r.onLine(other))
+			other := strictyaml.At(list.key(), i)
+			r.Errorf(at, "%s is also the name of %s%s; rename one", r.Shown(at, l.Name), other, r.OnLine(other))
 		}
 	}
 }
@@ -226,12 +228,4 @@ func (w When) within(list limitList) When {
 		w.Operation = []string{list.operation}
 	}
 	return w
-}
-
-// onLine is " (line 12)" where the file gives a key.
-func (r *report) onLine(key string) string {
-	if line := r.places[key].line; line > 0 {
-		return fmt.Sprintf(" (line %d)", line)
-	}
-	return ""
 }

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
-	"reflect"
+
+	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/units"
 )
 
 // MaxClientsFile bounds a clients file, in bytes: 10,000 clients of ten keys each take about as much.
@@ -13,14 +15,12 @@ type ClientsFile struct {
 	Clients []Client `key:"clients" max:"10000"`
 
 	Path    string // as errors have it: with ${NAME}, where the config has that
-	written written
+	written strictyaml.Written
 }
 
 // Describe is as Config.Describe.
 func (f *ClientsFile) Describe() string {
-	d := describer{written: f.written}
-	d.describe("clients", "clients", reflect.ValueOf(f.Clients), "")
-	return d.String()
+	return strictyaml.Describe(*f, f.written)
 }
 
 // LoadClients reads the clients file at path, for a config that was loaded: its clients beside those of c. They are
@@ -40,22 +40,18 @@ func LoadClients(path string, lookup func(string) (string, bool), c *Config, rul
 // ParseClients is LoadClients for a text that was read already; path is what errors call it, unless c has it
 // from the environment.
 func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...Rules) (*ClientsFile, error) {
-	path = c.written.or("identity.clients_file", path)
+	path = c.written.Or("identity.clients_file", path)
 	if len(text) > MaxClientsFile {
-		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", Size(MaxClientsFile))}}
+		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", units.Size(MaxClientsFile))}}
 	}
-	tree, problem := parseYAML(text)
-	if problem != nil {
-		problem.File = path
-		return nil, Errors{*problem}
+	file := &ClientsFile{Path: path}
+	r, err := strictyaml.Read(path, text, lookup, file)
+	if err != nil {
+		return nil, err
 	}
-	r, file := newReport(path), &ClientsFile{Path: path}
-	if tree != nil {
-		d := decoder{report: r, lookup: lookup, root: reflect.TypeFor[ClientsFile]()}
-		d.value(tree, reflect.ValueOf(file).Elem(), "", 1, 0)
-	}
-	if !r.given("clients") && len(r.errors) == 0 {
-		r.errorf("clients", "is required; write clients: [] where there are none")
+	r.Check(*file)
+	if !r.Given("clients") && r.Err() == nil {
+		r.Errorf("clients", "is required; write clients: [] where there are none")
 	}
 	beside := newRoster(r, " of the config")
 	beside.add("identity.clients", c.Identity.Clients)
@@ -70,9 +66,9 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 		c.keepRules(r, l, rules)
 	}
 	c.callbackRules(r, "clients", file.Clients, rules)
-	if len(r.errors) > 0 {
-		return nil, Errors(sorted(r.errors))
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
-	file.written = r.written()
+	file.written = r.Written()
 	return file, nil
 }

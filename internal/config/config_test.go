@@ -17,6 +17,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 const hookSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -49,6 +52,13 @@ func load(text string) (*Config, []Warning, error) {
 	return read("forebay.yaml", []byte(text), env, nil)
 }
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func mustLoad(t *testing.T, text string) *Config {
 	t.Helper()
 	c, _, err := load(text)
@@ -68,7 +78,7 @@ func expected(t *testing.T, file string) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-func lines(problems []Problem) string {
+func lines(problems []Warning) string {
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.String())
@@ -160,22 +170,23 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 	t.Parallel()
 	want := &Config{
-		HTTP:     HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
-		Admin:    Admin{Listen: "127.0.0.1:8081"},
-		Redis:    Redis{OnFailure: "degrade"},
-		Checks:   Checks{OnFailure: "local", Processes: 1},
-		Worker:   Worker{Embedded: true},
+		Deployment: Deployment{
+			HTTP:   HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
+			Admin:  Admin{Listen: "127.0.0.1:8081"},
+			Redis:  Redis{OnFailure: "degrade"},
+			Checks: Checks{OnFailure: "local", Processes: 1},
+			Worker: Worker{Embedded: true},
+		},
 		Identity: Identity{Anonymous: "free"},
 		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
-		Shutdown:      30 * time.Second,
-		ShutdownDelay: 5 * time.Second,
+		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
 		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000,
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
 			URL:     "http://127.0.0.1:9000",
-			Drain:   Drain{Rate: "5/s", Burst: 1, Concurrency: 10},
-			Line:    Line{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
+			Drain:   leaky.Drain{Rate: must(leaky.ParseRate("5/s")), Burst: 1, Concurrency: 10},
+			Line:    leaky.Room{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 			Timeout: 30 * time.Second,
 			Retry: Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
 				Rest: []int{429, 503, 529}},
@@ -185,12 +196,12 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepFailed: 168 * time.Hour,
 		}},
 		Operations: map[string]Operation{"report": {
-			Backend: "reports", Method: "POST", Path: "/render", Cost: Cost{Fixed: 1},
+			Call: Call{Backend: "reports", Method: "POST", Path: "/render"}, Cost: Cost{Fixed: 1},
 			Cache: Cache{Share: "client"}, OnOverload: []Step{{Word: "stale"}, {Word: "reject"}},
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
-	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -324,7 +335,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			t.Errorf("%s is shown in:\n%s", secret, out.String())
 		}
 	}
-	for url, want := range map[SecretURL]string{
+	for url, want := range map[strictyaml.SecretURL]string{
 		"redis://127.0.0.1:6379/0":        "redis://127.0.0.1:6379/0",
 		"redis://user:hunter2@h:6379/0":   "redis://***@h:6379/0",
 		"redis://:hunt/er@2?@h:6379?db=1": "redis://***@h:6379?***",

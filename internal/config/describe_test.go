@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/forebay/forebay/internal/leaky"
 )
 
 // readBack is the config that Describe's text stands for, with other secrets.
@@ -43,7 +45,7 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 			b.Headers = c.Backends[name].Headers
 			again.Backends[name] = b
 		}
-		if diff := cmp.Diff(c, again, cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		if diff := cmp.Diff(c, again, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{})); diff != "" {
 			t.Errorf("%s: what Describe prints is another config (-first +again):\n%s", file, diff)
 		}
 	}

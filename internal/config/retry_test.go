@@ -1,6 +1,8 @@
 package config
 
-import "testing"
+import (
+	"testing"
+)
 
 // N26: what a status means is the operator's to say, and each has one meaning.
 func TestAStatusIsInOneListOfRetry(t *testing.T) {

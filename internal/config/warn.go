@@ -5,18 +5,20 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // warn finds what is allowed and yet is rarely meant. It is called on a config without errors.
-func (c *Config) warn(r *report) {
+func (c *Config) warn(r *strictyaml.Report) {
 	for n, p := range c.HTTP.TrustedProxies {
 		if p.Bits() == 0 {
-			r.warnf(fmt.Sprintf("http.trusted_proxies[%d]", n), "trusts every address, so any caller can invent its own; name only your proxies")
+			r.Warnf(fmt.Sprintf("http.trusted_proxies[%d]", n), "trusts every address, so any caller can invent its own; name only your proxies")
 		}
 	}
 
-	if c.Identity.Anonymous != "" && c.HTTP.TrustedProxies == nil && !r.given("http.trusted_proxies") {
-		r.warnf("identity.anonymous", "behind a proxy all callers without a key would count as one; name your proxies in http.trusted_proxies, or write [] if there are none")
+	if c.Identity.Anonymous != "" && c.HTTP.TrustedProxies == nil && !r.Given("http.trusted_proxies") {
+		r.Warnf("identity.anonymous", "behind a proxy all callers without a key would count as one; name your proxies in http.trusted_proxies, or write [] if there are none")
 	}
 
 	inUse := map[string]string{} // tier: the key that gives it to somebody
@@ -32,7 +34,7 @@ func (c *Config) warn(r *report) {
 	for _, tier := range names(c.Tiers) {
 		at, used := inUse[tier]
 		if used && !slices.ContainsFunc(names(c.Operations), func(o string) bool { return c.Operations[o].allows(tier) }) {
-			r.warnf(at, "no operation allows tier %s, so its callers can do nothing; add it to the tiers of an operation", tier)
+			r.Warnf(at, "no operation allows tier %s, so its callers can do nothing; add it to the tiers of an operation", tier)
 		}
 		if used || openEnded {
 			c.warnUnlimited(r, tier)
@@ -43,38 +45,38 @@ func (c *Config) warn(r *report) {
 
 	called := map[string]bool{}
 	for _, name := range names(c.Operations) {
-		o, key := c.Operations[name], join("operations", name)
+		o, key := c.Operations[name], strictyaml.Join("operations", name)
 		called[o.Backend] = true
 		if !openEnded && !slices.ContainsFunc(names(inUse), o.allows) {
-			r.warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
+			r.Warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
 		}
-		if o.Cache.StaleFor == 0 && o.servesStale() && r.given(key+".on_overload") {
-			r.warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, or write [reject]")
+		if o.Cache.StaleFor == 0 && o.servesStale() && r.Given(key+".on_overload") {
+			r.Warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, or write [reject]")
 		}
 		if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {
 			for _, of := range []string{".cache.share", ".cache.key"} {
-				if r.given(key + of) {
-					r.warnf(key+of, "has no effect without cache.stale_for, cache.fresh_for or coalesce; set one, or leave it out")
+				if r.Given(key + of) {
+					r.Warnf(key+of, "has no effect without cache.stale_for, cache.fresh_for or coalesce; set one, or leave it out")
 				}
 			}
 		}
 		if b, known := c.Backends[o.Backend]; known && o.Degrade != (Degrade{}) && !bool(b.Feedback) {
-			r.warnf(key+".degrade", "has no effect: with feedback: off backend %s is never found sick; turn that on, or leave this out", o.Backend)
+			r.Warnf(key+".degrade", "has no effect: with feedback: off backend %s is never found sick; turn that on, or leave this out", o.Backend)
 		}
 	}
 	for _, name := range names(c.Backends) {
-		b, key := c.Backends[name], join("backends", name)
+		b, key := c.Backends[name], strictyaml.Join("backends", name)
 		if !called[name] {
-			r.warnf(key, "no operation uses it; point one at it, or remove it")
+			r.Warnf(key, "no operation uses it; point one at it, or remove it")
 		}
 		if b.Line.MaxWait > b.MaxAge {
-			r.warnf(key+".line.max_wait", "is longer than max_age (%s), so jobs may be accepted only to expire; lower max_wait or raise max_age", r.shown(key+".max_age", formatDuration(b.MaxAge)))
+			r.Warnf(key+".line.max_wait", "is longer than max_age (%s), so jobs may be accepted only to expire; lower max_wait or raise max_age", r.Shown(key+".max_age", b.MaxAge))
 		}
 	}
 }
 
 // warnUnlimited finds callers whom nothing but the lines holds back.
-func (c *Config) warnUnlimited(r *report, tier string) {
+func (c *Config) warnUnlimited(r *strictyaml.Report, tier string) {
 	var free []string
 	for _, name := range names(c.Operations) {
 		if !c.Operations[name].allows(tier) {
@@ -86,38 +88,38 @@ func (c *Config) warnUnlimited(r *report, tier string) {
 		}
 	}
 	if len(free) > 0 {
-		r.warnf(join("tiers", tier), "no limit applies to all its callers on %s: one of them alone can fill the line; add tiers.%s.limits or limits",
-			list(free), tier)
+		r.Warnf(strictyaml.Join("tiers", tier), "no limit applies to all its callers on %s: one of them alone can fill the line; add tiers.%s.limits or limits",
+			strictyaml.List(free), tier)
 	}
 }
 
 // warnLimits finds limits that never do what they say, and what is there for limits that aren't.
-func (c *Config) warnLimits(r *report) {
+func (c *Config) warnLimits(r *strictyaml.Report) {
 	counted, requests := false, c.requests()
 	for _, list := range c.lists() {
 		for n, l := range list.limits {
-			key := fmt.Sprintf("%s[%d]", list.key(), n)
+			key := strictyaml.At(list.key(), n)
 			counted = counted || l.Per == "country" || len(l.When.Country) > 0
 			for i, country := range l.When.Country {
 				if at := fmt.Sprintf("%s.when.country[%d]", key, i); nowhere(country) {
-					r.warnf(at, "%s stands for no country, and whoever comes with it counts as unknown, so it never holds; take it out", r.shown(at, country))
+					r.Warnf(at, "%s stands for no country, and whoever comes with it counts as unknown, so it never holds; take it out", r.Shown(at, country))
 				}
 			}
 			if !c.reachable(requests, list, l) {
-				r.warnf(key+".when", "holds for no request that its list is for, so the limit never applies; name operations that these tiers may use")
+				r.Warnf(key+".when", "holds for no request that its list is for, so the limit never applies; name operations that these tiers may use")
 			}
 			if s := c.Region.Share; s > 0 && float64(l.Limit)*s < 1 {
-				r.warnf(key+".limit", "the region's share of it is under 1 and is rounded up to that, so the regions together may allow more; use a larger limit and window")
+				r.Warnf(key+".limit", "the region's share of it is under 1 and is rounded up to that, so the regions together may allow more; use a larger limit and window")
 			}
 		}
 	}
 	if id := c.Identity; !counted && id.ClientsFile == "" {
 		const text = "has no effect: no limit has per: country or when.country; add one, or leave this out"
 		if id.CountryHeader != "" {
-			r.warnf("identity.country_header", text)
+			r.Warnf("identity.country_header", text)
 		}
 		if id.CountryDatabase != "" {
-			r.warnf("identity.country_database", text)
+			r.Warnf("identity.country_database", text)
 		}
 	}
 	for _, name := range names(c.Tiers) {
@@ -145,10 +147,10 @@ func (c *Config) reachable(requests iter.Seq2[string, string], in limitList, l L
 }
 
 // warnGrace finds a grace that widens nothing, or nobody's limits.
-func (c *Config) warnGrace(r *report, tier string) {
-	key, id := join("tiers", tier)+".grace", c.Identity
+func (c *Config) warnGrace(r *strictyaml.Report, tier string) {
+	key, id := strictyaml.Join("tiers", tier)+".grace", c.Identity
 	if id.ClientsFile == "" && !slices.ContainsFunc(id.Clients, func(client Client) bool { return client.Tier == tier }) {
-		r.warnf(key, "has no effect: it is for clients, and no client has this tier (callers without a key are never new); give it to one, or leave it out")
+		r.Warnf(key, "has no effect: it is for clients, and no client has this tier (callers without a key are never new); give it to one, or leave it out")
 		return
 	}
 	for _, operation := range names(c.Operations) {
@@ -156,11 +158,11 @@ func (c *Config) warnGrace(r *report, tier string) {
 			return
 		}
 	}
-	r.warnf(key, "has no effect: no limit of its clients has per: client or client+operation; add one, or leave it out")
+	r.Warnf(key, "has no effect: no limit of its clients has per: client or client+operation; add one, or leave it out")
 }
 
 // warnCost finds the first limit that an operation's dearest requests never fit.
-func (c *Config) warnCost(r *report, operation string) {
+func (c *Config) warnCost(r *strictyaml.Report, operation string) {
 	cost := c.Operations[operation].Cost
 	if cost.From == "" {
 		return
@@ -171,8 +173,8 @@ func (c *Config) warnCost(r *report, operation string) {
 		}
 		for _, l := range c.meeting(tier, operation) {
 			if most, share := c.fits(l.Limit); most < cost.Max {
-				r.warnf(join("operations", operation)+".cost.max", "is more than limit %s (%s) can ever allow%s: dearer requests are refused for good; lower max, or raise the limit",
-					r.shown(l.key()+".name", l.Name), l.key(), r.most(l.key(), most, share))
+				r.Warnf(strictyaml.Join("operations", operation)+".cost.max", "is more than limit %s (%s) can ever allow%s: dearer requests are refused for good; lower max, or raise the limit",
+					r.Shown(l.key()+".name", l.Name), l.key(), mostOf(r, l.key(), most, share))
 				return
 			}
 		}

@@ -103,8 +103,14 @@ func newWorld(t testing.TB, adjust func(*setup)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	su := setup{cost: admission.Cost{Fixed: 1}, line: leaky.Settings{Backend: w.backend, Rate: rate, Burst: 1, Concurrency: 10, Capacity: 1000,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, Feedback: true, KeepFailed: 7 * 24 * time.Hour}}
+	su := setup{cost: admission.Cost{Fixed: 1}, line: leaky.Settings{
+		Backend:    w.backend,
+		Drain:      leaky.Drain{Rate: rate, Burst: 1, Concurrency: 10},
+		Room:       leaky.Room{Capacity: 1000, MaxWait: time.Hour, ClientShare: 1},
+		Attempts:   3,
+		Feedback:   true,
+		KeepFailed: 7 * 24 * time.Hour,
+	}}
 	if adjust != nil {
 		adjust(&su)
 	}

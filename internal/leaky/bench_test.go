@@ -26,8 +26,12 @@ func newBenchLine(b *testing.B) (*leaky.Line, redis.UniversalClient) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return leaky.New(rdb, leaky.Settings{Backend: redistest.Name(b, "bench"), Rate: r, Burst: 1, Concurrency: 100, Capacity: 1 << 30,
-		MaxWait: 1 << 60, ClientShare: 1, Attempts: 3}), rdb
+	return leaky.New(rdb, leaky.Settings{
+		Backend:  redistest.Name(b, "bench"),
+		Drain:    leaky.Drain{Rate: r, Burst: 1, Concurrency: 100},
+		Room:     leaky.Room{Capacity: 1 << 30, MaxWait: 1 << 60, ClientShare: 1},
+		Attempts: 3,
+	}), rdb
 }
 
 func benchOffer(backend string, n int) leaky.Offer {

@@ -44,16 +44,20 @@ var rates = []string{"unlimited", "1500/s", "100/s", "7/s", "1/s", "0.2/s", "7/m
 
 func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	s := leaky.Settings{
-		Backend:     redistest.Name(t, "h"),
-		Rate:        drawRate(rt),
-		Burst:       rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(rt, "burst"),
-		Concurrency: rapid.IntRange(1, 6).Draw(rt, "concurrency"),
-		Capacity:    rapid.IntRange(1, 30).Draw(rt, "capacity"),
-		MaxWait:     rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Minute, 24 * time.Hour}).Draw(rt, "max_wait"),
-		ClientShare: rapid.SampledFrom([]float64{1, 1, 0.5, 0.1}).Draw(rt, "share"),
-		Attempts:    rapid.IntRange(1, 3).Draw(rt, "attempts"),
-		Feedback:    rapid.IntRange(0, 4).Draw(rt, "feedback") > 0,
-		KeepFailed:  rapid.SampledFrom([]time.Duration{30 * 24 * time.Hour, time.Hour, 0}).Draw(rt, "keep_failed"),
+		Backend: redistest.Name(t, "h"),
+		Drain: leaky.Drain{
+			Rate:        drawRate(rt),
+			Burst:       rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(rt, "burst"),
+			Concurrency: rapid.IntRange(1, 6).Draw(rt, "concurrency"),
+		},
+		Room: leaky.Room{
+			Capacity:    rapid.IntRange(1, 30).Draw(rt, "capacity"),
+			MaxWait:     rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Minute, 24 * time.Hour}).Draw(rt, "max_wait"),
+			ClientShare: rapid.SampledFrom([]float64{1, 1, 0.5, 0.1}).Draw(rt, "share"),
+		},
+		Attempts:   rapid.IntRange(1, 3).Draw(rt, "attempts"),
+		Feedback:   rapid.IntRange(0, 4).Draw(rt, "feedback") > 0,
+		KeepFailed: rapid.SampledFrom([]time.Duration{30 * 24 * time.Hour, time.Hour, 0}).Draw(rt, "keep_failed"),
 	}
 	h := &history{T: rt, model: newModel(s), rdb: rdb}
 	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.

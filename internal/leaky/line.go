@@ -10,19 +10,38 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Settings are one backend's line and drain as its config sets them. Live overrides (Tune) go before them.
+// Settings are one backend's line and drain as its config sets them. Live overrides (Tune) go before
+// them.
 type Settings struct {
-	Backend     string
-	Rate        Rate          // the configured drain rate
-	Burst       int           // slots that may be used at once after idling; ≥ 1
-	Concurrency int           // jobs in flight over all workers; ≥ 1
-	Capacity    int           // jobs that may wait, backoffs included; ≥ 1
-	MaxWait     time.Duration // a job predicted to wait longer is refused
-	ClientShare float64       // the part of Capacity that one client may hold; (0, 1]
+	Backend string
+	Drain
+	Room
 	Attempts    int           // attempts of a job before it fails; ≥ 1
-	Feedback    bool          // a sick backend is called less: factor, gate and probe
-	KeepFailed  time.Duration // a failed job stays listed so long, and on record if its Keep isn't longer; 0: it isn't listed
+	Feedback    bool          // a backend in trouble is called less: factor, gate and probe
+	KeepFailed  time.Duration // how long a failed job stays listed, and on record if its Keep isn't longer; 0: it isn't listed
 	KeepLongest time.Duration // the longest MaxAge + Keep of a job: a client's list outlives its newest job by that and KeepFailed; 0: 61 days
+}
+
+// Drain is the pace at which a backend is given jobs, over all workers together. Its tags, and those of
+// Room, are what package strictyaml reads: they hold for the config's file.
+type Drain struct {
+	Rate Rate `key:"rate" required:"what the backend can bear, such as 5/s, 6/m or unlimited"`
+	// Burst is how many slots may be used at once after idling.
+	Burst int `key:"burst" default:"1" range:"1 to 10000"`
+	// Concurrency is how many calls may run at once. Each is a connection, and a worker takes at most
+	// jobs.MaxConcurrency.
+	Concurrency int `key:"concurrency" default:"10" range:"1 to 10000"`
+}
+
+// Room is how many jobs may wait, and for how long.
+type Room struct {
+	// Capacity is how many jobs may wait, those in backoff included. Each takes its payload and up to a
+	// few kilobytes in Redis.
+	Capacity int `key:"capacity" default:"1000" range:"1 to 10000000"`
+	// MaxWait is the longest predicted wait at which a job is still accepted.
+	MaxWait time.Duration `key:"max_wait" default:"5m" range:"100ms to 30d"`
+	// ClientShare is the part of Capacity that one client may hold: above 0, at most 1.
+	ClientShare float64 `key:"client_share" default:"1"`
 }
 
 // Line is one backend's line and its drain. Every method is one atomic step in Redis (one script call), on

@@ -43,8 +43,14 @@ func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Setti
 // newUnchecked is for lines that are too long to check.
 func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
-	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: rate(t, "10/s"), Burst: 1, Concurrency: 10, Capacity: 100,
-		MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: 24 * time.Hour, Feedback: true}
+	s := leaky.Settings{
+		Backend:    redistest.Name(t, "b"),
+		Drain:      leaky.Drain{Rate: rate(t, "10/s"), Burst: 1, Concurrency: 10},
+		Room:       leaky.Room{Capacity: 100, MaxWait: time.Hour, ClientShare: 1},
+		Attempts:   3,
+		KeepFailed: 24 * time.Hour,
+		Feedback:   true,
+	}
 	if adjust != nil {
 		adjust(&s)
 	}

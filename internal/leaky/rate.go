@@ -1,6 +1,7 @@
 package leaky
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,8 +14,8 @@ type Rate struct {
 	interval float64 // µs from slot to slot; 0: unlimited
 }
 
-// Bounds of a rate. Above 100,000 per second the 10 µs between slots is under what a timer can
-// keep; below one in 30 days a job would outlive every deadline.
+// Bounds of a rate. Above 100,000 per second the 10 µs between slots is under what a timer can keep;
+// below one in 30 days a job would outlive every deadline.
 const (
 	minInterval = 10.0
 	maxInterval = 30 * 24 * 3600 * 1e6
@@ -27,30 +28,39 @@ var Unlimited = Rate{text: "unlimited"}
 
 // ParseRate reads "5/s", "0.2/s", "6/m", "1/h", "100/d" or "unlimited". Anything else, and a rate over
 // 100,000/s or under one in 30 days, is an error that says how to write it.
-func ParseRate(text string) (Rate, error) {
-	if text == "unlimited" {
-		return Unlimited, nil
+func ParseRate(text string) (r Rate, err error) {
+	if err := r.UnmarshalText([]byte(text)); err != nil {
+		return Rate{}, fmt.Errorf("rate %q %w", text, err)
 	}
-	amount, unit, found := strings.Cut(text, "/")
+	return r, nil
+}
+
+// UnmarshalText is ParseRate, but its error is the second half of a sentence whose subject is the text,
+// which it doesn't show.
+func (r *Rate) UnmarshalText(text []byte) error {
+	if string(text) == Unlimited.text {
+		*r = Unlimited
+		return nil
+	}
+	amount, unit, found := strings.Cut(string(text), "/")
 	period, known := rateUnits[unit]
-	if !found || !known {
-		return Rate{}, fmt.Errorf("rate %q: write a number per s, m, h or d (such as 5/s, 0.2/s, 6/m) or unlimited", text)
-	}
-	if strings.Trim(amount, "0123456789.") != "" {
-		return Rate{}, fmt.Errorf("rate %q: %q isn't a plain decimal number", text, amount)
-	}
 	n, err := strconv.ParseFloat(amount, 64)
-	if err != nil {
-		return Rate{}, fmt.Errorf("rate %q: %q isn't a plain decimal number", text, amount)
+	if plain := strings.Trim(amount, "0123456789.") == ""; !plain || errors.Is(err, strconv.ErrSyntax) || found && !known {
+		return errors.New("isn't a rate; write a number per s, m, h or d, such as 5/s, 0.2/s or 6/m, or unlimited")
 	}
-	if n <= 0 {
-		return Rate{}, fmt.Errorf("rate %q: must be over 0; to stop the drain, pause the backend", text)
+	switch interval := period / n; {
+	case !found:
+		return errors.New("has no unit; write the number per s, m, h or d, such as 5/s, 0.2/s or 6/m")
+	case n == 0:
+		return errors.New("would never start a job; write a rate over 0 (to stop a drain for a while, pause the backend)")
+	case interval < minInterval:
+		return errors.New("is over 100000/s, more than timers can keep; write a lower rate, or unlimited")
+	case interval > maxInterval:
+		return errors.New("is under one in 30 days, later than any job may start; write a higher rate")
+	default:
+		*r = Rate{text: string(text), interval: interval}
+		return nil
 	}
-	interval := period / n
-	if interval < minInterval || interval > maxInterval {
-		return Rate{}, fmt.Errorf("rate %q: must lie between one in 30 days and 100000/s; beyond that use unlimited or pause the backend", text)
-	}
-	return Rate{text: text, interval: interval}, nil
 }
 
 // String is the rate as it was written.

@@ -1,7 +1,9 @@
 package leaky_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/forebay/forebay/internal/leaky"
@@ -11,7 +13,7 @@ import (
 func TestRatesThatCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for text, interval := range map[string]float64{
-		"5/s": 200_000, "0.2/s": 5e6, ".5/s": 2e6, "6/m": 10e6, "7/m": 60e6 / 7.0, "1/h": 3600e6, "100/d": 864e6, "1500/s": 1e6 / 1500.0,
+		"5/s": 200_000, "0.2/s": 5e6, ".5/s": 2e6, "6/m": 10e6, "7/m": 60e6 / 7.0, "1/h": 3600e6, "100/d": 864e6, "1500/s": 1e6 / 1500.0, "6000000/m": 10, "1/d": 24 * 3600e6,
 		"100000/s": 10, "0.0333333333334/d": 24 * 3600e6 / 0.0333333333334, "unlimited": 0,
 	} {
 		r, err := leaky.ParseRate(text)
@@ -30,9 +32,11 @@ func TestRatesThatCanBeWritten(t *testing.T) {
 func TestRatesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "5", "5/", "/s", "5/s ", " 5/s", "5 /s", "5/w", "5/S", "0/s", "0.0/s", "-1/s", "+1/s", "1e3/s", "0x10/s", "1_0/s",
-		"NaN/s", "Inf/s", "inf/s", "1..5/s", "./s", "5/s/s", "five/s", "100001/s", "0.03/d", "1/M", "Unlimited", "unlimited/s", "9999999999999999999999/s"} {
+		"NaN/s", "Inf/s", "inf/s", "5/sec", "0.0/m", "6000061/m", "0.033/d", "0.00000000000000000000001/s", strings.Repeat("9", 400) + "/s", "1..5/s", "./s", "5/s/s", "five/s", "100001/s", "0.03/d", "1/M", "Unlimited", "unlimited/s", "9999999999999999999999/s"} {
 		if r, err := leaky.ParseRate(text); err == nil {
 			t.Errorf("%q was read as %v µs a slot", text, r.Interval())
+		} else if want := fmt.Sprintf("rate %q ", text); !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "; write ") {
+			t.Errorf("%q: the error is %v, want %s... and how to write it", text, err, want)
 		}
 	}
 }

@@ -216,8 +216,12 @@ func TestARefreshCountsForNobody(t *testing.T) {
 func TestWhatExpiresIsCountedNoMore(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
-	s := leaky.Settings{Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1,
-		Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3}
+	s := leaky.Settings{
+		Backend:  redistest.Name(t, "b"),
+		Drain:    leaky.Drain{Rate: leaky.Unlimited, Burst: 1, Concurrency: 10},
+		Room:     leaky.Room{Capacity: 100, MaxWait: time.Hour, ClientShare: 1},
+		Attempts: 3,
+	}
 	b := &bench{Line: leaky.New(rdb, s), t: t, rdb: rdb, now: time.Now()}
 	t.Cleanup(func() { redistest.CheckBooks(t, rdb, s.Backend) })
 	o := b.large("acme", 1000)

@@ -42,10 +42,12 @@ func newSite(t *testing.T, h handler) *site {
 		rdb:     redistest.Client(t),
 		backend: newRecorder(t, h),
 		settings: leaky.Settings{
-			Backend: redistest.Name(t, "b"), Rate: leaky.Unlimited, Burst: 1, Concurrency: 50,
-			Capacity: 1000,
-			MaxWait:  time.Hour, ClientShare: 1, Attempts: 4, KeepFailed: 24 * time.Hour,
-			Feedback: true,
+			Backend:    redistest.Name(t, "b"),
+			Drain:      leaky.Drain{Rate: leaky.Unlimited, Burst: 1, Concurrency: 50},
+			Room:       leaky.Room{Capacity: 1000, MaxWait: time.Hour, ClientShare: 1},
+			Attempts:   4,
+			KeepFailed: 24 * time.Hour,
+			Feedback:   true,
 		},
 	}
 	s.Backend = worker.Backend{

@@ -69,10 +69,7 @@ func front(t *testing.T, text string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
 	f, err := wire.NewFront(c, clients, s, lines, listener, metrics, log, log)
 	if err != nil {

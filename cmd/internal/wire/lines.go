@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -14,31 +13,24 @@ import (
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Lines returns the line of each backend, by name.
-func Lines(c *config.Config, rdb redis.UniversalClient) (map[string]*leaky.Line, error) {
+func Lines(c *config.Config, rdb redis.UniversalClient) map[string]*leaky.Line {
 	lines := make(map[string]*leaky.Line, len(c.Backends))
 	for name, b := range c.Backends {
-		rate, err := leaky.ParseRate(b.Drain.Rate)
-		if err != nil {
-			return nil, fmt.Errorf("backends.%s.drain.rate: %w", name, err)
-		}
 		lines[name] = leaky.New(rdb, leaky.Settings{
 			Backend:     name,
-			Rate:        rate,
-			Burst:       b.Drain.Burst,
-			Concurrency: b.Drain.Concurrency,
-			Capacity:    b.Line.Capacity,
-			MaxWait:     b.Line.MaxWait,
-			ClientShare: b.Line.ClientShare,
+			Drain:       b.Drain,
+			Room:        b.Line,
 			Attempts:    b.Retry.Attempts,
 			Feedback:    bool(b.Feedback),
 			KeepFailed:  b.KeepFailed,
 			KeepLongest: b.MaxAge + keepLongest(c, name),
 		})
 	}
-	return lines, nil
+	return lines
 }
 
 // keepLongest is for how long an ended job of the backend may be kept.
@@ -82,7 +74,7 @@ func overrides(st leaky.Status) (differing []slog.Attr) {
 	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
 	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
 	tell("paused", "false", strconv.FormatBool(st.Paused))
-	tell("feedback", config.Switch(c.Feedback).String(), config.Switch(st.Feedback).String())
+	tell("feedback", strictyaml.Switch(c.Feedback).String(), strictyaml.Switch(st.Feedback).String())
 	return differing
 }
 

@@ -65,7 +65,7 @@ func TestMemoryIsLimitedByTheCgroup(t *testing.T) {
 
 func TestAMemoryLimitUnderWhatTheConfigPermitsIsWarnedOf(t *testing.T) {
 	t.Parallel()
-	c := &config.Config{HTTP: config.HTTP{MaxBuffered: 256 << 20}}
+	c := &config.Config{Deployment: config.Deployment{HTTP: config.HTTP{MaxBuffered: 256 << 20}}}
 	for limit, warned := range map[int64]bool{math.MaxInt64: false, 576 << 20: false, 575 << 20: true} {
 		var log bytes.Buffer
 		WarnMemory(c, limit, slog.New(slog.NewTextHandler(&log, nil)))

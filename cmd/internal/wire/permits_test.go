@@ -32,8 +32,14 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &permits{Limiter: limits.New(rdb, cluster), t: t, rdb: rdb, rule: rule, line: leaky.New(rdb, leaky.Settings{Backend: backend, Rate: rate,
-		Burst: 1, Concurrency: 10, Capacity: 100, MaxWait: time.Hour, ClientShare: 1, Attempts: 3, KeepFailed: time.Hour})}
+	p := &permits{Limiter: limits.New(rdb, cluster), t: t, rdb: rdb, rule: rule}
+	p.line = leaky.New(rdb, leaky.Settings{
+		Backend:    backend,
+		Drain:      leaky.Drain{Rate: rate, Burst: 1, Concurrency: 10},
+		Room:       leaky.Room{Capacity: 100, MaxWait: time.Hour, ClientShare: 1},
+		Attempts:   3,
+		KeepFailed: time.Hour,
+	})
 	if !cluster {
 		p.line.Limited(limits.Script{})
 	}

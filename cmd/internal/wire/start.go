@@ -17,6 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Exit codes of both commands.
@@ -85,7 +86,7 @@ func readable(key, path string) error {
 }
 
 // reachable is the rule of store for where a Redis is and the login to it.
-func reachable(url config.SecretURL, login config.RedisLogin) (field string, err error) {
+func reachable(url strictyaml.SecretURL, login config.RedisLogin) (field string, err error) {
 	err = redisAt(url, login).Check()
 	var wrong store.ConfigError
 	if errors.As(err, &wrong) {
@@ -99,7 +100,7 @@ func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (*store.
 	return store.Open(ctx, redisAt(c.Redis.URL, c.Redis.RedisLogin), log)
 }
 
-func redisAt(url config.SecretURL, login config.RedisLogin) store.Config {
+func redisAt(url strictyaml.SecretURL, login config.RedisLogin) store.Config {
 	return store.Config{URL: string(url), Login: store.Login{
 		Username: login.Username, Password: string(login.Password),
 		SentinelUsername: login.SentinelUsername, SentinelPassword: string(login.SentinelPassword),

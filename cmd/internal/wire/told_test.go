@@ -53,10 +53,7 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	lines, err := wire.Lines(c, s.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := wire.Lines(c, s.Client())
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- wire.Webhooks(c, clients, s, lines, prometheus.NewRegistry(), log).Run(running) }()

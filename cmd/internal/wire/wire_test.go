@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/cmd/internal/wire"
-	"github.com/forebay/forebay/internal/leaky"
 )
 
 // minimal is the smallest config, with a drain rate and a limit.
@@ -30,22 +29,6 @@ func load(t *testing.T, limit, rate string) error {
 	}
 	_, _, err := wire.Load(path, func(string) (string, bool) { return "", false })
 	return err
-}
-
-// The config may know nothing of the drain, so it checks rates by itself: whatever it lets through, the drain must take.
-func TestARateThatTheConfigTakesIsOneForTheDrain(t *testing.T) {
-	t.Parallel()
-	for _, rate := range []string{"5/s", "0.2/s", "6/m", "1/h", "100/d", "unlimited", "100000/s", "100001/s", "0.04/d", "0.033/d", "1/d",
-		"0/s", "-1/s", "1e3/s", "5", "5/w", "", "NaN/s", "Inf/s", "5 /s", "1/s ", "0x5/s", "1_000/s", "999999999999999999999/s", ".5/s"} {
-		inConfig := load(t, "", rate)
-		_, inDrain := leaky.ParseRate(rate)
-		if inConfig == nil && inDrain != nil {
-			t.Errorf("rate %q: the config takes it, and the drain says %v", rate, inDrain)
-		}
-		if inConfig != nil && inDrain == nil && rate != ".5/s" && rate != "" {
-			t.Errorf("rate %q: the drain would take it, and the config says %v", rate, inConfig)
-		}
-	}
 }
 
 // C14, C16: what no limit could count is told at its line before anything starts.

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"errors"
@@ -34,7 +34,7 @@ func expand(text string, lookup func(string) (string, bool)) (expanded string, u
 		}
 		value, ok := lookup(name)
 		if !ok {
-			return "", true, fmt.Errorf("needs the environment variable %s, which is not set", brief(name))
+			return "", true, fmt.Errorf("needs the environment variable %s, which is not set", Quote(name))
 		}
 		out.WriteString(value)
 		text, used = rest, true

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"encoding/json"
@@ -23,7 +23,7 @@ func (d *decoder) json(n *yaml.Node, out *JSON, key string) {
 		return text, err
 	})
 	if err != nil {
-		d.errorf(key, "%v", err)
+		d.Errorf(key, "%v", err)
 		return
 	}
 	*out = JSON(text)
@@ -81,7 +81,7 @@ func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string
 		if json.Valid([]byte(n.Value)) {
 			return append(out, n.Value...), nil
 		}
-		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has it, or in quotes", brief(n.Value), n.Line)
+		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has it, or in quotes", Quote(n.Value), n.Line)
 	case "!!str", "!!timestamp":
 		text, err := expand(n.Value)
 		if err != nil {
@@ -89,7 +89,7 @@ func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string
 		}
 		return appendText(out, text), nil
 	}
-	return nil, errors.New("has a YAML tag (" + brief(n.Tag) + "), which means nothing here; remove it")
+	return nil, errors.New("has a YAML tag (" + Quote(n.Tag) + "), which means nothing here; remove it")
 }
 
 // appendText writes a string. A JSON text of strings can't fail.

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/forebay/forebay/internal/units"
+)
+
+// Window is the time in which a limit allows its amount: a duration, or Day or Month.
+type Window time.Duration
+
+// Windows of the UTC calendar, for fixed windows.
+const (
+	Month Window = -1
+	Day   Window = -2
+)
+
+// String is the window as a config has it.
+func (w Window) String() string {
+	switch w {
+	case Month:
+		return "month"
+	case Day:
+		return "day"
+	}
+	return units.FormatDuration(time.Duration(w))
+}
+
+// UnmarshalText reads a duration, or a window of the calendar.
+func (w *Window) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "day":
+		*w = Day
+		return nil
+	case "month":
+		*w = Month
+		return nil
+	case "year", "week", "hour", "minute", "second":
+		return errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, or day or month of the calendar")
+	}
+	d, err := units.ParseDuration(string(text))
+	if err == nil {
+		*w = Window(d)
+	}
+	return err
+}
+
+// Digest is the SHA-256 of an API key.
+type Digest [sha256.Size]byte
+
+// Redacted is how the digest begins.
+func (d Digest) Redacted() string { return hex.EncodeToString(d[:4]) + "…" }
+
+// UnmarshalText reads 64 hexadecimal digits.
+func (d *Digest) UnmarshalText(text []byte) error {
+	if n, err := hex.Decode(d[:], text); err != nil || n != len(d) {
+		return errors.New(`must be 64 hexadecimal digits: printf %s "$KEY" | sha256sum`)
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package strictyaml
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a file, or worth a second look.
+type Problem struct {
+	File string // as it was named to Read; "" for a value that came from no file
+	Line int    // 0: unknown
+	Key  string // such as backends.reports.drain.rate; "" for the file as a whole
+	Text string // what is wrong, and the mend; nothing of the environment or of a secret
+}
+
+// String is "file:line: key: text".
+func (p Problem) String() string {
+	var s strings.Builder
+	s.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&s, ":%d", p.Line)
+	}
+	if s.Len() > 0 {
+		s.WriteString(": ")
+	}
+	if p.Key != "" {
+		s.WriteString(p.Key + ": ")
+	}
+	s.WriteString(p.Text)
+	return s.String()
+}
+
+// Errors are all problems of a file, in the order of its lines.
+type Errors []Problem
+
+// maxShown bounds the lines of Error to a screen.
+const maxShown = 20
+
+// Error is one problem a line, the first 20 of them.
+func (e Errors) Error() string {
+	var lines []string
+	for _, p := range e[:min(len(e), maxShown)] {
+		lines = append(lines, p.String())
+	}
+	if more := len(e) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Report gathers what is found while a file is read and checked: at most one error a key, and none of
+// a key inside one that has an error. It belongs to one goroutine.
+type Report struct {
+	file     string
+	places   map[string]place // by key path: every key that the file gives
+	failed   map[string]bool
+	errors   Errors
+	warnings []Problem
+}
+
+// place is where the file gives a key.
+type place struct {
+	line    int
+	text    string // of a scalar, as it stands in the file: with ${NAME} unexpanded
+	fromEnv bool
+	written string // text without secrets, where fromEnv; "" for a secret
+}
+
+// NewReport returns an empty report: that of a value that came from no file, where file is "".
+func NewReport(file string) *Report {
+	return &Report{file: file, places: map[string]place{}, failed: map[string]bool{}}
+}
+
+// File is the file's name, as Read was given it.
+func (r *Report) File() string { return r.file }
+
+// Given reports whether the file gives a key.
+func (r *Report) Given(key string) bool {
+	_, ok := r.places[key]
+	return ok
+}
+
+// Scalar reports whether the file gives a key as one value that isn't empty.
+func (r *Report) Scalar(key string) bool { return r.places[key].text != "" }
+
+// FromEnv reports whether something of a key's value comes from the environment.
+func (r *Report) FromEnv(key string) bool { return r.places[key].fromEnv }
+
+// Failed reports whether a key has an error of its own.
+func (r *Report) Failed(key string) bool { return r.failed[key] }
+
+// FailedWithin reports whether a key or one inside it has an error.
+func (r *Report) FailedWithin(key string) bool {
+	for failed := range r.failed {
+		for ; failed != ""; failed = parent(failed) {
+			if failed == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Errorf adds an error, unless the key or one that holds it has one.
+func (r *Report) Errorf(key, format string, args ...any) {
+	for k := key; k != ""; k = parent(k) {
+		if r.failed[k] {
+			return
+		}
+	}
+	r.failed[key] = true
+	r.errors = append(r.errors, r.problem(key, format, args...))
+}
+
+// Warnf adds a warning: a problem that doesn't keep the file from being used.
+func (r *Report) Warnf(key, format string, args ...any) {
+	r.warnings = append(r.warnings, r.problem(key, format, args...))
+}
+
+func (r *Report) problem(key, format string, args ...any) Problem {
+	p := Problem{File: r.file, Key: key, Text: fmt.Sprintf(format, args...)}
+	for k := key; k != "" && p.Line == 0; k = parent(k) {
+		p.Line = r.places[k].line // a key that is missing is missing in its parent
+	}
+	return p
+}
+
+// Err is an Errors of what was found; nil where that is nothing.
+func (r *Report) Err() error {
+	if len(r.errors) == 0 {
+		return nil
+	}
+	return Errors(sorted(r.errors))
+}
+
+// Warnings are the warnings, in the order of the file.
+func (r *Report) Warnings() []Problem { return sorted(r.warnings) }
+
+// Written is what the file has for values that came from the environment.
+func (r *Report) Written() Written {
+	w := Written{}
+	for key, p := range r.places {
+		if p.written != "" {
+			w[key] = p.written
+		}
+	}
+	return w
+}
+
+// Written is what stands in a file for values that came from the environment, by key, as YAML
+// scalars. What is secret as a whole isn't in it.
+type Written map[string]string
+
+// Or is what is written at a key, or else the given text, if the value isn't the environment's.
+func (w Written) Or(key, otherwise string) string {
+	if text, ok := w[key]; ok {
+		return text
+	}
+	return otherwise
+}
+
+// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown if it
+// came from no file.
+func (r *Report) Shown(key string, fallback any) string {
+	switch p := r.places[key]; {
+	case p.fromEnv:
+		return Quote(p.text) + " (with the environment's value)"
+	case p.line > 0:
+		return Quote(p.text)
+	}
+	return Quote(scalarText(fallback))
+}
+
+// OnLine is " (line 12)" where the file gives a key, and "" where it doesn't.
+func (r *Report) OnLine(key string) string {
+	if line := r.places[key].line; line > 0 {
+		return fmt.Sprintf(" (line %d)", line)
+	}
+	return ""
+}
+
+// Known reports a name at key that nothing of a kind has, with the nearest one that something has.
+// Where those were not understood themselves that is error enough; they stand at the key kind + "s".
+func (r *Report) Known(key, name, kind string, known []string) {
+	if slices.Contains(known, name) || r.failed[kind+"s"] {
+		return
+	}
+	mend := fmt.Sprintf("known %ss: %s", kind, List(known))
+	if near := nearest(name, known); near != "" {
+		mend = fmt.Sprintf("did you mean %s?", near)
+	}
+	r.Errorf(key, "there is no %s %s; %s", kind, r.Shown(key, name), mend)
+}
+
+// OneOf reports a value at key that is none of the choices.
+func OneOf[T ~string](r *Report, key string, value T, choices ...T) {
+	if !slices.Contains(choices, value) {
+		r.Errorf(key, "%s is none of %s", r.Shown(key, value), strings.Join(asTexts(choices), ", "))
+	}
+}
+
+// Within reports a value at key that is under least or over most.
+func Within[T cmp.Ordered](r *Report, key string, value, least, most T) {
+	if value < least || value > most {
+		r.Errorf(key, "%s is out of bounds; write %s to %s", r.Shown(key, value), scalarText(least), scalarText(most))
+	}
+}
+
+// sorted returns the problems in the order of the file.
+func sorted(problems []Problem) []Problem {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key))
+	})
+	return problems
+}
+
+// parent is the path of what holds key: "" at the top.
+func parent(key string) string {
+	if cut := strings.LastIndexAny(key, ".["); cut > 0 {
+		return key[:cut]
+	}
+	return ""
+}
+
+// List is names in a sentence, the first ten of them.
+func List(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	if len(names) > 10 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:10], ", "), len(names)-10)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Quote is text of the file in quotes, cut to a length that leaves a message readable.
+func Quote(text string) string {
+	const most = 60
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+func asTexts[T ~string](words []T) []string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return texts
+}

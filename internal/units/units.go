@@ -1,0 +1,101 @@
+// Package units reads and writes durations and sizes as people do: 500ms, 30s, 5m, 12h, 7d, and 512B,
+// 64KiB, 1MiB, 10MB. A number without its unit is none.
+//
+// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't a
+// duration; write ..."). They don't repeat it: it may be a secret.
+package units
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+var (
+	numberForm   = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+)?$`)
+	durationForm = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d))+$`)
+	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
+)
+
+// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no meaning,
+// not even 0.
+func ParseDuration(s string) (time.Duration, error) {
+	if numberForm.MatchString(s) {
+		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, 12h or 7d")
+	}
+	if !durationForm.MatchString(s) {
+		return 0, errors.New("isn't a duration; write a number and a unit, such as 500ms, 30s, 5m, 12h or 7d")
+	}
+	var sum time.Duration
+	for _, part := range durationPart.FindAllStringSubmatch(s, -1) {
+		unit, times := part[2], time.Duration(1)
+		if unit == "d" {
+			unit, times = "h", 24
+		}
+		d, err := time.ParseDuration(part[1] + unit)
+		if err != nil || d > (math.MaxInt64-sum)/times {
+			return 0, errors.New("is longer than can be counted; write at most 366d")
+		}
+		sum += d * times
+	}
+	return sum, nil
+}
+
+// FormatDuration writes a duration for ParseDuration: 7d rather than 168h0m0s, but 24h.
+func FormatDuration(d time.Duration) string {
+	switch {
+	case d >= 2*day && d%day == 0:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= time.Hour && d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute && d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}
+
+// Size is a number of bytes.
+type Size int64
+
+var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(B|KB|MB|GB|KiB|MiB|GiB)$`)
+
+var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+// UnmarshalText reads a number and its unit. Half a KiB is a size, half a byte is not.
+func (s *Size) UnmarshalText(text []byte) error {
+	m := sizeForm.FindStringSubmatch(string(text))
+	if m == nil {
+		if numberForm.Match(text) {
+			return errors.New("has no unit; write the number with one, such as 100B, 512KiB, 1MiB or 10MB")
+		}
+		return errors.New("isn't a size; write a number and a unit, such as 100B, 512KiB, 1MiB or 10MB")
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	n *= sizeUnits[m[2]]
+	if err != nil || n > 1<<53 {
+		return errors.New("is larger than can be counted; write at most 64MiB")
+	}
+	if n != math.Trunc(n) {
+		return errors.New("isn't a whole number of bytes")
+	}
+	*s = Size(n)
+	return nil
+}
+
+// String is the size in the largest unit that it is a whole number of.
+func (s Size) String() string {
+	switch {
+	case s > 0 && s%(1<<30) == 0:
+		return fmt.Sprintf("%dGiB", s>>30)
+	case s > 0 && s%(1<<20) == 0:
+		return fmt.Sprintf("%dMiB", s>>20)
+	case s > 0 && s%(1<<10) == 0:
+		return fmt.Sprintf("%dKiB", s>>10)
+	}
+	return fmt.Sprintf("%dB", s)
+}
