@@ -81,11 +81,11 @@ type clinging struct {
 	clings *atomic.Bool
 }
 
-func (d clinging) Purge(ctx context.Context, p degrade.Policy, operation, key, client string) error {
+func (d clinging) Purge(ctx context.Context, p degrade.Policy, key, client string) error {
 	if d.clings.Load() {
 		return errors.New("the connection broke")
 	}
-	return d.wholeAnswers.Purge(ctx, p, operation, key, client)
+	return d.wholeAnswers.Purge(ctx, p, key, client)
 }
 
 // Where the stored answer can't be removed, the job stays: the same call again does all.
