@@ -45,8 +45,8 @@ func (e *env) stored(ctx context.Context, r *report, f *forebay, plain, ping sid
 		baseline side
 		goal     float64 // 0: none
 	}{
-		{"degraded (200) from memory", same, plain, 0.6},
-		{"degraded (200) from Redis", many, ping, 0.9},
+		{"degraded (200) from memory", same, plain, 0.7},
+		{"degraded (200) from Redis", many, ping, 0.95},
 		{"degraded (200), refused by a limit", refused, ping, 0},
 	} {
 		if err := e.sicken(ctx); err != nil {
