@@ -67,7 +67,7 @@ func (c *Config) checkSimplified(r *strictyaml.Report, key, of string, o Operati
 		return
 	}
 	for _, tier := range names(c.Tiers) {
-		if o.allows(tier) && other.allows(tier) {
+		if o.Tiers.Have(tier) && other.Tiers.Have(tier) {
 			return
 		}
 	}
@@ -93,10 +93,8 @@ func (o Operation) checkCache(r *strictyaml.Report, key string) {
 	for n, pointer := range o.Cache.Key {
 		at := fmt.Sprintf("%s.key[%d]", key, n)
 		checkPointer(r, at, pointer, "month")
-		if slices.Contains(o.Cache.Key[:n], pointer) {
-			r.Errorf(at, "%s stands in the list twice", r.Shown(at, pointer))
-		}
 	}
+	checkTwice(r, key+".key", o.Cache.Key)
 	if r.Given(key+".key") && len(o.Cache.Key) == 0 {
 		r.Errorf(key+".key", "is empty, so all payloads would have one answer; list JSON Pointers, or leave it out")
 	}

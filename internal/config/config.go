@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
 )
@@ -281,9 +282,9 @@ type Grace struct {
 type Limit struct {
 	Name string `key:"name" required:""`
 	// Per is what is counted apart. country needs identity.country_header or country_database.
-	Per string `key:"per" default:"client" words:"client, ip, operation, client+operation, tier, country, global"`
+	Per limits.Per `key:"per" default:"client"`
 	// When narrows the requests that the limit applies to.
-	When When `key:"when" absent:"whatever it is listed for"`
+	When limits.When `key:"when" absent:"whatever it is listed for"`
 	// Algorithm is one of these. Required.
 	//   token-bucket            a steady rate, and bursts after idling
 	//   leaky-bucket            fills by the cost, leaks at limit/window, holds burst
@@ -291,7 +292,7 @@ type Limit struct {
 	//   sliding-window-log      an amount in any window, exactly, for more memory: limit is at most 10000
 	//   fixed-window            an amount in each window of the clock or the calendar: quotas
 	//   concurrency             jobs that wait and run at one time; no window
-	Algorithm string `key:"algorithm"`
+	Algorithm limits.Algorithm `key:"algorithm"`
 	// Limit is how much Window allows, in units of the operations' cost, or as Cost says; for
 	// concurrency how many jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
 	Limit int64 `key:"limit"`
@@ -313,14 +314,6 @@ type Limit struct {
 type LimitCost struct {
 	// Bytes is whether it takes the bytes of its body. Not for concurrency, nor for reads.
 	Bytes bool `key:"bytes"`
-}
-
-// When names the requests that a limit applies to: each list that is given must hold the request's.
-type When struct {
-	Tier      []string `key:"tier" max:"1000" absent:"every tier"`
-	Operation []string `key:"operation" max:"1000" absent:"every operation"`
-	// Country are two capital letters each (ISO 3166-1). A caller whose country isn't known is in none.
-	Country []string `key:"country" max:"250" absent:"every country"`
 }
 
 // Backend is a service that is protected.
@@ -368,7 +361,7 @@ type Retry struct {
 type Operation struct {
 	Call
 	// Tiers may use it.
-	Tiers []string `key:"tiers" max:"1000" absent:"every tier may use it"`
+	Tiers limits.Names `key:"tiers" max:"1000" absent:"every tier may use it"`
 	// Cost is what one request takes of each limit but those of concurrency.
 	Cost  Cost  `key:"cost" default:"1"`
 	Cache Cache `key:"cache"`

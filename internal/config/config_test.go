@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
@@ -35,6 +36,7 @@ func env(name string) (string, bool) {
 		"EMPTY":          "",
 		"HOOK_SECRET":    hookSecret,
 		"BARE_NUMBER":    "30",
+		"ONE":            "1",
 		"INJECTION":      "5/s, burst: 100}\nshutdown: 1s",
 	}[name]
 	return v, ok
@@ -181,7 +183,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
-		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000,
+		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: limits.TokenBucket, Limit: 60_000,
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
 			URL:     "http://127.0.0.1:9000",
@@ -271,45 +273,39 @@ func TestTheDemoIsAWorkingConfigOnceItsBackendsAreThere(t *testing.T) {
 	}
 }
 
-// Rules of whoever keeps the limits are reported where the limit stands.
-func TestRulesForLimitsAreReportedAtTheLimit(t *testing.T) {
+// What package limits can't count is reported where the limit stands, if nothing else is wrong with it.
+func TestALimitThatCannotBeCountedIsReportedAtTheLimit(t *testing.T) {
 	t.Parallel()
-	text := []byte(`
+	text := `
 identity: {anonymous: free}
 tiers:
   free:
     limits:
       - {name: fine, algorithm: token-bucket, limit: 60, window: 1m}
-      - {name: odd, algorithm: token-bucket, limit: 61, window: 1m}
+      - {name: odd, algorithm: token-bucket, limit: 1, window: 366d, burst: 1000}
 limits:
   - {name: busted, algorithm: token-bucket, limit: 61, window: 0s}
-  - {name: from-env, algorithm: token-bucket, limit: "${BARE_NUMBER}", window: 1m}
+  - {name: from-env, algorithm: token-bucket, limit: "${ONE}", window: 366d, burst: 1000}
 backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
-operations: {report: {backend: reports, path: /render, limits: [{name: again, algorithm: sliding-window-counter, limit: 61, window: 1m}]}}
-`)
-	rule := func(l Limit) error {
-		if l.Name == "reads" { // of the defaults
-			return nil
-		}
-		if l.Algorithm == TokenBucket && l.Burst != l.Limit {
-			t.Errorf("limit %s is shown before it is complete: %+v", l.Name, l)
-		}
-		if l.Limit != 60 {
-			return fmt.Errorf("%d is odd", l.Limit)
-		}
-		return nil
-	}
-	_, _, err := read("forebay.yaml", text, env, []Rules{{Limit: rule}})
-	want := `forebay.yaml:7: tiers.free.limits[1]: 61 is odd
+operations: {report: {backend: reports, path: /render, limits: [{name: again, algorithm: leaky-bucket, limit: 1, window: 366d, burst: 1000}]}}
+`
+	const why = "burst 1000: 1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst, or a rounder amount and window"
+	_, _, err := load(text)
+	want := `forebay.yaml:7: tiers.free.limits[1]: limit odd: ` + why + `
 forebay.yaml:9: limits[0].window: "0s" is out of bounds for limit "busted"; write 1ms to 366d
 forebay.yaml:10: limits[1]: can't be kept as the environment has it; use a rounder limit and window, and a burst that is no larger
-forebay.yaml:12: operations.report.limits[0]: 61 is odd`
+forebay.yaml:12: operations.report.limits[0]: limit again: ` + why
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
 	c := mustLoad(t, minimal)
-	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: SlidingWindowCounter, Limit: 61, Window: Window(time.Second), Enforce: true}}
-	if _, err := c.Check(Rules{Limit: rule}); err == nil || err.Error() != "limits[0]: 61 is odd" {
+	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: limits.TokenBucket, Limit: 1, Window: Window(limits.MaxWindow), Burst: 1000, Enforce: true}}
+	if _, err := c.Check(); err == nil || err.Error() != "limits[0]: limit odd: "+why {
+		t.Errorf("Check: %v", err)
+	}
+	c.Limits[0].Window, c.Limits[0].Per = Day, "planet"
+	if _, err := c.Check(); err == nil || err.Error() != `limits[0].per: "planet" is none of client, ip, operation, client+operation, tier, country, global
+limits[0].window: "month" is of the calendar, and the algorithm of limit "odd" is token-bucket; write a duration such as 24h, or use fixed-window` {
 		t.Errorf("Check: %v", err)
 	}
 }

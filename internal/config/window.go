@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/units"
 )
 
@@ -14,8 +15,8 @@ type Window time.Duration
 
 // Windows of the UTC calendar, for fixed windows.
 const (
-	Month Window = -1
-	Day   Window = -2
+	Month = Window(limits.Month)
+	Day   = Month - 1
 )
 
 // String is the window as a config has it.
