@@ -65,7 +65,7 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 		settleLimits(client.Limits)
 		c.checkKept(r, l)
 	}
-	c.callbackRules(r, "clients", file.Clients, rules)
+	c.checkURLs(r, "clients", file.Clients)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 const hookSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -53,6 +55,9 @@ operations: {report: {backend: reports, path: /render}}
 func load(text string) (*Config, []Warning, error) {
 	return read("forebay.yaml", []byte(text), env, nil)
 }
+
+// opaque compares types that hide their parts.
+var opaque = cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{}, webhook.Secret{})
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -180,7 +185,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			Worker: Worker{Embedded: true},
 		},
 		Identity: Identity{Anonymous: "free"},
-		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
+		Callbacks: webhook.Policy{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
 		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: limits.TokenBucket, Limit: 60_000,
@@ -190,8 +195,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			Drain:   leaky.Drain{Rate: must(leaky.ParseRate("5/s")), Burst: 1, Concurrency: 10},
 			Line:    leaky.Room{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 			Timeout: 30 * time.Second,
-			Retry: Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
-				Rest: []int{429, 503, 529}},
+			Retry: Retry{Attempts: 4, Retry: worker.Retry{Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
+				Rest: []int{429, 503, 529}}},
 			MaxAge: 24 * time.Hour,
 
 			Feedback:   true,
@@ -203,7 +208,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
-	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{})); diff != "" {
+	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), opaque); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

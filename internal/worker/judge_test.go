@@ -15,6 +15,9 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
+// The defaults of the config.
+var defaultRetryOn, defaultRest = []int{408, 425, 500, 502, 504, 507}, []int{429, 503, 529}
+
 var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second,
 	cap: time.Minute, attempts: 4}
 

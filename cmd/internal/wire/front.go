@@ -78,7 +78,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Stored:      memory,
 		Store:       health{s, lines},
 		Finals:      finals,
-		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: callers},
+		Callbacks:   webhook.Rules{Policy: c.Callbacks, Clients: callers},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
 		MaxBody:     int64(c.HTTP.MaxBody),
