@@ -51,7 +51,7 @@ func (c *Config) warn(r *strictyaml.Report) {
 		if !openEnded && !slices.ContainsFunc(names(inUse), o.Tiers.Have) {
 			r.Warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
 		}
-		if o.Cache.StaleFor == 0 && o.servesStale() && r.Given(key+".on_overload") {
+		if o.Cache.StaleFor == 0 && o.triesStale() && r.Given(key+".on_overload") {
 			r.Warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, or write [reject]")
 		}
 		if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {

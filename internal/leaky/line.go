@@ -22,8 +22,8 @@ type Settings struct {
 	KeepLongest time.Duration // the longest MaxAge + Keep of a job: a client's list outlives its newest job by that and KeepFailed; 0: 61 days
 }
 
-// Drain is the pace at which a backend is given jobs, over all workers together. Its tags, and those of
-// Room, are what package strictyaml reads: they hold for the config's file.
+// Drain is the pace at which a backend is given jobs, over all workers together. Package
+// strictyaml reads its tags and those of Room: they are the keys of the config's file.
 type Drain struct {
 	Rate Rate `key:"rate" required:"what the backend can bear, such as 5/s, 6/m or unlimited"`
 	// Burst is how many slots may be used at once after idling.

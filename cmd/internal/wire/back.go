@@ -20,7 +20,7 @@ import (
 func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
-		policies[name] = policy(o)
+		policies[name] = o.Policy()
 	}
 	back := worker.Config{
 		Listener: listener,

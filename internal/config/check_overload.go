@@ -1,26 +1,50 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 
+	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
 )
 
 const (
-	// maxSimplified bounds the {operation} steps of one list: each is a whole admission, for a client that waits.
-	maxSimplified = 3
-	// maxFixedBody bounds a {body} step, in bytes: what is longer is a document, and better served from elsewhere.
+	// maxFallbacks bounds the {operation} steps of one list. Each is a whole admission, and the client waits.
+	maxFallbacks = 3
+	// maxFixedBody bounds a {body} step, in bytes. A longer one is a document, and better served from
+	// elsewhere.
 	maxFixedBody = 64 << 10
 )
 
-// serves reports whether stale answers are among what is tried.
-func (o Operation) servesStale() bool { return slices.Contains(o.OnOverload, Step{Word: "stale"}) }
+// Policy is what the operation permits, as package degrade has it.
+func (o Operation) Policy() degrade.Policy {
+	p := degrade.Policy{FreshFor: o.Cache.FreshFor, StaleFor: o.Cache.StaleFor, Share: o.Cache.Share,
+		Key: o.Cache.Key, Refresh: o.Cache.Refresh}
+	if when := o.Degrade.When; when.Backend != "" {
+		p.Sick = degrade.Sick{On: true, Below: when.Below}
+	}
+	for _, step := range o.OnOverload {
+		switch {
+		case step.Operation != "":
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Operation, Operation: step.Operation})
+		case step.Body != "":
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Body, Body: []byte(step.Body)})
+		default:
+			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Kind(step.Word)})
+		}
+	}
+	return p
+}
+
+// servesStale reports whether a stale answer may ever be served, if the steps are in a right order.
+func (o Operation) servesStale() bool { return o.Cache.StaleFor != 0 && o.triesStale() }
+
+// triesStale reports whether a stale answer is among what is tried.
+func (o Operation) triesStale() bool { return slices.Contains(o.OnOverload, Step{Word: "stale"}) }
 
 func (c *Config) checkOverload(r *strictyaml.Report, key string, o Operation) {
 	at := key + ".on_overload"
-	simplified, answered := 0, false
+	fallbacks, answered := 0, false
 	for n, step := range o.OnOverload {
 		item := strictyaml.At(at, n)
 		if answered && step.Word != "reject" {
@@ -32,10 +56,10 @@ func (c *Config) checkOverload(r *strictyaml.Report, key string, o Operation) {
 				r.Errorf(item, "wants one of operation and body")
 			}
 		case step.Operation != "":
-			if simplified++; simplified > maxSimplified {
-				r.Errorf(item, "is one operation too many; at most %d are tried", maxSimplified)
+			if fallbacks++; fallbacks > maxFallbacks {
+				r.Errorf(item, "is one operation too many; at most %d are tried", maxFallbacks)
 			}
-			c.checkSimplified(r, item+".operation", key, o, step.Operation)
+			c.checkFallback(r, item+".operation", key, o, step.Operation)
 		case step.Body != "":
 			answered = true
 			if len(step.Body) > maxFixedBody {
@@ -55,8 +79,8 @@ func (c *Config) checkOverload(r *strictyaml.Report, key string, o Operation) {
 	}
 }
 
-// checkSimplified holds the operation that stands in for another against that.
-func (c *Config) checkSimplified(r *strictyaml.Report, key, of string, o Operation, name string) {
+// checkFallback holds a fallback operation against the one that it is for.
+func (c *Config) checkFallback(r *strictyaml.Report, key, of string, o Operation, name string) {
 	if strictyaml.Join("operations", name) == of {
 		r.Errorf(key, "%s is the operation itself, which was refused; name another", r.Shown(key, name))
 		return
@@ -76,23 +100,19 @@ func (c *Config) checkSimplified(r *strictyaml.Report, key, of string, o Operati
 
 func (o Operation) checkCache(r *strictyaml.Report, key string) {
 	key += ".cache"
-	if o.Cache.StaleFor != 0 || r.Given(key+".stale_for") {
-		if !o.servesStale() {
-			r.Errorf(key+".stale_for", "has no effect without stale in on_overload; write on_overload: [stale, reject], or leave it out")
-		}
+	stale, fresh := key+".stale_for", key+".fresh_for"
+	if (o.Cache.StaleFor != 0 || r.Given(stale)) && !o.triesStale() {
+		r.Errorf(stale, "has no effect without stale in on_overload; write on_overload: [stale, reject], or leave it out")
 	}
-	if o.Cache.FreshFor != 0 || r.Given(key+".fresh_for") {
-		if stale := o.Cache.StaleFor; stale != 0 && stale <= o.Cache.FreshFor {
-			r.Errorf(key+".stale_for", "%s isn't longer than fresh_for (%s), and both count from the backend's answer, so none is ever stale; raise it, or leave it out",
-				r.Shown(key+".stale_for", stale), r.Shown(key+".fresh_for", o.Cache.FreshFor))
-		}
+	if o.Cache.FreshFor != 0 && o.Cache.StaleFor != 0 && o.Cache.StaleFor <= o.Cache.FreshFor {
+		r.Errorf(stale, "%s isn't longer than fresh_for (%s), and both count from the backend's answer, so none is ever stale; raise it, or leave it out",
+			r.Shown(stale, o.Cache.StaleFor), r.Shown(fresh, o.Cache.FreshFor))
 	}
-	if o.Cache.Refresh && (o.Cache.StaleFor == 0 || !o.servesStale()) {
+	if o.Cache.Refresh && !o.servesStale() {
 		r.Errorf(key+".refresh", "has no effect where no stale answer is served; set stale_for, or leave it out")
 	}
 	for n, pointer := range o.Cache.Key {
-		at := fmt.Sprintf("%s.key[%d]", key, n)
-		checkPointer(r, at, pointer, "month")
+		checkPointer(r, strictyaml.At(key+".key", n), pointer, "month")
 	}
 	checkTwice(r, key+".key", o.Cache.Key)
 	if r.Given(key+".key") && len(o.Cache.Key) == 0 {
@@ -101,14 +121,13 @@ func (o Operation) checkCache(r *strictyaml.Report, key string) {
 }
 
 func (o Operation) checkDegrade(r *strictyaml.Report, key string) {
-	when := o.Degrade.When
 	key += ".degrade"
 	if o.Degrade == (Degrade{}) && !r.Given(key) {
 		return
 	}
 	key += ".when"
-	checkPart(r, key+".below", when.Below, 0, 1, "a part of the backend's rate")
-	if o.Cache.StaleFor == 0 || !o.servesStale() {
+	checkPart(r, key+".below", o.Degrade.When.Below, 0, 1, "a part of the backend's rate")
+	if !o.servesStale() {
 		r.Errorf(key, "has no effect where no stale answer is served; set cache.stale_for and stale in on_overload, or leave it out")
 	}
 }
