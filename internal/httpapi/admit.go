@@ -80,7 +80,7 @@ func (a *attempt) take() (answer func() error, err error) {
 	case leaky.Spent:
 		return nil, keySpent()
 	case leaky.Exists:
-		return a.existing(place.Share)
+		return a.existing(place.ID)
 	}
 	if len(a.plan.rules) > 0 {
 		a.note(a.plan, request, v)

@@ -28,7 +28,7 @@ func (a *attempt) joins() string {
 func (a *attempt) joined(job jobs.Job, place leaky.Place) func() error {
 	return func() error {
 		if job.CreatedAt = place.AcceptedAt; place.Outcome == leaky.Again {
-			job.ID = place.Share
+			job.ID = place.ID
 		}
 		look := a.relook(leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting}, WaitingOn: place.WaitingOn})
 		a.w.Header()[api.HeaderCacheStatus] = []string{"forebay; fwd=miss; collapsed"}

@@ -91,7 +91,7 @@ func TestALateOfferMakesNoSecondJobOfItsKey(t *testing.T) {
 	}
 	w.want(w.call("DELETE", w.url+blocker, "", key(keyA)), http.StatusOK)
 	place, err := w.line.Offer(t.Context(), late)
-	if err != nil || place.Outcome != leaky.Exists || place.Share != fallback.ID || w.count() != 2 {
+	if err != nil || place.Outcome != leaky.Exists || place.ID != fallback.ID || w.count() != 2 {
 		t.Errorf("%+v, %v, %d jobs", place, err, w.count())
 	}
 	if left := w.rateLimits(key(keyA)); left["one "+w.report].Remaining != 1 {

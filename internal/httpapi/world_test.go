@@ -290,7 +290,7 @@ func (w *world) startWith(id string, started *leaky.Started) leaky.Ticket {
 			if ticket.ID != id {
 				continue
 			}
-			if *started, err = w.line.Start(context.Background(), ticket, "test"); err != nil || started.Verdict != leaky.Go {
+			if *started, err = w.line.Start(context.Background(), ticket, "test"); err != nil || started.Outcome != leaky.Go {
 				w.Fatalf("start: %+v, %v", *started, err)
 			}
 			return ticket
