@@ -95,8 +95,8 @@ func (e *env) sicken(ctx context.Context) error {
 		return fmt.Errorf("sicken: %d slots, %w", len(granted.Tickets), err)
 	}
 	t := granted.Tickets[0]
-	if s, err := line.Start(ctx, t, "bench"); err != nil || s.Verdict != leaky.Go {
-		return fmt.Errorf("sicken: %s, %w", s.Verdict, err)
+	if s, err := line.Start(ctx, t, "bench"); err != nil || s.Outcome != leaky.Go {
+		return fmt.Errorf("sicken: %s, %w", s.Outcome, err)
 	}
 	_, _, err = line.Settle(ctx, leaky.Settlement{Ticket: t, Owner: "bench", To: jobs.Waiting, Sign: leaky.Throttled, Gate: 5 * time.Minute})
 	if err != nil {

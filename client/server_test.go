@@ -129,7 +129,7 @@ func (f front) work(contentType, body string) {
 		}
 		for _, ticket := range r.Tickets {
 			started, err := f.line.Start(ctx, ticket, "test")
-			if err != nil || started.Verdict != leaky.Go {
+			if err != nil || started.Outcome != leaky.Go {
 				f.Errorf("start: %+v, %v", started, err)
 				return
 			}

@@ -101,7 +101,7 @@ func TestALateOfferMakesNoSecondJobOfItsKey(t *testing.T) {
 	}
 	w.Want(w.Call("DELETE", w.URL+blocker, "", key(keyA)), http.StatusOK)
 	place, err := w.Line.Offer(t.Context(), late)
-	if err != nil || place.Outcome != leaky.Exists || place.Share != fallback.ID ||
+	if err != nil || place.Outcome != leaky.Exists || place.ID != fallback.ID ||
 		w.Accepted() != 2 {
 		t.Errorf("%+v, %v, %d jobs", place, err, w.Accepted())
 	}

@@ -84,7 +84,7 @@ func TestJobsOfTheVersionBeforeAreDrained(t *testing.T) {
 		}
 		for _, ticket := range r.Tickets {
 			started, err := line.Start(ctx, ticket, "me")
-			if err != nil || started.Verdict != leaky.Go {
+			if err != nil || started.Outcome != leaky.Go {
 				t.Fatalf("%+v, %v", started, err)
 			}
 			payloads[string(started.Job.Payload)] = true

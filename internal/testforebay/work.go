@@ -29,7 +29,7 @@ func (w *World) StartWith(id string, started *leaky.Started) leaky.Ticket {
 				continue
 			}
 			*started, err = w.Line.Start(context.Background(), ticket, "test")
-			if err != nil || started.Verdict != leaky.Go {
+			if err != nil || started.Outcome != leaky.Go {
 				w.Fatalf("start: %+v, %v", *started, err)
 			}
 			return ticket

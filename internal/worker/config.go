@@ -69,8 +69,8 @@ type Line interface {
 	Release(ctx context.Context) (leaky.Release, error)
 	Start(ctx context.Context, t jobs.Ticket, owner string) (leaky.Started, error)
 	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
-	Part(ctx context.Context, t jobs.Ticket, owner string, private bool) (leaky.PartVerdict, error)
-	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback, error)
+	Part(ctx context.Context, t jobs.Ticket, owner string, private bool) (leaky.PartOutcome, error)
+	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleOutcome, leaky.Feedback, error)
 	QueuePaused(ctx context.Context, paused bool) error
 	Reconcile(ctx context.Context) (leaky.Reconciled, error)
 	ReturnPermits(ctx context.Context) (orphans int64, more bool, err error)
