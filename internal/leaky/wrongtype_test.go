@@ -141,7 +141,7 @@ func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 // So does an offer that joins a job, for the keys that only shared jobs have.
 func TestASubscriptionNamesTheKeyOfTheWrongType(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"joint:", "rest:", "callers:", "shares:"} {
+	for _, kind := range []string{"joint:", "callers:", "shares:"} {
 		b := newUnchecked(t, redistest.Client(t), nil)
 		offer := func(client string) error {
 			o := b.joint(client)
