@@ -58,7 +58,6 @@ func (l *Limiter) Part(r Request) (*Part, error) {
 	if err != nil || len(q.rules) == 0 {
 		return &Part{}, err
 	}
-	q.along = true
 	return &Part{request: r, limiter: l, q: q, holds: q.holds}, nil
 }
 

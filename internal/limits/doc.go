@@ -63,9 +63,9 @@
 // # When things go wrong
 //
 // Nothing is asked twice: a lost reply is an error, and its charge stands. A clock that steps
-// back locks nobody out. A key with a state that no script wrote counts as unused. A process that dies between a charge
-// and its job's record leaves a permit taken for some seconds, until leaky's
-// ReturnPermits finds it, and the other charges until their windows end.
+// back locks nobody out. A key with a state that no script wrote counts as unused. On a cluster, a
+// process that dies between a charge and its job's record leaves a permit taken for some seconds,
+// until leaky's ReturnPermits finds it, and the other charges until their windows end.
 //
 // # Algorithms
 //

@@ -54,7 +54,9 @@ type Request struct {
 	// nothing. It is for requests that nothing else may answer, and for rules that nothing charged is
 	// ever given back to. On a cluster, with regions, and in one process's memory it does nothing.
 	Recall bool
-	// Job is whose place a limit of concurrency holds, from the charge to the job's end. "": those are only looked at.
+	// Job is the job for which a limit of concurrency gives a permit, from the charge to the job's
+	// end. "": such limits are only looked at. Along takes the permit and writes the job's record
+	// in one step; a permit that Decide takes on a single Redis must be refunded if there is no job.
 	Job string
 }
 
@@ -107,7 +109,6 @@ type question struct {
 	bytes  int64      // as cost, for rules that count bytes
 	member string     // for whom permits of concurrency are; "": for nobody
 	holds  jobs.Holds // its permits
-	along  bool       // the script that decides writes the member's job too: its permits are never open
 	at     int64      // refund: when it was charged
 	by     time.Time  // when the asker gives up
 	rules  []*Rule
@@ -256,12 +257,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 		questions = q.bySubject()
 	}
 	if apart {
-		err := func() error {
-			ctx, cancel := context.WithDeadline(ctx, q.by)
-			defer cancel()
-			return l.redis.announce(ctx, q.holds)
-		}()
-		if err != nil {
+		if err := l.redis.announce(ctx, q.holds, q.by); err != nil {
 			return Verdict{}, fmt.Errorf("limits: permits: %w", err)
 		}
 	}

@@ -16,9 +16,7 @@
 --                             the member, how many keys, then per key: its number, below 0 where its limit is a shadow
 --                             one, and what is taken
 -- now         µs since 1970
--- first_text  which of ARGV is the member numbered 0. Members, by number (0: none), have two more values each: for whom
---             permits of a concurrency limit are, a key where those are noted as open until the member's job is on record
---             ('': nowhere), and how they are noted there (jobs.Holds)
+-- first_text  which of ARGV is the member numbered 0. A member holds permits of concurrency limits; number 0 is none
 --
 -- The questions are read one by one: for each of them comes ask, then answer. Opening makes the refunds. The reply that close
 -- returns has integers:
@@ -362,15 +360,6 @@ function concurrency.refund(_, k, cost, _, member)
   room[k] = room[k] + call('ZREM', KEYS[k], member or '')
 end
 
--- note tells of permits that a member has taken: they are open. What else is at that key is as good as missing.
-local function note(m)
-  local open = ARGV[first_text + m + 1]
-  if open ~= '' and type(pcall('ZADD', open, now, ARGV[first_text + m + 2])) ~= 'number' then
-    call('DEL', open)
-    call('ZADD', open, now, ARGV[first_text + m + 2])
-  end
-end
-
 function concurrency.save(r, k) call('PEXPIRE', KEYS[k], r.lasts + slack) end
 
 local p = 5 -- how much of args is read
@@ -394,8 +383,6 @@ p = p + #KEYS
 for _ = 1, args[4] do
   local at, m, count = args[p + 1], args[p + 2], args[p + 3]
   local member = m > 0 and ARGV[first_text + m] or nil
-  local open = m > 0 and ARGV[first_text + m + 1] or ''
-  if open ~= '' then pcall('ZREM', open, ARGV[first_text + m + 2]) end
   p = p + 3
   for i = p + 1, p + 2 * count, 2 do
     local k = args[i]
@@ -455,8 +442,7 @@ end
 -- taken for its member.
 local function answer(spend, placed)
   if mode < 2 then return answer_plain(spend) end
-  local m, taken = second, false
-  local member = placed and m > 0 and ARGV[first_text + m]
+  local member = placed and second > 0 and ARGV[first_text + second]
   n = n + 1
   reply[n] = spend and 1 or 0
   for i = from, to, 2 do
@@ -466,7 +452,6 @@ local function answer(spend, placed)
     if spend and fits then
       if algorithm.take then
         algorithm.take(k, member)
-        taken = true
       else
         room[k] = room[k] - cost * unit[k]
       end
@@ -483,7 +468,6 @@ local function answer(spend, placed)
       reply[n] = algorithm.wait(rule[k], k, cost)
     end
   end
-  if taken and member then note(m) end
 end
 
 -- close writes each key that changed, and returns the reply.

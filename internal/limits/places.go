@@ -13,13 +13,12 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// A permit (place) of a concurrency limit is taken by the charge. From then on it is open: noted with its job's backend, until the script
-// that writes the job's record confirms it (package leaky). The script that ends the job gives it back. Where a process dies between
-// the charge and the record, or a refund is lost, it stays open, and leaky's ReturnPermits gives it back. On a cluster no script reaches
-// both the limit and the job: there a permit is noted before the charge, and again by the script that ends its job.
+// On a single Redis, the script that charges a job's limits also writes the job's record, and the script that ends
+// the job gives its permits back. On a cluster, no script reaches both, and a permit may be left without a job
+// (cluster.go).
 //
-// What that doesn't know of, such as permits of a job that Redis has lost, comes back when a limit is found full: then the
-// process asks whether the jobs have ended.
+// Permits that these steps miss, such as those of jobs that Redis has lost, come back when a limit is found full: the
+// process that finds it full asks whether the jobs that hold its permits have ended.
 
 // PlaceLease is how long a permit may be taken for a job that isn't on record, until a process that finds the limit full gives it back.
 const PlaceLease = 10 * time.Second
@@ -83,37 +82,6 @@ func (q *question) permits(apart bool) (h jobs.Holds) {
 		}
 	}
 	return h
-}
-
-// openKey is where permits are noted as open: with the backend of their job. "": nowhere, for there are none, or their holder isn't a job.
-func openKey(h jobs.Holds) string {
-	id, _, _ := strings.Cut(h.Member, "~")
-	if backend, ok := jobs.ParseID(id); ok {
-		return jobs.PermitsKey(backend)
-	}
-	return ""
-}
-
-// noteScript notes permits as open, by Redis's clock.
-var noteScript = redis.NewScript(`
-local t = redis.call('TIME')
-local function note() return redis.pcall('ZADD', KEYS[1], t[1] * 1000000 + t[2], ARGV[1]) end
-if type(note()) ~= 'number' then -- no script wrote what is there
-  redis.call('DEL', KEYS[1])
-  note()
-end
-return 1`)
-
-// announce notes permits as open before they are taken, where limits.lua can't: on a cluster.
-func (s *script) announce(ctx context.Context, h jobs.Holds) error {
-	return noteScript.Run(ctx, s.rdb, []string{openKey(h)}, h.Text()).Err()
-}
-
-// withdraw takes back what announce has noted. Where it fails, the permits are found to belong to no job.
-func (s *script) withdraw(ctx context.Context, h jobs.Holds) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideWithin/refundShare)
-	defer cancel()
-	_ = s.rdb.ZRem(ctx, openKey(h), h.Text()).Err()
 }
 
 // after looks after the places of a verdict. It reports whether a limit that refused it has room now; where it hasn't, the verdict learns

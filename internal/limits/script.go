@@ -218,12 +218,8 @@ func (c *call) member(q *question) int64 {
 	if q.member == "" || !slices.ContainsFunc(q.rules, func(r *Rule) bool { return r.kind == kindConcurrency }) {
 		return 0
 	}
-	open := ""
-	if !q.holds.Apart && !q.along {
-		open = openKey(q.holds)
-	}
-	c.members = append(c.members, q.member, open, q.holds.Text())
-	return int64(len(c.members) - 2)
+	c.members = append(c.members, q.member)
+	return int64(len(c.members))
 }
 
 // numbers is a JSON list of integers.

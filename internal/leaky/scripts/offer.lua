@@ -176,22 +176,18 @@ local function begin(client, start_within, max_age, keep)
   return us(moment()) .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
 end
 
--- confirm takes the permits of a job that is on record now out of the open ones. Where the offer came so late that they were given back,
--- they are taken again, unless they are apart.
-local limited = false -- whether the job at hand brings its limits: then its permits are taken here, and never open
-local PERMITS_LAST = 32 * DAY -- as the limits' script
-local function confirm(permits)
-  if limited then return end
-  if redis.pcall('ZREM', PERMITS, permits) == 1 or string.find(permits, '#', 1, true) then return end
-  at_permits(permits, 'ZADD', 'NX', us(now))
-  for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
+-- confirm takes the permits of a job that is on record now out of the open ones. Only those that are apart from it
+-- were open: others are taken in this script.
+local function confirm(rest)
+  local permits = string.match(rest, '^@(%S+#%S+)')
+  if permits then redis.pcall('ZREM', PERMITS, permits) end
 end
 
 -- share gives a caller a share in a job. Its bytes are counted where it becomes a job of its own
 -- (part.lua).
 local function share(job, id, first, counts, rest, client, once)
   call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. counts .. rest)
-  if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
+  confirm(rest)
   local calls_back = string.find(rest, '^! ') or string.find(rest, '^@%S+ ! ')
   call('HSET', prefix .. 'shares:' .. job, id, calls_back and client .. '!' or client)
   local callers = prefix .. 'callers:' .. job
@@ -250,7 +246,7 @@ while i <= #ARGV do
   local uuid, many = ARGV[i + 8], ARGV[i + 9]
   local bound, counts, outcome, found = nil, '', nil, nil
   i = i + 10
-  limited = string.byte(many) == 35
+  local limited = string.byte(many) == 35
   if limited then many = string.sub(many, 2) end
   local fits = not limited or ask()
   local charged, placed = false, true
@@ -284,11 +280,7 @@ while i <= #ARGV do
       if job or rest_of(join) > now then outcome = 'joined' end
     elseif has_share then
       outcome, found, charged, placed = 'again', has_share, true, false -- the share has permits of its own
-      if not limited then
-        local permits = string.match(words, '^@(%S+) ')
-        vacate(permits)
-        if permits and not string.find(permits, '#', 1, true) then redis.pcall('ZREM', PERMITS, permits) end
-      end
+      if not limited then vacate(string.match(words, '^@(%S+) ')) end
       advance(job, flow, step)
     elseif job and open then
       share(job, own, (begin(client, start_within, max_age, keep)), counts, words, client, once)
@@ -313,7 +305,7 @@ while i <= #ARGV do
         charged = true
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
-        if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
+        confirm(rest)
         tags[flow], top = tag, math.max(top, tag)
         held[client] = (held[client] or 0) + 1
         added[client] = (added[client] or 0) + 1
