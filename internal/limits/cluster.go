@@ -22,15 +22,15 @@ import (
 //   - A charge whose refund fails stays spent until its window ends (Verdict.Unreturned). A permit
 //     is given back within seconds.
 //
-// There are no locks, and no request waits for another. A client whose duplicate request was refused
-// tries again and finds the job.
+// There are no locks, and no request waits for another. A client whose duplicate request was
+// refused tries again and finds the job.
 
 // oneAfterTheOther is Along on a cluster.
 func (l *Limiter) oneAfterTheOther(ctx context.Context, r Request,
 	step func(*Part) (Ending, error)) (Verdict, error) {
 	if r.Job != "" {
-		// Duplicate requests have the same job's id. The one that gets no job must not give back the
-		// permits of the other.
+		// Duplicate requests have the same job's id. The one that gets no job must not give back
+		// the permits of the other.
 		r.Job += "~" + rand.Text()[:8]
 	}
 	v, err := l.Decide(ctx, r)

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-func placesOf(t testing.TB, amount int64) *Rule {
+func permitsOf(t testing.TB, amount int64) *Rule {
 	t.Helper()
 	return compile(t, Limit{Algorithm: Concurrency, Amount: amount})
 }
@@ -28,7 +28,7 @@ func hold(t testing.TB, l *Limiter, job string, rules ...*Rule) Verdict {
 // A limit of concurrency counts jobs, whatever they cost, from the charge to the refund.
 func TestPlacesAreHeldByJobs(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 3)
+		r := permitsOf(t, 3)
 		var held []Verdict
 		for i := range 3 {
 			q := request(1000, r) // far over the amount: a job is one job
@@ -64,7 +64,7 @@ func TestPlacesAreHeldByJobs(t *testing.T) {
 // The same job holds one place however often it asks: a retried request isn't two jobs.
 func TestAJobHoldsOnePlace(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		first := hold(t, l, "same", r)
 		for range 5 {
 			if v := hold(t, l, "same", r); !v.Allowed || v.Standings[0].Remaining != 1 {
@@ -86,7 +86,7 @@ func TestAJobHoldsOnePlace(t *testing.T) {
 // A request that makes no job is only told where the places stand: it holds none, and is refused where none is free.
 func TestWithoutAJobNoPlaceIsHeld(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 1)
+		r := permitsOf(t, 1)
 		if in := admitted(t, l, 10, r); in != 10 {
 			t.Errorf("%d of 10 admitted to a free place that none of them takes", in)
 		}
@@ -101,7 +101,7 @@ func TestWithoutAJobNoPlaceIsHeld(t *testing.T) {
 func TestPlacesAreAllOrNothingToo(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 3, time.Hour, func(t *testing.T, window *Rule) {
-			places := placesOf(t, 2)
+			places := permitsOf(t, 2)
 			for i, want := range []struct {
 				places, window int64
 				reason         string
@@ -111,7 +111,7 @@ func TestPlacesAreAllOrNothingToo(t *testing.T) {
 					t.Errorf("job %d: %+v", i, v)
 				}
 			}
-			more := placesOf(t, 2)
+			more := permitsOf(t, 2)
 			hold(t, l, "last", window)
 			if v := hold(t, l, "too many", window, more); v.Allowed || v.Standings[1].Remaining != 2 {
 				t.Errorf("a full window took a place: %+v", v)
@@ -128,9 +128,9 @@ func TestSimultaneousJobsCannotShareAPlace(t *testing.T) {
 		return newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 	}
 	for name, limiters := range map[string][]*Limiter{
-		"two processes": {on(rdb), on(redistest.Client(t))}, "embedded": {on(redistest.Miniredis(t))}, "twin": {NewLocal()},
+		"two processes": {on(rdb), on(redistest.Client(t))}, "embedded": {on(redistest.Miniredis(t))}, "model": {NewLocal()},
 	} {
-		r := placesOf(t, 10)
+		r := permitsOf(t, 10)
 		var in atomic.Int64
 		var all sync.WaitGroup
 		barrier := make(chan struct{})
@@ -155,10 +155,10 @@ func TestAKeyOfPlacesEnds(t *testing.T) {
 	t.Parallel()
 	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
 		l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		key := keyOf(t, r)
 		v := hold(t, l, "job", r)
-		const lasts = placesLast*time.Millisecond + keySlack
+		const lasts = permitsLast*time.Millisecond + keySlack
 		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl > lasts || ttl < lasts-time.Minute {
 			t.Errorf("%s: TTL %v", name, ttl)
 		}

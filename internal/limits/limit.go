@@ -24,7 +24,8 @@ const (
 	Concurrency          Algorithm = "concurrency"
 )
 
-// Per is what a limit counts for: everyone with the same subject shares one count.
+// Per is the kind of subject that a limit counts for. All requests with the same subject share one
+// count.
 type Per string
 
 // The subjects of limits.
@@ -38,35 +39,43 @@ const (
 	PerGlobal          Per = "global"
 )
 
-// Month is the Window of a fixed-window that counts by months of the UTC calendar. A day is 24h: fixed windows begin at
-// multiples of their length since 1970 UTC, and so does each day.
+// Month is the Window of a fixed-window that counts by months of the UTC calendar. There is no such
+// word for a day: fixed windows begin at multiples of their length since 1970 UTC, so windows of
+// 24h are days.
 const Month time.Duration = -1
 
-// Bounds of a limit. The largest amount over the longest window still counts exactly in
-// the 53 bits that Lua's numbers hold; under a millisecond no network is that punctual.
+// Bounds of a limit. The largest amount over the longest window still counts exactly in the 53 bits
+// of Lua's numbers. No network is precise enough for windows under a millisecond.
 const (
 	MaxAmount = 1_000_000_000
 	MinWindow = time.Millisecond
 	MaxWindow = 366 * 24 * time.Hour
-	maxName   = 64  // goes into every key
-	maxOwner  = 256 // goes into every key's hash
+	maxName   = 64  // it is a part of every key
+	maxOwner  = 256 // it is a part of every key's hash
 )
 
 // Limit is one rule as the operator wrote it.
 type Limit struct {
-	Name  string // [a-z][a-z0-9-]*, at most 64 characters; what a refused client reads
-	Owner string // where it stands: "tier:free", "limits", "operation:report"; same names of different owners count apart
+	// Name is [a-z][a-z0-9-]*, at most 64 characters. Refused clients see it.
+	Name string
+	// Owner is the limit's place in the config: "tier:free", "limits", "operation:report". Limits
+	// with the same name and different owners count separately.
+	Owner string
 
 	Algorithm Algorithm
 	Per       Per
-	Amount    int64         // per Window, in units of cost; 1 to MaxAmount. concurrency: jobs at one time
-	Window    time.Duration // whole microseconds, MinWindow to MaxWindow; fixed-window: or Month; concurrency: 0
-	Burst     int64         // token-bucket and leaky-bucket only: the most at once, 1 to MaxAmount; 0: Amount
-	Shadow    bool          // counted, but never refuses
-	Bytes     bool          // it counts bytes of bodies, not costs; not for concurrency
+	// Amount is per Window, in units of cost, 1 to MaxAmount. For concurrency: jobs at one time.
+	Amount int64
+	// Window is a number of whole microseconds, MinWindow to MaxWindow. For fixed-window it may be
+	// Month, and for concurrency it is 0.
+	Window time.Duration
+	// Burst is the most at once, 1 to MaxAmount; 0: Amount. For token-bucket and leaky-bucket only.
+	Burst  int64
+	Shadow bool // it counts, but never refuses
+	Bytes  bool // it counts bytes of bodies, not costs; not for concurrency
 }
 
-// Capacity is the most that one request can ever spend.
+// Capacity returns the most that one request can ever spend.
 func (l Limit) Capacity() int64 {
 	if l.saves() && l.Burst != 0 {
 		return l.Burst
@@ -77,7 +86,8 @@ func (l Limit) Capacity() int64 {
 // saves reports whether the algorithm has a burst.
 func (l Limit) saves() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
 
-// Validate says what makes l impossible to keep exactly, and the mend. Errors name the limit.
+// Validate returns an error if l can't be kept exactly. The error names the limit, the reason and
+// the mend.
 func (l Limit) Validate() error {
 	_, err := l.arithmetic()
 	return err
@@ -88,7 +98,8 @@ var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 // arithmetic checks l and returns how it counts.
 func (l Limit) arithmetic() (arithmetic, error) {
 	if len(l.Name) > maxName || !namePattern.MatchString(l.Name) {
-		return nil, fmt.Errorf("limit %.80q: a name is a lower-case letter, then letters, digits and dashes, at most %d", l.Name, maxName)
+		return nil, fmt.Errorf("limit %.80q: a name is a lower-case letter, "+
+			"then letters, digits and dashes, at most %d", l.Name, maxName)
 	}
 	a, err := l.compute()
 	if err != nil {
@@ -111,7 +122,8 @@ func (l Limit) compute() (arithmetic, error) {
 		return nil, fmt.Errorf("amount %d: use 1 to %d", l.Amount, MaxAmount)
 	}
 	if l.Burst != 0 && !l.saves() {
-		return nil, fmt.Errorf("burst: a %s has none; leave it out or use a %s", l.Algorithm, TokenBucket)
+		return nil, fmt.Errorf("burst: a %s has none; leave it out or use a %s",
+			l.Algorithm, TokenBucket)
 	}
 	if l.Burst < 0 || l.Burst > MaxAmount {
 		return nil, fmt.Errorf("burst %d: use 1 to %d, or 0 for the amount", l.Burst, MaxAmount)
@@ -128,7 +140,8 @@ func (l Limit) compute() (arithmetic, error) {
 	case l.Window == Month && l.Algorithm == FixedWindow:
 		return fixed{limit: l.Amount}, nil
 	case l.Window == Month:
-		return nil, fmt.Errorf("window month: a %s has none; use a duration, or a %s", l.Algorithm, FixedWindow)
+		return nil, fmt.Errorf("window month: a %s has none; use a duration, or a %s",
+			l.Algorithm, FixedWindow)
 	case l.Window < MinWindow || l.Window > MaxWindow:
 		return nil, fmt.Errorf("window %v: use %v to %v", l.Window, MinWindow, MaxWindow)
 	case l.Window%time.Microsecond != 0:
@@ -140,7 +153,8 @@ func (l Limit) compute() (arithmetic, error) {
 		return fixed{limit: l.Amount, window: window}, nil
 	case SlidingWindowLog:
 		if l.Amount > MaxLog {
-			return nil, fmt.Errorf("amount %d: a %s remembers each request, at most %d; use a %s", l.Amount, SlidingWindowLog, MaxLog, SlidingWindowCounter)
+			return nil, fmt.Errorf("amount %d: a %s remembers each request, at most %d; use a %s",
+				l.Amount, SlidingWindowLog, MaxLog, SlidingWindowCounter)
 		}
 		return log{limit: l.Amount, window: window}, nil
 	case SlidingWindowCounter:
@@ -151,8 +165,10 @@ func (l Limit) compute() (arithmetic, error) {
 }
 
 var (
-	everyAlgorithm = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket, Concurrency}
-	everyPer       = []Per{PerClient, PerIP, PerOperation, PerClientOperation, PerTier, PerCountry, PerGlobal}
+	everyAlgorithm = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter,
+		TokenBucket, LeakyBucket, Concurrency}
+	everyPer = []Per{PerClient, PerIP, PerOperation, PerClientOperation,
+		PerTier, PerCountry, PerGlobal}
 )
 
 func oneOf[T ~string](words []T) string {
@@ -169,19 +185,19 @@ func oneOf[T ~string](words []T) string {
 	return text.String()
 }
 
-// Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to
-// share between requests and goroutines.
+// Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to share
+// between requests and goroutines.
 type Rule struct {
 	limit      Limit
-	counted    Limit // whose amounts the key is of; see Scaled
+	counted    Limit // its amounts are a part of the keys; see Scaled
 	capacity   int64
 	arithmetic arithmetic
 	parameters [5]int64 // of the arithmetic
-	widest     [5]int64 // those of the larger amount, of this rule's and of counted: by them others may debit the key
-	kind       int64    // their first
+	widest     [5]int64 // of the larger amount of limit and counted: other regions debit by them
+	kind       int64    // parameters[0]
 	unit       int64
 	digest     [sha256.Size]byte // of the owner and of all parameters
-	suffix     string            // of its keys; "" where the operation is a part of it
+	suffix     string            // of its keys; "" if the operation is a part of it
 }
 
 // Compile checks l and prepares it for decisions.
@@ -192,18 +208,20 @@ func newRule(l, counted Limit) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A changed parameter makes another key, so that old counts never meet new limits.
+	// A changed parameter makes another key, so old counts are never held against new limits.
 	h := sha256.New()
 	for _, part := range []string{
 		l.Owner, string(l.Algorithm), string(l.Per), strconv.FormatInt(counted.Amount, 10),
-		strconv.FormatInt(int64(l.Window/time.Microsecond), 10), strconv.FormatInt(counted.Capacity(), 10), strconv.FormatBool(l.Shadow),
+		strconv.FormatInt(int64(l.Window/time.Microsecond), 10),
+		strconv.FormatInt(counted.Capacity(), 10), strconv.FormatBool(l.Shadow),
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	if l.Bytes {
 		h.Write([]byte("bytes"))
 	}
-	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a, parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
+	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a,
+		parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
 	r.kind, r.widest = r.parameters[0], r.parameters
 	if counted.Amount > l.Amount {
 		whole, err := counted.arithmetic()
@@ -218,13 +236,13 @@ func newRule(l, counted Limit) (*Rule, error) {
 	return r, nil
 }
 
-// Limit is what the rule was compiled from.
+// Limit returns the limit that the rule was compiled from.
 func (r *Rule) Limit() Limit { return r.limit }
 
-// never reports whether what a request takes can't fit at any time.
+// never reports whether a request that takes so much can't fit at any time.
 func (r *Rule) never(takes int64) bool { return takes > r.capacity }
 
-// keySuffix is the part of a key that says which limit it is.
+// keySuffix is the part of a key that identifies the limit.
 func keySuffix(name string, digest [sha256.Size]byte) string {
 	return "}:limit:" + name + ":" + hex.EncodeToString(digest[:hashBytes])
 }

@@ -160,7 +160,7 @@ func TestSimultaneousRequestsCannotOverspend(t *testing.T) {
 		"one process":   {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)},
 		"two processes": {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience), newLimiter(&script{rdb: redistest.Client(t), slack: keySlack}, false, patience)},
 		"embedded":      {newLimiter(&script{rdb: embedded, slack: keySlack}, false, patience)},
-		"twin":          {NewLocal()},
+		"model":         {NewLocal()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, 10, MaxWindow, func(t *testing.T, r *Rule) {

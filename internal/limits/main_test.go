@@ -44,7 +44,7 @@ func everywhere(t *testing.T, test func(t *testing.T, c *clock, l *Limiter)) {
 	for name, limiter := range map[string]func(*testing.T, *clock) *Limiter{
 		"redis":     func(t *testing.T, c *clock) *Limiter { return c.onRedis(redistest.Client(t)) },
 		"miniredis": func(t *testing.T, c *clock) *Limiter { return c.onRedis(redistest.Miniredis(t)) },
-		"twin":      func(_ *testing.T, c *clock) *Limiter { return c.local() },
+		"model":     func(_ *testing.T, c *clock) *Limiter { return c.local() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

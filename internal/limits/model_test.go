@@ -89,7 +89,7 @@ var sameVerdict = []cmp.Option{cmpopts.IgnoreUnexported(Verdict{}), cmp.Comparer
 // Lua and its twin say the same at every step of any history: of charges, looks, refunds, waiting and a clock
 // that steps back. And what they say is true (C21): a refused request is refused until its RetryAfter is over, to the
 // microsecond, and then admitted; as many requests as remain get in, and not one more.
-func TestLuaAndTwinAgreeAndAreHonest(t *testing.T) {
+func TestLuaAndModelAgreeAndAreHonest(t *testing.T) {
 	t.Parallel()
 	server, embedded := redistest.Client(t), redistest.Miniredis(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -208,7 +208,7 @@ func (m *model) honest(t *rapid.T, r Request, v Verdict) {
 		}
 	}
 	m.clock.now.Store(now + after)
-	if v, _ := m.ask(t, r, peekAt); !v.Allowed && !onlyPlaces(v) {
+	if v, _ := m.ask(t, r, peekAt); !v.Allowed && !onlyPermits(v) {
 		t.Fatalf("RetryAfter is %d µs, and then it is refused for %v more", after, v.RetryAfter)
 	}
 }
@@ -227,8 +227,8 @@ func (m *model) refund(t *rapid.T) {
 	m.peek(t)
 }
 
-// onlyPlaces reports whether nothing but a limit of concurrency refuses.
-func onlyPlaces(v Verdict) bool {
+// onlyPermits reports whether nothing but a limit of concurrency refuses.
+func onlyPermits(v Verdict) bool {
 	for _, s := range v.Standings {
 		if s.Violated && !s.Rule.limit.Shadow && s.Rule.kind != kindConcurrency {
 			return false

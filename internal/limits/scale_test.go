@@ -111,7 +111,7 @@ func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 			})
 		})
 		t.Run("places", func(t *testing.T) {
-			r := placesOf(t, 2)
+			r := permitsOf(t, 2)
 			hold(t, l, "a", r)
 			hold(t, l, "b", r)
 			if !hold(t, l, "c", scaled(t, r, 2)).Allowed {
@@ -213,7 +213,7 @@ func TestADebitIsTaken(t *testing.T) {
 				c.now.Store(now)
 			})
 		}
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		debit(t, l, c, r, 2)
 		if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 2 {
 			t.Errorf("%d places of 2: jobs of elsewhere are held elsewhere", n)

@@ -6,8 +6,8 @@ import (
 )
 
 // Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount.
-// What the rule has counted counts on, for the new amount; but a bucket, which counts in parts of
-// its own rate, begins full.
+// Counts that the rule has made hold against the new amount, except for a bucket's: it counts in
+// parts of its own rate, so the scaled one begins full.
 func (r *Rule) Scaled(factor float64) (*Rule, error) {
 	scale := func(n int64) int64 {
 		return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount))
@@ -42,8 +42,8 @@ type variant struct {
 // are never asked for again.
 const maxVariants = 10_000
 
-// of returns rule times factor. If that is too fine to be counted, it is the whole rule: the
-// nearest that can be kept.
+// of returns rule times factor. If that is too fine to be counted, it returns the whole rule, the
+// nearest one that can be kept.
 func (s *variants) of(rule *Rule, factor float64) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ func TestEveryKeyEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 			rules := []*Rule{
-				counterOf(t, 1000, time.Hour), placesOf(t, 20),
+				counterOf(t, 1000, time.Hour), permitsOf(t, 20),
 				compile(t, Limit{Algorithm: FixedWindow, Amount: 1000, Window: Month}),
 				compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 100, Window: time.Minute}),
 				compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 5, Window: time.Hour, Shadow: true}),
@@ -188,7 +188,7 @@ func TestTTLsFitTheCounts(t *testing.T) {
 			case log: // its newest entry leaves after a window, whenever the oldest does
 				matters, most = r.limit.Window, r.limit.Window
 			case concurrency:
-				matters, most = placesLast*time.Millisecond, placesLast*time.Millisecond
+				matters, most = permitsLast*time.Millisecond, permitsLast*time.Millisecond
 			}
 			// Each step loses a millisecond to rounding.
 			if ttl < matters-time.Since(begun)-40*time.Millisecond || ttl > most {

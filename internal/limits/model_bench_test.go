@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkTwin decides one request on one limit, and on three at once, in this process.
-func BenchmarkTwin(b *testing.B) {
+// BenchmarkModel decides one request on one limit, and on three at once, in this process.
+func BenchmarkModel(b *testing.B) {
 	rule := func(a Algorithm) *Rule {
 		l := Limit{Name: "bench", Algorithm: a, Per: PerClient, Amount: 1000, Window: time.Second}
 		if a == Concurrency {

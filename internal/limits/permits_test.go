@@ -43,13 +43,13 @@ func tending(t *testing.T, c *clock, amount int64) (*Limiter, *world, *Rule) {
 }
 
 // rested lets every key be tended again, as if the rest since the last time were over.
-func (p *places) rested() {
+func (p *permits) rested() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.next)
 }
 
-func takePlace(t *testing.T, l *Limiter, r *Rule, job string) Verdict {
+func takePermit(t *testing.T, l *Limiter, r *Rule, job string) Verdict {
 	t.Helper()
 	q := request(1, r)
 	q.Job = job
@@ -62,22 +62,22 @@ func TestAPlaceWhoseJobHasEndedIsFree(t *testing.T) {
 	c := newClock()
 	l, w, r := tending(t, c, 2)
 	for _, job := range []string{"a", "b~twin"} {
-		if v := takePlace(t, l, r, job); !v.Allowed || v.Holds().Member != job || len(v.Holds().Keys) != 1 {
+		if v := takePermit(t, l, r, job); !v.Allowed || v.Holds().Member != job || len(v.Holds().Keys) != 1 {
 			t.Fatalf("%s: %+v holds %+v", job, v, v.Holds())
 		}
 	}
 	w.set("a", Fate{Known: true, Wait: 7 * time.Second})
 	w.set("b", Fate{Known: true, Wait: 3 * time.Second})
-	if v := takePlace(t, l, r, "c"); v.Allowed || v.Reason != r.limit.Name || v.RetryAfter != 3*time.Second {
+	if v := takePermit(t, l, r, "c"); v.Allowed || v.Reason != r.limit.Name || v.RetryAfter != 3*time.Second {
 		t.Fatalf("a third job of two: %+v, want a refusal until the first of them is predicted to end", v)
 	}
 	w.set("b", Fate{Known: true, Ended: true})
-	l.places.rested()
-	if !takePlace(t, l, r, "c").Allowed {
+	l.permits.rested()
+	if !takePermit(t, l, r, "c").Allowed {
 		t.Error("the place of a job that has ended isn't free")
 	}
 	w.set("c", Fate{Known: true})
-	if v := takePlace(t, l, r, "d"); v.Allowed {
+	if v := takePermit(t, l, r, "d"); v.Allowed {
 		t.Error("a place was given twice")
 	}
 }
@@ -88,14 +88,14 @@ func TestAPlaceWithoutAJobLastsALease(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, _, r := tending(t, c, 1)
-	takePlace(t, l, r, "lost")
-	c.pass(PlaceLease - time.Microsecond)
-	if takePlace(t, l, r, "next").Allowed {
+	takePermit(t, l, r, "lost")
+	c.pass(permitLease - time.Microsecond)
+	if takePermit(t, l, r, "next").Allowed {
 		t.Fatal("a place was taken from a job that may be on its way")
 	}
 	c.pass(time.Microsecond)
-	l.places.rested()
-	if !takePlace(t, l, r, "next").Allowed {
+	l.permits.rested()
+	if !takePermit(t, l, r, "next").Allowed {
 		t.Error("a place outlives its lease")
 	}
 }
@@ -105,11 +105,11 @@ func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, w, r := tending(t, c, 1)
-	takePlace(t, l, r, "one")
+	takePermit(t, l, r, "one")
 	w.set("one", Fate{Known: true})
 	began := time.Now()
 	for range 300 {
-		if takePlace(t, l, r, "more").Allowed {
+		if takePermit(t, l, r, "more").Allowed {
 			t.Fatal("two jobs of one")
 		}
 	}
@@ -125,7 +125,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, _, r := tending(t, c, 1)
-	v := takePlace(t, l, r, "one")
+	v := takePermit(t, l, r, "one")
 	if ttl := redistest.Client(t).PTTL(t.Context(), v.Holds().Keys[0]).Val(); ttl < 31*24*time.Hour || ttl > 33*24*time.Hour {
 		t.Errorf("TTL %v", ttl)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // A process's own counts are bounded, and stale ones make room before any other goes.
-func TestTheTwinForgetsStaleCounts(t *testing.T) {
+func TestTheModelForgetsStaleCounts(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	m := newMemory(c.now.Load)
@@ -92,7 +92,7 @@ func TestMintedKeysFreeNoAbuser(t *testing.T) {
 }
 
 // Debts, which leave less than nothing, make room too when nothing else does.
-func TestTheTwinIsBoundedInDebt(t *testing.T) {
+func TestTheModelIsBoundedInDebt(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	m := newMemory(c.now.Load)
