@@ -64,8 +64,8 @@ func (l *Limiter) Part(r Request) (*Part, error) {
 	return &Part{request: r, limiter: l, q: q, holds: q.holds}, nil
 }
 
-// Along decides on a request in one step with other work on it. It calls step with the limits' part.
-// step has a script decide on the part, or does its own work alone if the part has no Charge, and
+// Along decides on a request in one step with other work on it. It calls step with its part. step
+// has a script decide on the part, or does its own work alone if the part has no Charge, and
 // returns how that ended. If a concurrency limit refused, and jobs that held its permits are found
 // to have ended, step is called a second time.
 //

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// C16, C19: slow and fast limits are limits; what would divide by zero, overflow or never admit is an error that
-// names the limit and the mend.
+// C16, C19: very slow and very fast limits are valid. A limit that would divide by zero, overflow
+// or never admit is an error, which names the limit and the mend.
 func TestWhatALimitMayBe(t *testing.T) {
 	t.Parallel()
 	good := func(change func(*Limit)) Limit {
-		l := Limit{Name: "per-minute", Owner: "tier:free", Algorithm: TokenBucket, Per: PerClient, Amount: 60, Window: time.Minute}
+		l := Limit{Name: "per-minute", Owner: "tier:free", Algorithm: TokenBucket, Per: PerClient,
+			Amount: 60, Window: time.Minute}
 		change(&l)
 		return l
 	}
@@ -20,8 +21,9 @@ func TestWhatALimitMayBe(t *testing.T) {
 			return good(func(l *Limit) { l.Algorithm = a; change(l) })
 		}
 	}
-	counter, log, fixed, leaky := of(SlidingWindowCounter), of(SlidingWindowLog), of(FixedWindow), of(LeakyBucket)
-	places := func(change func(*Limit)) Limit {
+	counter, log := of(SlidingWindowCounter), of(SlidingWindowLog)
+	fixed, leaky := of(FixedWindow), of(LeakyBucket)
+	permits := func(change func(*Limit)) Limit {
 		return of(Concurrency)(func(l *Limit) { l.Window = 0; change(l) })
 	}
 	for _, l := range []Limit{
@@ -46,8 +48,8 @@ func TestWhatALimitMayBe(t *testing.T) {
 		fixed(func(l *Limit) { l.Window = MaxWindow }),
 		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 20_000, time.Second, 1 }),
 		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
-		places(func(l *Limit) { l.Amount = 1 }),
-		places(func(l *Limit) { l.Amount = MaxAmount }),
+		permits(func(l *Limit) { l.Amount = 1 }),
+		permits(func(l *Limit) { l.Amount = MaxAmount }),
 		good(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
 		counter(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
 		good(func(l *Limit) { l.Per = PerTier }),
@@ -67,37 +69,57 @@ func TestWhatALimitMayBe(t *testing.T) {
 		{good(func(l *Limit) { l.Name = "a\n" }), "a lower-case letter, then letters"},
 		{good(func(l *Limit) { l.Name = strings.Repeat("a", 65) }), "at most 64"},
 		{good(func(l *Limit) { l.Owner = strings.Repeat("a", 257) }), "at most 256"},
-		{good(func(l *Limit) { l.Per = "planet" }), "use client, ip, operation, client+operation, tier, country or global"},
-		{good(func(l *Limit) { l.Algorithm = "guess" }), "use fixed-window, sliding-window-log, sliding-window-counter, token-bucket, leaky-bucket or concurrency"},
+		{good(func(l *Limit) { l.Per = "planet" }),
+			"use client, ip, operation, client+operation, tier, country or global"},
+		{good(func(l *Limit) { l.Algorithm = "guess" }),
+			"use fixed-window, sliding-window-log, sliding-window-counter, token-bucket, " +
+				"leaky-bucket or concurrency"},
 		{good(func(l *Limit) { l.Burst = -1 }), "use 1 to 1000000000, or 0 for the amount"},
 		{good(func(l *Limit) { l.Burst = MaxAmount + 1 }), "use 1 to 1000000000"},
-		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
-		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }), "up to 2501999; use a smaller burst, or a rounder amount and window"},
-		{good(func(l *Limit) { l.Window = Month }), "window month: a token-bucket has none; use a duration, or a fixed-window"},
-		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "can be counted exactly up to 100; use a smaller burst"},
-		{leaky(func(l *Limit) { l.Window = Month }), "window month: a leaky-bucket has none; use a duration, or a fixed-window"},
-		{counter(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-counter has none; leave it out or use a token-bucket"},
-		{counter(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-counter has none; use a duration, or a fixed-window"},
-		{log(func(l *Limit) { l.Burst = 5 }), "burst: a sliding-window-log has none; leave it out or use a token-bucket"},
-		{log(func(l *Limit) { l.Window = Month }), "window month: a sliding-window-log has none; use a duration, or a fixed-window"},
-		{log(func(l *Limit) { l.Amount = MaxLog + 1 }), "amount 10001: a sliding-window-log remembers each request, at most 10000; use a sliding-window-counter"},
-		{fixed(func(l *Limit) { l.Burst = 5 }), "burst: a fixed-window has none; leave it out or use a token-bucket"},
-		{places(func(l *Limit) { l.Burst = 5 }), "burst: a concurrency has none; leave it out or use a token-bucket"},
-		{places(func(l *Limit) { l.Window = time.Minute }), "window 1m0s: a concurrency has none; leave it out"},
-		{places(func(l *Limit) { l.Window = Month }), "a concurrency has none; leave it out"},
-		{places(func(l *Limit) { l.Bytes = true }), "bytes: a concurrency counts jobs; use another algorithm"},
-		{places(func(l *Limit) { l.Amount = 0 }), "amount 0: use 1 to 1000000000"},
-		{places(func(l *Limit) { l.Amount = -5 }), "amount -5: use 1 to 1000000000"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }),
+			"1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }),
+			"up to 2501999; use a smaller burst, or a rounder amount and window"},
+		{good(func(l *Limit) { l.Window = Month }),
+			"window month: a token-bucket has none; use a duration, or a fixed-window"},
+		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }),
+			"can be counted exactly up to 100; use a smaller burst"},
+		{leaky(func(l *Limit) { l.Window = Month }),
+			"window month: a leaky-bucket has none; use a duration, or a fixed-window"},
+		{counter(func(l *Limit) { l.Burst = 5 }),
+			"burst: a sliding-window-counter has none; leave it out or use a token-bucket"},
+		{counter(func(l *Limit) { l.Window = Month }),
+			"window month: a sliding-window-counter has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Burst = 5 }),
+			"burst: a sliding-window-log has none; leave it out or use a token-bucket"},
+		{log(func(l *Limit) { l.Window = Month }),
+			"window month: a sliding-window-log has none; use a duration, or a fixed-window"},
+		{log(func(l *Limit) { l.Amount = MaxLog + 1 }),
+			"amount 10001: a sliding-window-log remembers each request, at most 10000; " +
+				"use a sliding-window-counter"},
+		{fixed(func(l *Limit) { l.Burst = 5 }),
+			"burst: a fixed-window has none; leave it out or use a token-bucket"},
+		{permits(func(l *Limit) { l.Burst = 5 }),
+			"burst: a concurrency has none; leave it out or use a token-bucket"},
+		{permits(func(l *Limit) { l.Window = time.Minute }),
+			"window 1m0s: a concurrency has none; leave it out"},
+		{permits(func(l *Limit) { l.Window = Month }), "a concurrency has none; leave it out"},
+		{permits(func(l *Limit) { l.Bytes = true }),
+			"bytes: a concurrency counts jobs; use another algorithm"},
+		{permits(func(l *Limit) { l.Amount = 0 }), "amount 0: use 1 to 1000000000"},
+		{permits(func(l *Limit) { l.Amount = -5 }), "amount -5: use 1 to 1000000000"},
 	} {
 		err := c.limit.Validate()
-		if err == nil || !strings.Contains(err.Error(), c.mend) || !strings.HasPrefix(err.Error(), "limit ") {
+		if err == nil || !strings.Contains(err.Error(), c.mend) ||
+			!strings.HasPrefix(err.Error(), "limit ") {
 			t.Errorf("%+v: %v; want %q", c.limit, err, c.mend)
 		}
 		if _, compiled := Compile(c.limit); compiled == nil || compiled.Error() != err.Error() {
 			t.Errorf("%+v: Compile says %v, Validate %v", c.limit, compiled, err)
 		}
 	}
-	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} { // every algorithm with a window
+	// Every algorithm with a window.
+	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} {
 		for _, c := range []struct {
 			amount int64
 			window time.Duration
@@ -114,7 +136,8 @@ func TestWhatALimitMayBe(t *testing.T) {
 			{10, time.Second + time.Nanosecond, "use whole microseconds"},
 		} {
 			l := of(func(l *Limit) { l.Amount, l.Window = c.amount, c.window })
-			if err := l.Validate(); err == nil || !strings.Contains(err.Error(), c.mend) || !strings.Contains(err.Error(), "limit per-minute") {
+			if err := l.Validate(); err == nil || !strings.Contains(err.Error(), c.mend) ||
+				!strings.Contains(err.Error(), "limit per-minute") {
 				t.Errorf("%+v: %v; want %q", l, err, c.mend)
 			}
 		}

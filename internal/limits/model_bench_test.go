@@ -19,7 +19,9 @@ func BenchmarkModel(b *testing.B) {
 		}
 		return r
 	}
-	cases := map[string][]*Rule{"three": {rule(TokenBucket), rule(SlidingWindowCounter), rule(FixedWindow)}}
+	cases := map[string][]*Rule{
+		"three": {rule(TokenBucket), rule(SlidingWindowCounter), rule(FixedWindow)},
+	}
 	for _, a := range everyAlgorithm {
 		cases[string(a)] = []*Rule{rule(a)}
 	}
@@ -31,7 +33,7 @@ func BenchmarkModel(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if rules[0].kind == kindConcurrency { // others hold places too
+			if rules[0].kind == kindConcurrency { // others hold permits too
 				for i := range 500 {
 					other := *q
 					other.member = fmt.Sprint("job ", i)

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// world knows what became of jobs.
+// world has the fates of jobs, which a test sets.
 type world struct {
 	mu    sync.Mutex
 	jobs  map[string]Fate // guarded by mu
@@ -33,7 +33,8 @@ func (w *world) set(job string, f Fate) {
 	w.jobs[job] = f
 }
 
-// tending returns a Limiter that asks w, and a limit of so many jobs at one time.
+// tending returns a Limiter that looks jobs up in a world, that world, and a limit of so many jobs
+// at one time.
 func tending(t *testing.T, c *clock, amount int64) (*Limiter, *world, *Rule) {
 	t.Helper()
 	rdb, w := redistest.Client(t), &world{}
@@ -42,7 +43,7 @@ func tending(t *testing.T, c *clock, amount int64) (*Limiter, *world, *Rule) {
 	return l, w, compile(t, Limit{Algorithm: Concurrency, Amount: amount})
 }
 
-// rested lets every key be tended again, as if the rest since the last time were over.
+// rested makes every key due again, as if enough time had passed.
 func (p *permits) rested() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,52 +57,55 @@ func takePermit(t *testing.T, l *Limiter, r *Rule, job string) Verdict {
 	return decide(t, l, q)
 }
 
-// A job that has ended unheard of frees its place for the next one, at once.
-func TestAPlaceWhoseJobHasEndedIsFree(t *testing.T) {
+// A permit of a job that has ended without giving it back is free for the next job at once.
+func TestAPermitWhoseJobHasEndedIsFree(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, w, r := tending(t, c, 2)
-	for _, job := range []string{"a", "b~twin"} {
-		if v := takePermit(t, l, r, job); !v.Allowed || v.Holds().Member != job || len(v.Holds().Keys) != 1 {
+	for _, job := range []string{"a", "b~1f"} {
+		if v := takePermit(t, l, r, job); !v.Allowed || v.Holds().Member != job ||
+			len(v.Holds().Keys) != 1 {
 			t.Fatalf("%s: %+v holds %+v", job, v, v.Holds())
 		}
 	}
 	w.set("a", Fate{Known: true, Wait: 7 * time.Second})
 	w.set("b", Fate{Known: true, Wait: 3 * time.Second})
-	if v := takePermit(t, l, r, "c"); v.Allowed || v.Reason != r.limit.Name || v.RetryAfter != 3*time.Second {
-		t.Fatalf("a third job of two: %+v, want a refusal until the first of them is predicted to end", v)
+	if v := takePermit(t, l, r, "c"); v.Allowed || v.Reason != r.limit.Name ||
+		v.RetryAfter != 3*time.Second {
+		t.Fatalf("a third job of two: %+v, want a refusal until the first predicted end", v)
 	}
 	w.set("b", Fate{Known: true, Ended: true})
 	l.permits.rested()
 	if !takePermit(t, l, r, "c").Allowed {
-		t.Error("the place of a job that has ended isn't free")
+		t.Error("the permit of a job that has ended isn't free")
 	}
 	w.set("c", Fate{Known: true})
 	if v := takePermit(t, l, r, "d"); v.Allowed {
-		t.Error("a place was given twice")
+		t.Error("a permit was given twice")
 	}
 }
 
-// A process may die between the charge and the job's record: the place outlives that by a lease, not longer, and not less,
-// for the record may be on its way.
-func TestAPlaceWithoutAJobLastsALease(t *testing.T) {
+// A permit without a job on record stays taken for exactly a lease: the record may be about to be
+// written, or its process may have died after the charge.
+func TestAPermitWithoutAJobLastsALease(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, _, r := tending(t, c, 1)
-	takePermit(t, l, r, "lost")
+	takePermit(t, l, r, "missing")
 	c.pass(permitLease - time.Microsecond)
 	if takePermit(t, l, r, "next").Allowed {
-		t.Fatal("a place was taken from a job that may be on its way")
+		t.Fatal("a permit was taken from a job whose record may be about to be written")
 	}
 	c.pass(time.Microsecond)
 	l.permits.rested()
 	if !takePermit(t, l, r, "next").Allowed {
-		t.Error("a place outlives its lease")
+		t.Error("a permit outlives its lease")
 	}
 }
 
-// A flood of refused requests asks about the jobs ten times a second at most, and once where that frees nothing.
-func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
+// A flood of refused requests looks the jobs up ten times a second at most, and once a second if no
+// permit is freed.
+func TestAFloodOfRefusalsSeldomLooksJobsUp(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, w, r := tending(t, c, 1)
@@ -116,30 +120,32 @@ func TestARefusedFloodDoesNotAskForEver(t *testing.T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if most := 1 + int(time.Since(began)/tendAgain); w.asked > most {
-		t.Errorf("asked %d times in %v, want at most %d", w.asked, time.Since(began), most)
+		t.Errorf("looked up %d times in %v, want at most %d", w.asked, time.Since(began), most)
 	}
 }
 
-// Keys of places have a TTL that is longer than any job lives, and names that tell nothing of a client.
-func TestPlacesAreBounded(t *testing.T) {
+// Keys of permits have a TTL that is longer than any job lives, and names that reveal nothing of a
+// client.
+func TestPermitsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	l, _, r := tending(t, c, 1)
 	v := takePermit(t, l, r, "one")
-	if ttl := redistest.Client(t).PTTL(t.Context(), v.Holds().Keys[0]).Val(); ttl < 31*24*time.Hour || ttl > 33*24*time.Hour {
+	ttl := redistest.Client(t).PTTL(t.Context(), v.Holds().Keys[0]).Val()
+	if ttl < 31*24*time.Hour || ttl > 33*24*time.Hour {
 		t.Errorf("TTL %v", ttl)
 	}
 	if strings.Contains(v.charge.questions[0].keys[0], "alice") {
-		t.Error("a key tells who it is for")
+		t.Error("a key reveals its client")
 	}
 }
 
-// within waits for a condition that comes about by itself.
+// within waits for a condition.
 func within(t *testing.T, met func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !met(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it never came about")
+			t.Fatal("the condition was never met")
 		}
 	}
 }
