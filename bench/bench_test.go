@@ -165,6 +165,8 @@ func TestTheReportSaysWhatWasMetAndLeavesOutWhatWasNotMeasured(t *testing.T) {
 		Limiters: []limiterRow{{Configured: 10, Limiter: "1 in 100 ms",
 			Ours:   drainRow{Configured: 10, pace: pace{Rate: 10.001, Second: 11}},
 			Theirs: drainRow{Configured: 10, pace: pace{Rate: 9.7, Second: 10}}}},
+		Lone:   loneFigures{Ratio: spread{1.7, 1.5, 2}, Scripts: 1.001, Again: 0.0002},
+		Flood:  floodFigures{Alone: spread{900, 800, 1000}, Beside: spread{1800, 1500, 2000}, Ratio: spread{2, 1.9, 2.1}, Refused: 20_000},
 		Memory: []memoryRow{{"forebay, in line", 512.4}},
 	}
 	var b strings.Builder
@@ -173,18 +175,20 @@ func TestTheReportSaysWhatWasMetAndLeavesOutWhatWasNotMeasured(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Machine: Some CPU, ", "Redis 7.0",
-		"| accepted (202) | 64 | 11000 | enqueue | 10000 | **1.10** (1.00..1.20) | 1.0 | yes |",
+		"| accepted (202) | 64 | 11000 | enqueue | 10000 | **1.10** (1.00..1.20) | 1 | yes |",
 		"| rejected (429) | 64 | 0 | PING | 0 | **0.90** (0.80..1.00) | 1.1 | **no** |",
 		"| 500/s | 3 | 500.10/s | +0.02 % | 51 of 51 | 506 of 506 | 5001 of 5051 | 1.00 ms | 3.00 ms | yes | 7.2 | 55 |",
 		"| jobs called | 6000 | 10000 | **0.60** (0.50..0.70) | 0.5 | yes |",
 		"| 10/s | 1 in 100 ms | 9.70/s | 10 | 3.00 % | 10.00/s | 11 | 0.01 % | yes |",
+		"goal: at most 1.6; met: **no**", "1.00 (goal: 1). Of one refusal before its Retry-After is over: 0.0002",
+		"**2.00** (1.90..2.10) times; goal: at most 2; met: yes.",
 		"| forebay, in line | 512 |",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in:\n%s", want, &b)
 		}
 	}
-	for _, absent := range []string{"## Idle", "## Latency", "Not measured", "smoke", "other work"} {
+	for _, absent := range []string{"## Idle", "## Latency at", "Not measured", "smoke", "other work"} {
 		if strings.Contains(b.String(), absent) {
 			t.Errorf("%q though it wasn't measured", absent)
 		}

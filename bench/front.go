@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/forebay/forebay/bench/load"
 )
@@ -40,7 +42,9 @@ func front(ctx context.Context, e *env, r *report) error {
 		return load.Target{Addr: f.addr, Status: status, Requests: requests}
 	}
 	accepted := side{"accepted (202)", target(http.StatusAccepted, f.submissions(e.plan.Clients, openKey)), true}
-	rejected := side{"rejected (429)", target(http.StatusTooManyRequests, f.submissions(e.plan.Clients, shutKey)), false}
+	refusals := target(http.StatusTooManyRequests, f.submissions(e.plan.Clients, shutKey))
+	rejected := side{"rejected (429)", refusals, false}
+	again := side{"rejected again, before its Retry-After", refusals, false}
 
 	for _, c := range []struct {
 		ours, baseline side
@@ -50,10 +54,14 @@ func front(ctx context.Context, e *env, r *report) error {
 		{accepted, enqueue, 64, 1.0},
 		{accepted, enqueue, 256, 1.2},
 		{rejected, ping, 64, 1.1},
+		{again, plain, 64, 0.6},
 	} {
 		if err := e.compare(ctx, r, c.ours, c.baseline, c.conns, c.goal); err != nil {
 			return err
 		}
+	}
+	if err := e.flood(ctx, r, rejected.target, accepted.target); err != nil {
+		return err
 	}
 	hgetall, err := e.baseline(ctx, "hgetall", http.StatusOK) // now: what it reads would have been flushed before
 	if err != nil {
@@ -86,6 +94,61 @@ func front(ctx context.Context, e *env, r *report) error {
 		row.P50, row.P99 = spreadOf(p50), spreadOf(p99)
 		r.Latencies = append(r.Latencies, row)
 	}
+	var ratios []float64
+	for round := range results[0] {
+		ratios = append(ratios, float64(quantile(results[2][round].Latencies, 0.5))/float64(quantile(results[1][round].Latencies, 0.5)))
+	}
+	r.Lone.Ratio = spreadOf(ratios)
+	if r.Lone.Scripts, err = e.scriptsEach(ctx, accepted.target); err != nil {
+		return err
+	}
+	r.Lone.Again, err = e.scriptsEach(ctx, refusals)
+	return err
+}
+
+// scriptsEach counts the script calls of one answer, when requests come one at a time.
+func (e *env) scriptsEach(ctx context.Context, t load.Target) (float64, error) {
+	before, _, err := e.commands(ctx)
+	if err != nil {
+		return 0, err
+	}
+	result, err := load.Run(ctx, t, load.Plan{Conns: 1, Duration: time.Second})
+	if err != nil {
+		return 0, err
+	}
+	after, _, err := e.commands(ctx)
+	return float64(after-before) / float64(result.Answers), err
+}
+
+// flood measures how clients within their limits fare beside clients that are refused.
+func (e *env) flood(ctx context.Context, r *report, refused, within load.Target) error {
+	e.say("front: a flood of refusals")
+	var alone, beside, ratios, rates []float64
+	plan := load.Plan{Conns: 4, Warmup: e.plan.Warmup, Duration: e.plan.Duration}
+	p99 := func(result load.Result) float64 { return float64(quantile(result.Latencies, 0.99).Microseconds()) }
+	for range e.plan.Rounds {
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+		quiet, err := load.Run(ctx, within, plan)
+		if err != nil {
+			return err
+		}
+		flooding := make(chan error, 1)
+		var flood load.Result
+		go func() {
+			var err error
+			flood, err = load.Run(ctx, refused, load.Plan{Conns: 60, Warmup: plan.Warmup, Duration: plan.Duration})
+			flooding <- err
+		}()
+		busy, err := load.Run(ctx, within, plan)
+		if err := errors.Join(err, <-flooding); err != nil {
+			return err
+		}
+		alone, beside = append(alone, p99(quiet)), append(beside, p99(busy))
+		ratios, rates = append(ratios, p99(busy)/p99(quiet)), append(rates, flood.PerSecond())
+	}
+	r.Flood = floodFigures{Alone: spreadOf(alone), Beside: spreadOf(beside), Ratio: spreadOf(ratios), Refused: spreadOf(rates).Median}
 	return nil
 }
 

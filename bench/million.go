@@ -27,7 +27,7 @@ const probesARound = 300
 // Goals of a line of a million.
 const (
 	slowdownGoal   = 2 // times an empty line's
-	lineMemoryGoal = 700
+	lineMemoryGoal = 600
 	firstStartGoal = time.Second
 )
 

@@ -15,6 +15,8 @@ type report struct {
 	Machine     machine
 	Ratios      []ratioRow
 	Latencies   []latencyRow
+	Lone        loneFigures
+	Flood       floodFigures
 	Drains      []drainRow
 	FullSpeed   []ratioRow
 	Limiters    []limiterRow
@@ -48,6 +50,20 @@ type ratioRow struct {
 type latencyRow struct {
 	Name     string
 	P50, P99 spread // µs
+}
+
+// loneFigures are of requests that come one at a time.
+type loneFigures struct {
+	Ratio   spread  // of the medians of an accepted job and of asynq's Enqueue, of each round
+	Scripts float64 // script calls of one accepted job
+	Again   float64 // script calls of one refusal that the process remembers
+}
+
+// floodFigures are of clients within their limits, beside a flood of refused requests.
+type floodFigures struct {
+	Alone, Beside spread // their 99th percentile without and with the flood, µs
+	Ratio         spread // of each round
+	Refused       float64
 }
 
 type idleFigures struct {
@@ -94,7 +110,7 @@ func (r *report) write(out io.Writer) error {
 		p("| answer | connections | ours /s | baseline | baseline /s | ratio | goal | met |")
 		p("|---|--:|--:|---|--:|--:|--:|---|")
 		for _, x := range r.Ratios {
-			goal, met := fmt.Sprintf("%.1f", x.Goal), yes(x.Ratio.Median >= x.Goal)
+			goal, met := fmt.Sprintf("%g", x.Goal), yes(x.Ratio.Median >= x.Goal)
 			if x.Goal == 0 {
 				goal, met = "", ""
 			}
@@ -149,6 +165,20 @@ func (r *report) write(out io.Writer) error {
 		for _, x := range before {
 			p("\nAdded to %s: %.0f µs in the median, %.0f µs at the 99th percentile.", x.Name, ours.P50.Median-x.P50.Median, ours.P99.Median-x.P99.Median)
 		}
+	}
+	if r.Lone.Ratio.Median > 0 {
+		p("\nMedian of a lone accepted job ÷ that of net/http + asynq Enqueue: **%.2f** (%.2f..%.2f);",
+			r.Lone.Ratio.Median, r.Lone.Ratio.Min, r.Lone.Ratio.Max)
+		p("goal: at most 1.6; met: %s. Script calls of one accepted job, by Redis's", yes(r.Lone.Ratio.Median <= 1.6))
+		p("`commandstats`: %.2f (goal: 1). Of one refusal before its Retry-After is over: %.4f", r.Lone.Scripts, r.Lone.Again)
+		p("(goal: 0; a refusal is remembered for 10 s at most).")
+	}
+	if r.Flood.Ratio.Median > 0 {
+		p("\n## A flood\n")
+		p("4 connections of clients within their limits, without and with 60 connections of refused")
+		p("ones beside them (%.0f refusals a second). Their 99th percentile is %.0f µs alone and", r.Flood.Refused, r.Flood.Alone.Median)
+		p("%.0f µs beside the flood: **%.2f** (%.2f..%.2f) times; goal: at most 2; met: %s.", r.Flood.Beside.Median,
+			r.Flood.Ratio.Median, r.Flood.Ratio.Min, r.Flood.Ratio.Max, yes(r.Flood.Ratio.Median <= 2))
 	}
 	r.writeDrains(p)
 	if r.Idle.Jobs > 0 {

@@ -45,8 +45,8 @@ func (e *env) stored(ctx context.Context, r *report, f *forebay, plain, ping sid
 		baseline side
 		goal     float64 // 0: none
 	}{
-		{"degraded (200) from memory", same, plain, 0.6},
-		{"degraded (200) from Redis", many, ping, 0.9},
+		{"degraded (200) from memory", same, plain, 0.7},
+		{"degraded (200) from Redis", many, ping, 0.95},
 		{"degraded (200), refused by a limit", refused, ping, 0},
 	} {
 		if err := e.sicken(ctx); err != nil {
@@ -95,8 +95,8 @@ func (e *env) sicken(ctx context.Context) error {
 		return fmt.Errorf("sicken: %d slots, %w", len(granted.Tickets), err)
 	}
 	t := granted.Tickets[0]
-	if s, err := line.Start(ctx, t, "bench"); err != nil || s.Verdict != leaky.Go {
-		return fmt.Errorf("sicken: %s, %w", s.Verdict, err)
+	if s, err := line.Start(ctx, t, "bench"); err != nil || s.Outcome != leaky.Go {
+		return fmt.Errorf("sicken: %s, %w", s.Outcome, err)
 	}
 	_, _, err = line.Settle(ctx, leaky.Settlement{Ticket: t, Owner: "bench", To: jobs.Waiting, Sign: leaky.Throttled, Gate: 5 * time.Minute})
 	if err != nil {

@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,19 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
-	"github.com/forebay/forebay/internal/degrade"
-	"github.com/forebay/forebay/internal/httpapi"
-	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
-	"github.com/forebay/forebay/internal/web"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -92,15 +85,6 @@ func buffering(h http.Handler) http.Handler {
 	})
 }
 
-type healthy struct{}
-
-func (healthy) Healthy() bool      { return true }
-func (healthy) Writable() bool     { return true }
-func (healthy) Embedded() bool     { return false }
-func (healthy) Warnings() []string { return nil }
-
-func (healthy) Unavailable() <-chan struct{} { return nil }
-
 func newFront(t *testing.T, given ...limits.Limit) front {
 	t.Helper()
 	return setup{limits: given}.start(t)
@@ -108,51 +92,17 @@ func newFront(t *testing.T, given ...limits.Limit) front {
 
 func (s setup) start(t *testing.T) front {
 	t.Helper()
-	rdb, backend := redistest.Client(t), redistest.Name(t, "b")
-	rate, err := leaky.ParseRate("10/s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := front{TB: t, operation: redistest.Name(t, "report")}
-	f.line = leaky.New(rdb, leaky.Settings{
-		Backend:    backend,
-		Drain:      leaky.Drain{Rate: rate, Burst: 1, Concurrency: 10},
-		Room:       leaky.Room{Capacity: max(s.capacity, 1), MaxWait: time.Hour, ClientShare: 1},
-		Attempts:   3,
-		KeepFailed: time.Hour,
-	}).Limited(limits.Script{})
-	f.cache = cache.New(rdb)
-	finals := leaky.Listen(rdb, []string{backend})
-	t.Cleanup(func() {
-		finals.Close()
-		redistest.CheckBooks(t, rdb, backend)
-	})
-	var rules []admission.Limit
-	for _, l := range s.limits {
-		l.Owner = backend
-		rule, err := limits.Compile(l)
-		if err != nil {
-			t.Fatal(err)
+	w := testforebay.New(t, func(su *testforebay.Setup) {
+		su.Line.Capacity, su.Pro, su.NoAnonymous = max(s.capacity, 1), s.limits, true
+		su.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Enter.Operations = []admission.Operation{*c.Operation(w.Shared)}
+			if s.change != nil {
+				s.change(&c.Enter)
+			}
 		}
-		rules = append(rules, admission.Limit{Rule: rule})
-	}
-	answers, metrics, log := degrade.New(f.cache), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
-	enter := admission.Config{
-		Limiter: limits.New(rdb, false), Answers: answers, Store: healthy{},
-		Lines: map[string]admission.Line{backend: f.line}, Tiers: map[string]admission.Tier{"pro": {Weight: 1, Limits: rules}},
-		Operations: []admission.Operation{{Name: f.operation, Backend: backend, Cost: admission.Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
-			Overload: degrade.Policy{Steps: []degrade.Step{{Kind: degrade.Stale}, {Kind: degrade.Reject}}, StaleFor: time.Hour, Share: degrade.ShareAll}}},
-		Policy: httpapi.LastingPolicy, Metrics: metrics, Log: log,
-	}
-	if s.change != nil {
-		s.change(&enter)
-	}
-	handler := http.StripPrefix("/forebay", httpapi.New(httpapi.Config{
-		Identity: identity.New(identity.Config{Clients: []identity.Registered{
-			{Name: redistest.Name(t, "a"), Tier: "pro", Keys: []identity.Digest{sha256.Sum256([]byte(testKey))}}}}),
-		Admission: admission.New(enter), Lines: map[string]httpapi.Line{backend: f.line}, Finals: finals, Answers: answers,
-		Store: healthy{}, MaxBody: 1 << 20, Web: web.NewServer(metrics, log),
-	}).Public())
+	})
+	f := front{TB: t, operation: w.Shared, line: w.Line, cache: w.Cache}
+	handler := http.StripPrefix("/forebay", w.Server.Public())
 	if s.proxy != nil {
 		handler = s.proxy(handler)
 	}
@@ -160,8 +110,9 @@ func (s setup) start(t *testing.T) front {
 	t.Cleanup(server.Close)
 	f.transport = &transport{RoundTripper: server.Client().Transport,
 		streaming: make(chan struct{}, 100), gaveUp: make(chan struct{}, 100)}
+	var err error
 	f.Client, err = New(server.URL+"/forebay",
-		Config{Key: testKey, HTTPClient: &http.Client{Transport: f.transport}})
+		Config{Key: testforebay.KeyA, HTTPClient: &http.Client{Transport: f.transport}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +129,7 @@ func (f front) work(contentType, body string) {
 		}
 		for _, ticket := range r.Tickets {
 			started, err := f.line.Start(ctx, ticket, "test")
-			if err != nil || started.Verdict != leaky.Go {
+			if err != nil || started.Outcome != leaky.Go {
 				f.Errorf("start: %+v, %v", started, err)
 				return
 			}

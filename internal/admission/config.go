@@ -52,12 +52,8 @@ type Limit struct {
 	When When
 }
 
-// When is a condition on requests. An empty list fits any request; all lists must fit.
-type When struct {
-	Tiers      []string
-	Operations []string // such a limit applies to no call without an operation, such as a status
-	Countries  []string // as identity.Client.Country
-}
+// When is a condition on requests. Its countries are as identity.Client.Country.
+type When = limits.When
 
 // Tier is a set of limits and a weight.
 type Tier struct {
@@ -95,7 +91,7 @@ func (o *Override) asks(country string) bool {
 type Operation struct {
 	Name     string
 	Backend  string
-	Tiers    []string // that may request it; empty: all
+	Tiers    limits.Names // that may request it
 	Cost     Cost
 	Limits   []Limit
 	Overload degrade.Policy
@@ -115,9 +111,7 @@ const (
 )
 
 // Open reports whether a tier may request the operation.
-func (o *Operation) Open(tier string) bool {
-	return len(o.Tiers) == 0 || slices.Contains(o.Tiers, tier)
-}
+func (o *Operation) Open(tier string) bool { return o.Tiers.Have(tier) }
 
 // Limiter decides whether requests may enter, as limits.Limiter does.
 type Limiter interface {

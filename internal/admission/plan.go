@@ -60,9 +60,9 @@ func (p *planner) applying(k planKey) (common, own []applied) {
 	}
 	add := func(l Limit, operations bool) {
 		limit := l.Rule.Limit()
-		operations = operations || len(l.When.Operations) > 0 || countsOperation(limit)
+		operations = operations || len(l.When.Operations) > 0 || limit.Per.OfOperation()
 		switch {
-		case !l.When.fits(k), operations && k.operation == "":
+		case !l.When.Fits(k.tier, k.operation, k.country), operations && k.operation == "":
 			return
 		case k.tier == "" && limit.Per != limits.PerIP:
 			return // only the address is known
@@ -70,7 +70,7 @@ func (p *planner) applying(k planKey) (common, own []applied) {
 			return
 		}
 		a := applied{rule: l.Rule, grace: 1}
-		if k.grace && (limit.Per == limits.PerClient || limit.Per == limits.PerClientOperation) {
+		if k.grace && limit.Per.OfClient() {
 			a = p.special.Load().graced(l.Rule, p.tiers[k.tier].Grace.Factor)
 		}
 		if operations {
@@ -109,18 +109,6 @@ func ofTier(t Tier, o *Override) []Limit {
 	}
 	return append(slices.DeleteFunc(slices.Clone(t.Limits), replaced), o.Limits...)
 }
-
-// countsOperation reports whether the limit's count is an operation's.
-func countsOperation(l limits.Limit) bool {
-	return l.Per == limits.PerOperation || l.Per == limits.PerClientOperation
-}
-
-// fits reports whether a request meets the condition.
-func (w When) fits(k planKey) bool {
-	return one(w.Tiers, k.tier) && one(w.Operations, k.operation) && one(w.Countries, k.country)
-}
-
-func one(of []string, name string) bool { return len(of) == 0 || slices.Contains(of, name) }
 
 // planner finds plans, and makes each once. Safe for concurrent use.
 type planner struct {
@@ -243,7 +231,7 @@ func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
 // any country. Limits of clients' own are left out: they come and go.
 func (p *planner) reasons(tier string, o *Operation) (names []string) {
 	for _, l := range slices.Concat(p.tiers[tier].Limits, p.limits, o.Limits) {
-		if one(l.When.Tiers, tier) && one(l.When.Operations, o.Name) && !l.Rule.Limit().Shadow {
+		if l.When.MayFit(tier, o.Name) && !l.Rule.Limit().Shadow {
 			names = append(names, l.Rule.Limit().Name)
 		}
 	}

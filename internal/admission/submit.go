@@ -179,7 +179,7 @@ func (s *submission) admit() (Outcome, *refusal) {
 	case leaky.Spent:
 		return nil, s.refused(BySpentKey)
 	case leaky.Exists:
-		return s.existing(place.Share)
+		return s.existing(place.ID)
 	}
 	t := s.terms("")
 	if len(s.plan.Rules) > 0 {
@@ -253,7 +253,7 @@ func (s *submission) accepted(t Terms, offer leaky.Offer, place leaky.Place) Out
 // joined is the outcome of a request with a subscription to a job that is under way.
 func (s *submission) joined(t Terms, job jobs.Job, place leaky.Place) Outcome {
 	if job.CreatedAt = place.AcceptedAt; place.Outcome == leaky.Again {
-		job.ID = place.Share
+		job.ID = place.ID
 	}
 	look := s.lookAgain(&t, leaky.Look{Job: job, Standing: jobs.Standing{State: jobs.Waiting},
 		WaitingOn: place.WaitingOn})

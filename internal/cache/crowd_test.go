@@ -252,7 +252,7 @@ func TestAForgottenAnswerIsGoneFromMemory(t *testing.T) {
 			}
 		}
 	}
-	if err := here.Forget(t.Context(), operation, key); err != nil {
+	if err := here.Forget(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	serves(t, here, key, "", 0)
@@ -273,7 +273,7 @@ func TestAnAnswerIsForgottenInMemoryThoughRedisIsUnavailable(t *testing.T) {
 	t.Parallel()
 	m := unavailable(t, 0)
 	remember(t, m, "k", answer("secret", 0), time.Hour)
-	if err := m.Forget(t.Context(), "op", "k"); !errors.Is(err, redistest.ErrUnavailable) {
+	if err := m.Forget(t.Context(), "k"); !errors.Is(err, redistest.ErrUnavailable) {
 		t.Errorf("%v, want Redis's error", err)
 	}
 	serves(t, m, "k", "", 0)
@@ -295,7 +295,7 @@ func TestWhatIsOnItsWayIsForgottenToo(t *testing.T) {
 		if forgetting.Swap(true) {
 			return // another read, or one of Forget's own
 		}
-		if err := m.Forget(t.Context(), operation, key); err != nil {
+		if err := m.Forget(t.Context(), key); err != nil {
 			t.Error(err)
 		}
 		// it may have to wait for the read held up here

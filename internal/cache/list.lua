@@ -7,14 +7,13 @@
 -- ARGV[2]  the operation
 -- ARGV[3]  ms until the answer expires
 --
--- Each time a score grows, so that a purge notices an answer that was stored again meanwhile. Each
--- addition removes a few expired entries. Both lists expire a while after their last answer.
+-- Each addition removes a few expired entries. Both lists expire a while after their last answer.
 local SLACK = 60000 -- ms by which the clocks of a cluster's nodes may differ
 local time, left = redis.call('TIME'), tonumber(ARGV[3])
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, 2 do
   local before = tonumber(redis.call('ZSCORE', KEYS[i], ARGV[i]) or '0')
-  redis.call('ZADD', KEYS[i], string.format('%.0f', math.max(now + left, before + 1)), ARGV[i])
+  redis.call('ZADD', KEYS[i], string.format('%.0f', math.max(now + left, before)), ARGV[i])
   local until_then = string.format('%.0f', now - SLACK)
   local gone = redis.call('ZRANGEBYSCORE', KEYS[i], '-inf', until_then, 'LIMIT', 0, 4)
   if #gone > 0 then redis.call('ZREM', KEYS[i], unpack(gone)) end

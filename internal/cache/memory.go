@@ -342,8 +342,8 @@ func (m *Memory) forget(key string, before time.Time) {
 }
 
 // Forget is Cache.Forget. This process's own copy is dropped at once, even if Redis failed.
-func (m *Memory) Forget(ctx context.Context, operation, key string) error {
-	err := m.inner.Forget(ctx, operation, key)
+func (m *Memory) Forget(ctx context.Context, key string) error {
+	err := m.inner.Forget(ctx, key)
 	m.drop(key)
 	return err
 }

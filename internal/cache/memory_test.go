@@ -437,7 +437,7 @@ func TestWhatOneProcessRemovesEveryProcessForgets(t *testing.T) {
 		n, _ := there.Holds()
 		return n == 3
 	})
-	if err := cache.New(rdb).Forget(t.Context(), "op", gone); err != nil {
+	if err := cache.New(rdb).Forget(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	// As Forget does, but without a message.

@@ -93,16 +93,13 @@ const (
 //go:embed list.lua
 var listSource string
 
-//go:embed unlist.lua
-var unlistSource string
-
 //go:embed forget.lua
 var forgetSource string
 
 //go:embed hide.lua
 var hideSource string
 
-var listScript, unlistScript = redis.NewScript(listSource), redis.NewScript(unlistSource)
+var listScript = redis.NewScript(listSource)
 var forgetScript, hideScript = redis.NewScript(forgetSource), redis.NewScript(hideSource)
 
 // maxHidden bounds the clients from which one answer is withheld. Once more have purged it, it is
@@ -184,7 +181,7 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 		return 0, ErrNoFilter
 	case f.Key != "":
 		if IsKey(f.Key) {
-			removed, _, err = c.drop(ctx, []string{f.Key}, f)
+			removed, err = c.drop(ctx, []string{f.Key}, f)
 		}
 	default:
 		removed, err = c.purgeLists(ctx, f)
@@ -199,20 +196,11 @@ func (c *Cache) Purge(ctx context.Context, f Filter) (removed int, err error) {
 	return removed, nil
 }
 
-// Forget removes the answer under a key of Key, its entry in the operation's list, and the copies
-// in every process: most within milliseconds, all within about a second while they reach Redis.
-// Errors are Redis's: the answer may still be there, and calling again does no harm. An answer
-// stored meanwhile may stay.
-func (c *Cache) Forget(ctx context.Context, operation, key string) error {
-	list := listBegin + operation
-	score, err := c.rdb.ZScore(ctx, list, key).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		_, _, err = c.drop(ctx, []string{key}, Filter{})
-	case err == nil:
-		_, err = c.purgeListed(ctx, list, []string{key, strconv.FormatFloat(score, 'f', -1, 64)},
-			Filter{})
-	}
+// Forget removes the answer under a key of Key, and the copies in every process: most within
+// milliseconds, all within about a second while they reach Redis. Errors are Redis's: the answer
+// may still be there, and calling again does no harm. An answer stored meanwhile may stay.
+func (c *Cache) Forget(ctx context.Context, key string) error {
+	_, err := c.drop(ctx, []string{key}, Filter{})
 	// Last: a process that is notified mustn't read the answer from Redis again.
 	if err := errors.Join(err, c.noteForgotten(ctx, key)); err != nil {
 		return fmt.Errorf("forget stored answer: %w", err)
@@ -258,7 +246,10 @@ func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int6
 	return keys, now, false, err
 }
 
-// purgeLists walks the lists of all operations that match the filter.
+// purgeLists walks the lists of all operations that match the filter. It leaves the entries of the
+// answers that it removes: an entry is made before its answer, so one without an answer may be that
+// of an answer about to be stored, which the next purge must find. Entries go at their answers'
+// expiry.
 func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err error) {
 	operations := []string{f.Operation}
 	if f.Operation == "" {
@@ -273,9 +264,13 @@ func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err erro
 			if err != nil {
 				return removed, err
 			}
+			var keys []string
+			for pair := range slices.Chunk(found, 2) {
+				keys = append(keys, pair[0])
+			}
 			// A short list comes as a whole, and a step may be longer than requested.
-			for some := range slices.Chunk(found, 2*walkStep) {
-				n, err := c.purgeListed(ctx, list, some, Filter{Client: f.Client})
+			for some := range slices.Chunk(keys, walkStep) {
+				n, err := c.drop(ctx, some, Filter{Client: f.Client})
 				if removed += n; err != nil {
 					return removed, err
 				}
@@ -288,31 +283,9 @@ func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err erro
 	return removed, nil
 }
 
-// purgeListed drops the matching answers among found, which holds keys, each followed by its score.
-func (c *Cache) purgeListed(ctx context.Context, list string, found []string,
-	f Filter) (removed int, err error) {
-	var keys []string
-	scores := map[string]string{}
-	for pair := range slices.Chunk(found, 2) {
-		keys = append(keys, pair[0])
-		scores[pair[0]] = pair[1]
-	}
-	removed, gone, err := c.drop(ctx, keys, f)
-	if err != nil || len(gone) == 0 {
-		return removed, err
-	}
-	var args []any
-	for _, key := range gone {
-		args = append(args, key, scores[key])
-	}
-	return removed, unlistScript.Run(ctx, c.rdb, []string{list}, args...).Err()
-}
-
-// drop removes the answers that match the filter's operation and client, and returns the keys that
-// hold none now, removed by this call or before it. An answer replaced between the look and the
-// removal is removed too: it will be made again.
-func (c *Cache) drop(ctx context.Context, keys []string,
-	f Filter) (removed int, gone []string, err error) {
+// drop removes the answers that match the filter's operation and client. An answer replaced between
+// the look and the removal is removed too: it will be made again.
+func (c *Cache) drop(ctx context.Context, keys []string, f Filter) (removed int, err error) {
 	heads, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {
 			p.GetRange(ctx, key, 0, maxHead)
@@ -320,19 +293,16 @@ func (c *Cache) drop(ctx context.Context, keys []string,
 		return nil
 	})
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	var fit []string
 	for i, key := range keys {
-		switch text := heads[i].(*redis.StringCmd).Val(); {
-		case text == "":
-			gone = append(gone, key)
-		case f.fits([]byte(text)):
+		if text := heads[i].(*redis.StringCmd).Val(); text != "" && f.fits([]byte(text)) {
 			fit = append(fit, key)
 		}
 	}
 	if len(fit) == 0 {
-		return 0, gone, nil
+		return 0, nil
 	}
 	done, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range fit {
@@ -343,7 +313,7 @@ func (c *Cache) drop(ctx context.Context, keys []string,
 	for _, one := range done {
 		removed += int(one.(*redis.IntCmd).Val())
 	}
-	return removed, append(gone, fit...), err
+	return removed, err
 }
 
 // fits reports whether a value with this beginning matches the filter's operation and client. A

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"strings"
 	"testing"
 )
@@ -23,52 +22,36 @@ backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
 operations: {report: {backend: reports, path: /render}}
 `
 
-// onlyHTTPS is a rule such as whoever calls has. It must be asked about what is there alone.
-func onlyHTTPS(t *testing.T) Rules {
-	return Rules{Callback: func(all Callbacks, url string) error {
-		if url == "" || all.Timeout == 0 {
-			t.Errorf("asked about %q by %+v", url, all)
-		}
-		if !all.HTTP && !strings.HasPrefix(url, "https://") {
-			return errors.New("must begin with https://")
-		}
-		return nil
-	}}
-}
-
-// Rules of whoever calls are reported where the URL stands.
-func TestRulesForCallbacksAreReportedAtTheURL(t *testing.T) {
+// What can't be called is reported where the URL stands.
+func TestURLsOfCallbacksAreCheckedByTheRulesForAll(t *testing.T) {
 	t.Parallel()
-	busted := func(text string, rules ...Rules) string {
+	busted := func(text string) string {
 		t.Helper()
-		if _, _, err := read("forebay.yaml", []byte(text), env, rules); err != nil {
+		if _, _, err := load(text); err != nil {
 			return err.Error()
 		}
 		return ""
 	}
-	rule := onlyHTTPS(t)
-	const want = "forebay.yaml:10: identity.clients[1].callback.url: must begin with https://"
-	if got := busted(hooked, Rules{}, rule); got != want {
+	const at = "forebay.yaml:10: identity.clients[1].callback.url: "
+	if got, want := busted(hooked), at+"must begin with https://: http:// isn't permitted here; write https, or set callbacks.http: true"; got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if got := busted(hooked); got != "" {
-		t.Errorf("without rules: %s", got)
+	if got, want := busted(hooked+"callbacks: {http: true}\n"), at+"must have no user and no password in it"; got != want {
+		t.Errorf("with a key that permits http: got:\n%s\nwant:\n%s", got, want)
 	}
-	if got := busted(hooked+"callbacks: {http: true}\n", rule); got != "" {
-		t.Errorf("with a key that permits it: %s", got)
-	}
-	if got := busted(hooked+"callbacks: {http: maybe}\n", rule); got != `forebay.yaml:15: callbacks.http: "maybe" must be true or false` {
+	if got := busted(hooked + "callbacks: {http: maybe}\n"); got != `forebay.yaml:15: callbacks.http: "maybe" must be true or false` {
 		t.Errorf("by rules that weren't understood: %s", got)
 	}
-	if got := busted(hooked+"callbacks: []\n", rule); !strings.HasPrefix(got, "forebay.yaml:15: callbacks: ") || strings.Contains(got, "\n") {
+	if got := busted(hooked + "callbacks: []\n"); !strings.HasPrefix(got, "forebay.yaml:15: callbacks: ") || strings.Contains(got, "\n") {
 		t.Errorf("by rules that are none: %s", got)
 	}
-	if got := busted(strings.Replace(hooked, `"${WITH_SECRET}"`, "[a]", 1), rule); !strings.Contains(got, "clients[1].callback.url: ") || strings.Contains(got, "\n") {
+	if got := busted(strings.Replace(hooked, `"${WITH_SECRET}"`, "[a]", 1)); !strings.Contains(got, "clients[1].callback.url: ") || strings.Contains(got, "\n") {
 		t.Errorf("of a URL that wasn't understood: %s", got)
 	}
-
-	c := mustLoad(t, hooked)
-	if _, err := c.Check(rule); err == nil || err.Error() != "identity.clients[1].callback.url: must begin with https://" {
+	fine := strings.Replace(hooked, `"${WITH_SECRET}"`, "http://globex.example/", 1)
+	c := mustLoad(t, fine+"callbacks: {http: true}\n")
+	c.Callbacks.HTTP = false
+	if _, err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "identity.clients[1].callback.url: must begin with https://") {
 		t.Errorf("Check: %v", err)
 	}
 }
@@ -86,11 +69,11 @@ func TestRulesForCallbacksHoldForTheClientsFile(t *testing.T) {
       url: http://a.example/
 `
 	c := mustLoad(t, minimal)
-	if _, err := ParseClients("clients.yaml", []byte(text), env, c, onlyHTTPS(t)); err == nil || err.Error() != "clients.yaml:8: clients[1].callback.url: must begin with https://" {
+	if _, err := ParseClients("clients.yaml", []byte(text), env, c); err == nil || !strings.HasPrefix(err.Error(), "clients.yaml:8: clients[1].callback.url: must begin with https://") {
 		t.Errorf("got %v", err)
 	}
 	c.Callbacks.HTTP = true
-	if clients, err := ParseClients("clients.yaml", []byte(text), env, c, onlyHTTPS(t)); err != nil || len(clients.Clients) != 2 {
+	if clients, err := ParseClients("clients.yaml", []byte(text), env, c); err != nil || len(clients.Clients) != 2 {
 		t.Errorf("where the config permits it: %v, %v", clients, err)
 	}
 }

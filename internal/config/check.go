@@ -27,9 +27,11 @@ func (c *Config) check(r *strictyaml.Report) {
 	for _, name := range names(c.Tiers) {
 		key := strictyaml.Join("tiers", name)
 		if stored := c.Tiers[name].MaxStored; stored != 0 || r.Given(key+".max_stored") {
-			strictyaml.Within(r, key+".max_stored", stored, max(2*c.HTTP.MaxBody, minStored), maxStored)
+			strictyaml.Within(r, key+".max_stored", stored, max(2*c.HTTP.MaxBody, 64<<10), 1<<40)
 		}
-		c.Tiers[name].Grace.check(r, key+".grace")
+		if g := c.Tiers[name].Grace; g != (Grace{}) || r.Given(key+".grace") {
+			checkPart(r, key+".grace.factor", g.Factor, 1, maxGrace, "what a new client's limits are multiplied by")
+		}
 	}
 	c.checkIdentity(r)
 
@@ -172,6 +174,15 @@ func checkNames[V any](r *strictyaml.Report, key string, m map[string]V) {
 	for _, name := range names(m) {
 		if !nameForm.MatchString(name) {
 			r.Errorf(strictyaml.Join(key, name), "%s %s", strictyaml.Quote(name), nameMend)
+		}
+	}
+}
+
+// checkTwice reports what stands in a list twice.
+func checkTwice[T comparable](r *strictyaml.Report, key string, list []T) {
+	for n, v := range list {
+		if at := strictyaml.At(key, n); slices.Contains(list[:n], v) {
+			r.Errorf(at, "%s stands in the list twice", r.Shown(at, v))
 		}
 	}
 }

@@ -32,10 +32,9 @@ func (t Retry) check(r *strictyaml.Report, key string) {
 					r.Shown(at, status), key)
 			case status < 400 || status > 599:
 				r.Errorf(at, "%s is no status of a failure; write one of 400 to 599", r.Shown(at, status))
-			case slices.Contains(all[:n], status):
-				r.Errorf(at, "%s stands in the list twice", r.Shown(at, status))
 			}
 		}
+		checkTwice(r, key+"."+list, all)
 	}
 	statuses("rest", t.Rest, nil)
 	if rest := t.Rest; r.Given(key + ".rest") {
@@ -114,10 +113,8 @@ func (c *Config) checkOperation(r *strictyaml.Report, key string, o Operation) {
 	for n, tier := range o.Tiers {
 		at := fmt.Sprintf("%s.tiers[%d]", key, n)
 		r.Known(at, tier, "tier", names(c.Tiers))
-		if slices.Contains(o.Tiers[:n], tier) {
-			r.Errorf(at, "%s stands in the list twice", r.Shown(at, tier))
-		}
 	}
+	checkTwice(r, key+".tiers", o.Tiers)
 	o.Cost.check(r, key+".cost")
 	c.checkOverload(r, key, o)
 	o.checkCache(r, key)

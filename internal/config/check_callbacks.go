@@ -1,15 +1,14 @@
 package config
 
 import (
-	"encoding/base64"
-	"fmt"
+	"errors"
 	"slices"
-	"strings"
 
 	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/webhook"
 )
 
-// check looks at a client's webhooks. Its URL is left to callbackRules.
+// check looks at what a client needs for its webhooks. Its URL is left to checkURLs.
 func (c Callback) check(r *strictyaml.Report, key string) {
 	if c.URL == "" && len(c.Secrets) == 0 && !r.Given(key) {
 		return
@@ -18,31 +17,34 @@ func (c Callback) check(r *strictyaml.Report, key string) {
 		r.Errorf(key+".secrets", "needs at least one, in a list: echo whsec_$(openssl rand -base64 32)")
 	}
 	for n, secret := range c.Secrets {
-		at := fmt.Sprintf("%s.secrets[%d]", key, n)
-		text, prefixed := strings.CutPrefix(string(secret), "whsec_")
-		bytes, err := base64.StdEncoding.DecodeString(text)
-		switch {
-		case !prefixed || err != nil || len(bytes) < 24 || len(bytes) > 64:
-			r.Errorf(at, "must be whsec_ and the base64 of 24 to 64 random bytes: echo whsec_$(openssl rand -base64 32)")
-		case slices.Contains(c.Secrets[:n], secret):
-			r.Errorf(at, "stands in the list twice")
+		if slices.Contains(c.Secrets[:n], secret) {
+			r.Errorf(strictyaml.At(key+".secrets", n), "stands in the list twice")
 		}
 	}
 }
 
-// callbackRules reports what the rules of whoever will call say against clients' URLs, if the rules for all were understood.
-func (c *Config) callbackRules(r *strictyaml.Report, list string, clients []Client, rules []Rules) {
+// checkURLs holds the URLs of clients' webhooks against the rules for all, if these were understood. A
+// URL may come from the environment, so nothing of it is shown.
+func (c *Config) checkURLs(r *strictyaml.Report, list string, clients []Client) {
 	if r.FailedWithin("callbacks") {
 		return
 	}
 	for n, client := range clients {
-		for _, rule := range rules {
-			if rule.Callback == nil || client.Callback.URL == "" {
-				continue
-			}
-			if err := rule.Callback(c.Callbacks, client.Callback.URL); err != nil {
-				r.Errorf(fmt.Sprintf("%s[%d].callback.url", list, n), "%v", err)
-			}
+		if client.Callback.URL == "" {
+			continue
 		}
+		mend := ""
+		err := c.Callbacks.Check(client.Callback.URL)
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, webhook.ErrHTTP):
+			mend = "; write https, or set callbacks.http: true"
+		case errors.Is(err, webhook.ErrPort):
+			mend = "; write one of them, or permit it by callbacks.ports"
+		case errors.Is(err, webhook.ErrAddress), errors.Is(err, webhook.ErrName):
+			mend = "; write one, or open its network by callbacks.allow"
+		}
+		r.Errorf(strictyaml.At(list, n)+".callback.url", "%v%s", err, mend)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
@@ -34,13 +35,13 @@ func (c *Config) knowsCountries() bool {
 // roster holds clients of one or more lists against each other.
 type roster struct {
 	*strictyaml.Report
-	of     string            // said after a place: " of the config" where that is another file
-	named  map[string]string // client: its place
-	owners map[Digest]string // key: its place
+	of     string                     // said after a place: " of the config" where that is another file
+	named  map[string]string          // client: its place
+	owners map[identity.Digest]string // key: its place
 }
 
 func newRoster(r *strictyaml.Report, of string) *roster {
-	return &roster{Report: r, of: of, named: map[string]string{}, owners: map[Digest]string{}}
+	return &roster{Report: r, of: of, named: map[string]string{}, owners: map[identity.Digest]string{}}
 }
 
 // add takes clients that were checked elsewhere.
@@ -72,7 +73,7 @@ func (r *roster) clients(c *Config, key string, clients []Client) {
 	}
 }
 
-func (r *roster) digests(key string, digests []Digest) {
+func (r *roster) digests(key string, digests []identity.Digest) {
 	if len(digests) == 0 {
 		r.Errorf(key, `needs the SHA-256 of at least one key, in a list: printf %%s "$KEY" | sha256sum`)
 	}

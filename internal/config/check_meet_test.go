@@ -1,57 +1,64 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
 // A share or a grace that some limit can't take is told at its line, not when the first new client comes.
-func TestRulesSeeLimitsAsTheyWillBeScaled(t *testing.T) {
+func TestALimitIsCheckedAsItWillBeScaled(t *testing.T) {
 	t.Parallel()
-	text := []byte(`
+	const text = `
 identity: {anonymous: free}
 region: {name: eu, share: 0.29}
 tiers:
-  free:
-    grace: {period: 7d, factor: 2.5}
-    limits: [{name: tiers, algorithm: token-bucket, limit: 100, window: 1m, burst: 10}]
-limits: [{name: everyones, algorithm: sliding-window-log, limit: 9, window: 1m}]
+  free: {grace: {period: 7d, factor: 2.5}%s}
+  pro: {}
+limits: [%s]
 backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
-operations: {report: {backend: reports, path: /render, limits: [{name: operations, algorithm: concurrency, limit: 1}]}}
-`)
-	var seen []string
-	if _, _, err := read("f", text, env, []Rules{{Limit: func(l Limit) error {
-		seen = append(seen, fmt.Sprintf("%s %d/%d", l.Name, l.Limit, l.Burst))
-		return nil
-	}}}); err != nil {
-		t.Fatal(err)
+operations: {report: {backend: reports, path: /render%s}}
+`
+	limit := func(amount, burst int) string {
+		return fmt.Sprintf("{name: l, algorithm: token-bucket, limit: %d, window: 1m, burst: %d}", amount, burst)
 	}
-	slices.Sort(seen)
-	want := []string{"everyones 2/0", "everyones 22/0", "everyones 5/0", "everyones 9/0", "operations 1/0", "operations 1/0", "operations 2/0", "operations 2/0",
-		"reads 17400/2900", "reads 60000/10000", "tiers 100/10", "tiers 250/25", "tiers 29/2", "tiers 72/5"}
-	if !slices.Equal(seen, want) {
-		t.Errorf("the rules saw %v, want %v", seen, want)
-	}
-	for _, refused := range []struct {
-		limit int64
-		says  string
+	// 1 per minute and a burst of 10^8: buckets count in whole numbers, so it matters what the amounts have in common.
+	const kept = ": limit l: burst %d: %d per 1m0s can be counted exactly up to 150119987; use a smaller burst, or a rounder amount and window"
+	for _, c := range []struct {
+		amount, burst int
+		want          string
 	}{
-		{29, "f:7: tiers.free.limits[0]: can't be kept as the region's share: no"},
-		{250, "f:7: tiers.free.limits[0]: can't be kept times a tier's grace (2.5): no"},
-		{72, "f:7: tiers.free.limits[0]: can't be kept as the region's share times a tier's grace (2.5): no"},
+		{10100, 1_000_000_000, " as the region's share" + fmt.Sprintf(kept, 290_000_000, 2929)},
+		{3003, 400_000_000, " times a tier's grace (2.5)" + fmt.Sprintf(kept, 1_000_000_000, 7507)},
+		{6300, 400_000_000, " as the region's share times a tier's grace (2.5)" + fmt.Sprintf(kept, 289_999_997, 4567)},
+		{6000, 400_000_000, ""},
 	} {
-		_, _, err := read("f", text, env, []Rules{{Limit: func(l Limit) error {
-			if l.Limit == refused.limit {
-				return errors.New("no")
+		l := limit(c.amount, c.burst)
+		for at, text := range map[string]string{
+			"5: tiers.free.limits[0]":        fmt.Sprintf(text, ", limits: ["+l+"]", "", ""),
+			"7: limits[0]":                   fmt.Sprintf(text, "", l, ""),
+			"9: operations.report.limits[0]": fmt.Sprintf(text, "", "", ", limits: ["+l+"]"),
+		} {
+			_, _, err := load(text)
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("%d: %v", c.amount, err)
+				}
+			} else if want := "forebay.yaml:" + at + ": can't be kept" + c.want; err == nil || err.Error() != want {
+				t.Errorf("%d: %v, want %s", c.amount, err, want)
 			}
-			return nil
-		}}})
-		if err == nil || err.Error() != refused.says {
-			t.Errorf("with %d refused: %v, want %s", refused.limit, err, refused.says)
+		}
+		// No grace is for a tier without one, nor for what clients share.
+		if strings.Contains(c.want, "grace") {
+			for _, text := range []string{
+				strings.Replace(fmt.Sprintf(text, "", "", ", tiers: [pro], limits: ["+l+"]"), "anonymous: free", "anonymous: pro", 1),
+				fmt.Sprintf(text, "", strings.Replace(l, "name: l", "name: l, per: tier", 1), ""),
+			} {
+				if _, _, err := load(text); err != nil {
+					t.Errorf("without grace: %v", err)
+				}
+			}
 		}
 	}
 }

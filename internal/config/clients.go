@@ -58,14 +58,14 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 	beside.clients(c, "clients", file.Clients)
 	for n, client := range file.Clients {
 		key := fmt.Sprintf("clients[%d]", n)
-		l := limitList{own: key + ".limits", limits: client.Limits, tier: client.Tier}
+		l := clientList(key, client)
 		c.checkList(r, l)
 		distinct(r, l, nil)
 		c.checkOwn(r, key, client)
 		settleLimits(client.Limits)
-		c.keepRules(r, l, rules)
+		c.checkKept(r, l)
 	}
-	c.callbackRules(r, "clients", file.Clients, rules)
+	c.checkURLs(r, "clients", file.Clients)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}

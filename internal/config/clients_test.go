@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/limits"
 )
 
 // withClients is a config with a clients file beside it.
@@ -46,11 +48,11 @@ func TestAClientsFileGivesClientsWithTheirOwnLimits(t *testing.T) {
 		t.Fatalf("%+v", clients)
 	}
 	want := []Limit{
-		{Name: "per-minute", Per: "client", Algorithm: TokenBucket, Limit: 1200, Window: Window(time.Minute), Burst: 1200, Enforce: true},
-		{Name: "trial", Per: "client", Algorithm: FixedWindow, Limit: 5, Window: Day},
+		{Name: "per-minute", Per: "client", Algorithm: limits.TokenBucket, Limit: 1200, Window: Window(time.Minute), Burst: 1200, Enforce: true},
+		{Name: "trial", Per: "client", Algorithm: limits.FixedWindow, Limit: 5, Window: Day},
 	}
 	if len(clients[0].Limits) != 2 || !slices.EqualFunc(clients[0].Limits, want, func(a, b Limit) bool {
-		a.When, b.When = When{}, When{}
+		a.When, b.When = limits.When{}, limits.When{}
 		return a.Name == b.Name && a.Per == b.Per && a.Algorithm == b.Algorithm && a.Limit == b.Limit && a.Window == b.Window && a.Burst == b.Burst && a.Enforce == b.Enforce
 	}) {
 		t.Errorf("limits %+v", clients[0].Limits)
@@ -70,14 +72,8 @@ func TestAClientsFileGivesClientsWithTheirOwnLimits(t *testing.T) {
 func TestABustedClientsFileIsRefusedWithPlacesAndMends(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, withClients)
-	rule := func(l Limit) error {
-		if l.Name == "odd" && l.Limit == 122 {
-			return errors.New("122 is odd")
-		}
-		return nil
-	}
 	const file = "testdata/clients_busted.yaml"
-	clients, err := LoadClients(file, env, c, Rules{Limit: rule})
+	clients, err := LoadClients(file, env, c)
 	if clients != nil || err == nil {
 		t.Fatalf("got %v, %v", clients, err)
 	}

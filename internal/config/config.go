@@ -17,17 +17,21 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
+	"github.com/forebay/forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 // Config is a whole file. Its zero value is not valid: begin with Default or Load.
 type Config struct {
 	Deployment
 	Identity Identity `key:"identity"`
-	// Callbacks are webhooks: they tell clients that a job has ended.
-	Callbacks Callbacks `key:"callbacks"`
+	// Callbacks are the rules for webhooks, which tell clients that a job has ended.
+	Callbacks webhook.Policy `key:"callbacks"`
 	Stop
 
 	// Tiers are named sets of limits; every client has one. At least one is required.
@@ -210,7 +214,7 @@ type Client struct {
 	Tier string `key:"tier"`             // required
 	// KeySHA256 are the SHA-256 digests of its keys in hexadecimal: printf %s "$KEY" | sha256sum. One is
 	// required; there may be more, so that a new key can be rolled out before the old one goes.
-	KeySHA256 []Digest `key:"key_sha256" max:"10"`
+	KeySHA256 []identity.Digest `key:"key_sha256" max:"10"`
 	// Weight is its own instead of the tier's.
 	Weight float64 `key:"weight" range:"0.001 to 1000" absent:"that of its tier"`
 	// Limits are its own: each replaces the tier's limit of the same name, or comes on top.
@@ -225,24 +229,7 @@ type Callback struct {
 	URL string `key:"url" absent:"the jobs whose requests name a callback_url are told of"`
 	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random bytes. One
 	// is required. Each of them signs, so that a new one can be rolled out before the old one goes.
-	Secrets []strictyaml.Secret `key:"secrets" max:"5"`
-}
-
-// Callbacks are the rules for webhooks, of clients and of requests.
-type Callbacks struct {
-	// Allow are networks (CIDR) or addresses that may be called although they aren't public. An address
-	// is looked at when the connection is made; one that is private, of this host, or stands for such
-	// a one is refused.
-	Allow []netip.Prefix `key:"allow" max:"1000" absent:"public addresses alone are called"`
-	// Ports are those that may be called beside 80 and 443.
-	Ports []int `key:"ports" max:"50" range:"1 to 65535" absent:"ports 80 and 443 alone are called"`
-	// HTTP is whether http:// is allowed beside https://.
-	HTTP bool `key:"http"`
-	// Timeout is how long one attempt may take.
-	Timeout time.Duration `key:"timeout" default:"15s" range:"100ms to 1m"`
-	// Schedule are the waits after each failed attempt, up to a tenth longer by chance; after the last
-	// one the delivery is given up. The default is that of Standard Webhooks; [] tries once.
-	Schedule []time.Duration `key:"schedule" max:"20" range:"100ms to 7d" default:"[5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h]"`
+	Secrets []webhook.Secret `key:"secrets" max:"5"`
 }
 
 // Tier is a named set of limits and a weight.
@@ -281,9 +268,9 @@ type Grace struct {
 type Limit struct {
 	Name string `key:"name" required:""`
 	// Per is what is counted apart. country needs identity.country_header or country_database.
-	Per string `key:"per" default:"client" words:"client, ip, operation, client+operation, tier, country, global"`
+	Per limits.Per `key:"per" default:"client"`
 	// When narrows the requests that the limit applies to.
-	When When `key:"when" absent:"whatever it is listed for"`
+	When limits.When `key:"when" absent:"whatever it is listed for"`
 	// Algorithm is one of these. Required.
 	//   token-bucket            a steady rate, and bursts after idling
 	//   leaky-bucket            fills by the cost, leaks at limit/window, holds burst
@@ -291,7 +278,7 @@ type Limit struct {
 	//   sliding-window-log      an amount in any window, exactly, for more memory: limit is at most 10000
 	//   fixed-window            an amount in each window of the clock or the calendar: quotas
 	//   concurrency             jobs that wait and run at one time; no window
-	Algorithm string `key:"algorithm"`
+	Algorithm limits.Algorithm `key:"algorithm"`
 	// Limit is how much Window allows, in units of the operations' cost, or as Cost says; for
 	// concurrency how many jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
 	Limit int64 `key:"limit"`
@@ -313,14 +300,6 @@ type Limit struct {
 type LimitCost struct {
 	// Bytes is whether it takes the bytes of its body. Not for concurrency, nor for reads.
 	Bytes bool `key:"bytes"`
-}
-
-// When names the requests that a limit applies to: each list that is given must hold the request's.
-type When struct {
-	Tier      []string `key:"tier" max:"1000" absent:"every tier"`
-	Operation []string `key:"operation" max:"1000" absent:"every operation"`
-	// Country are two capital letters each (ISO 3166-1). A caller whose country isn't known is in none.
-	Country []string `key:"country" max:"250" absent:"every country"`
 }
 
 // Backend is a service that is protected.
@@ -351,24 +330,14 @@ type Backend struct {
 type Retry struct {
 	// Attempts is how often a job is tried in all.
 	Attempts int `key:"attempts" default:"4" range:"1 to 100"`
-	// Base is the longest wait before the second attempt; it doubles with each further one, up to Cap.
-	// The wait is drawn at random below that.
-	Base time.Duration `key:"base" default:"1s" range:"1ms to 24h"`
-	Cap  time.Duration `key:"cap" default:"1m" range:"1ms to 24h"`
-	// On are the backend's statuses after which a job is tried again; timeouts and broken connections
-	// always count, and statuses of 500 and more that no standard knows, such as a CDN's 520 to 524,
-	// count as 500. 400 to 599.
-	On []int `key:"on" max:"50" default:"[408, 425, 500, 502, 504, 507]"`
-	// Rest are the statuses by which the backend asks for rest: they close its gate for everybody and
-	// use up no attempt. 400 to 599, and none of On.
-	Rest []int `key:"rest" max:"50" default:"[429, 503, 529]"`
+	worker.Retry
 }
 
 // Operation is a named expensive thing that clients may ask for.
 type Operation struct {
 	Call
 	// Tiers may use it.
-	Tiers []string `key:"tiers" max:"1000" absent:"every tier may use it"`
+	Tiers limits.Names `key:"tiers" max:"1000" absent:"every tier may use it"`
 	// Cost is what one request takes of each limit but those of concurrency.
 	Cost  Cost  `key:"cost" default:"1"`
 	Cache Cache `key:"cache"`

@@ -19,7 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/webhook"
+	"github.com/forebay/forebay/internal/worker"
 )
 
 const hookSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -35,6 +38,7 @@ func env(name string) (string, bool) {
 		"EMPTY":          "",
 		"HOOK_SECRET":    hookSecret,
 		"BARE_NUMBER":    "30",
+		"ONE":            "1",
 		"INJECTION":      "5/s, burst: 100}\nshutdown: 1s",
 	}[name]
 	return v, ok
@@ -51,6 +55,9 @@ operations: {report: {backend: reports, path: /render}}
 func load(text string) (*Config, []Warning, error) {
 	return read("forebay.yaml", []byte(text), env, nil)
 }
+
+// opaque compares types that hide their parts.
+var opaque = cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{}, webhook.Secret{})
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -178,18 +185,18 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			Worker: Worker{Embedded: true},
 		},
 		Identity: Identity{Anonymous: "free"},
-		Callbacks: Callbacks{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
+		Callbacks: webhook.Policy{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
-		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: TokenBucket, Limit: 60_000,
+		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: limits.TokenBucket, Limit: 60_000,
 			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
 			URL:     "http://127.0.0.1:9000",
 			Drain:   leaky.Drain{Rate: must(leaky.ParseRate("5/s")), Burst: 1, Concurrency: 10},
 			Line:    leaky.Room{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 			Timeout: 30 * time.Second,
-			Retry: Retry{Attempts: 4, Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
-				Rest: []int{429, 503, 529}},
+			Retry: Retry{Attempts: 4, Retry: worker.Retry{Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
+				Rest: []int{429, 503, 529}}},
 			MaxAge: 24 * time.Hour,
 
 			Feedback:   true,
@@ -201,7 +208,7 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
-	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateComparable(netip.Prefix{}, leaky.Rate{})); diff != "" {
+	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), opaque); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -271,45 +278,39 @@ func TestTheDemoIsAWorkingConfigOnceItsBackendsAreThere(t *testing.T) {
 	}
 }
 
-// Rules of whoever keeps the limits are reported where the limit stands.
-func TestRulesForLimitsAreReportedAtTheLimit(t *testing.T) {
+// What package limits can't count is reported where the limit stands, if nothing else is wrong with it.
+func TestALimitThatCannotBeCountedIsReportedAtTheLimit(t *testing.T) {
 	t.Parallel()
-	text := []byte(`
+	text := `
 identity: {anonymous: free}
 tiers:
   free:
     limits:
       - {name: fine, algorithm: token-bucket, limit: 60, window: 1m}
-      - {name: odd, algorithm: token-bucket, limit: 61, window: 1m}
+      - {name: odd, algorithm: token-bucket, limit: 1, window: 366d, burst: 1000}
 limits:
   - {name: busted, algorithm: token-bucket, limit: 61, window: 0s}
-  - {name: from-env, algorithm: token-bucket, limit: "${BARE_NUMBER}", window: 1m}
+  - {name: from-env, algorithm: token-bucket, limit: "${ONE}", window: 366d, burst: 1000}
 backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
-operations: {report: {backend: reports, path: /render, limits: [{name: again, algorithm: sliding-window-counter, limit: 61, window: 1m}]}}
-`)
-	rule := func(l Limit) error {
-		if l.Name == "reads" { // of the defaults
-			return nil
-		}
-		if l.Algorithm == TokenBucket && l.Burst != l.Limit {
-			t.Errorf("limit %s is shown before it is complete: %+v", l.Name, l)
-		}
-		if l.Limit != 60 {
-			return fmt.Errorf("%d is odd", l.Limit)
-		}
-		return nil
-	}
-	_, _, err := read("forebay.yaml", text, env, []Rules{{Limit: rule}})
-	want := `forebay.yaml:7: tiers.free.limits[1]: 61 is odd
+operations: {report: {backend: reports, path: /render, limits: [{name: again, algorithm: leaky-bucket, limit: 1, window: 366d, burst: 1000}]}}
+`
+	const why = "burst 1000: 1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst, or a rounder amount and window"
+	_, _, err := load(text)
+	want := `forebay.yaml:7: tiers.free.limits[1]: limit odd: ` + why + `
 forebay.yaml:9: limits[0].window: "0s" is out of bounds for limit "busted"; write 1ms to 366d
 forebay.yaml:10: limits[1]: can't be kept as the environment has it; use a rounder limit and window, and a burst that is no larger
-forebay.yaml:12: operations.report.limits[0]: 61 is odd`
+forebay.yaml:12: operations.report.limits[0]: limit again: ` + why
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
 	c := mustLoad(t, minimal)
-	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: SlidingWindowCounter, Limit: 61, Window: Window(time.Second), Enforce: true}}
-	if _, err := c.Check(Rules{Limit: rule}); err == nil || err.Error() != "limits[0]: 61 is odd" {
+	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: limits.TokenBucket, Limit: 1, Window: Window(limits.MaxWindow), Burst: 1000, Enforce: true}}
+	if _, err := c.Check(); err == nil || err.Error() != "limits[0]: limit odd: "+why {
+		t.Errorf("Check: %v", err)
+	}
+	c.Limits[0].Window, c.Limits[0].Per = Day, "planet"
+	if _, err := c.Check(); err == nil || err.Error() != `limits[0].per: "planet" is none of client, ip, operation, client+operation, tier, country, global
+limits[0].window: "month" is of the calendar, and the algorithm of limit "odd" is token-bucket; write a duration such as 24h, or use fixed-window` {
 		t.Errorf("Check: %v", err)
 	}
 }

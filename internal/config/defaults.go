@@ -33,7 +33,7 @@ func (c *Config) settle(dir string) {
 
 func settleLimits(limits []Limit) {
 	for n := range limits {
-		if l := &limits[n]; l.bucket() && l.Burst == 0 {
+		if l := &limits[n]; l.Algorithm.HasBurst() && l.Burst == 0 {
 			l.Burst = l.Limit
 		}
 	}

@@ -35,11 +35,6 @@ func Load(path string, lookup func(string) (string, bool), rules ...Rules) (*Con
 
 // Rules are further conditions, of whoever goes by the config. A function that is nil has none.
 type Rules struct {
-	// Limit is asked about each limit, complete.
-	Limit func(Limit) error
-	// Callback is asked about each URL of a client's webhooks, with the rules for all. Its error names the mend and shows nothing of the
-	// URL, which may have come from the environment.
-	Callback func(all Callbacks, url string) error
 	// Redis is asked about each Redis. Its error says what is wrong with the key field beside the URL, or
 	// with the URL itself (field is url), and shows nothing of either.
 	Redis func(url strictyaml.SecretURL, login RedisLogin) (field string, err error)
@@ -85,9 +80,9 @@ func (c *Config) verdict(r *strictyaml.Report, rules []Rules) (*Config, []Warnin
 	c.check(r)
 	c.settle(filepath.Dir(r.File()))
 	for _, list := range c.lists() {
-		c.keepRules(r, list, rules)
+		c.checkKept(r, list)
 	}
-	c.callbackRules(r, "identity.clients", c.Identity.Clients, rules)
+	c.checkURLs(r, "identity.clients", c.Identity.Clients)
 	redisRules(r, "redis.url", c.Redis.URL, c.Redis.RedisLogin, rules)
 	redisRules(r, "region.sync.redis", c.Region.Sync.Redis, c.Region.Sync.RedisLogin, rules)
 	c.fileRules(r, rules)

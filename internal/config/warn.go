@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
@@ -33,7 +34,7 @@ func (c *Config) warn(r *strictyaml.Report) {
 	openEnded := c.Identity.ClientsFile != "" // any tier may be given to somebody
 	for _, tier := range names(c.Tiers) {
 		at, used := inUse[tier]
-		if used && !slices.ContainsFunc(names(c.Operations), func(o string) bool { return c.Operations[o].allows(tier) }) {
+		if used && !slices.ContainsFunc(names(c.Operations), func(o string) bool { return c.Operations[o].Tiers.Have(tier) }) {
 			r.Warnf(at, "no operation allows tier %s, so its callers can do nothing; add it to the tiers of an operation", tier)
 		}
 		if used || openEnded {
@@ -47,10 +48,10 @@ func (c *Config) warn(r *strictyaml.Report) {
 	for _, name := range names(c.Operations) {
 		o, key := c.Operations[name], strictyaml.Join("operations", name)
 		called[o.Backend] = true
-		if !openEnded && !slices.ContainsFunc(names(inUse), o.allows) {
+		if !openEnded && !slices.ContainsFunc(names(inUse), o.Tiers.Have) {
 			r.Warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give one to a client", strings.Join(o.Tiers, ", "))
 		}
-		if o.Cache.StaleFor == 0 && o.servesStale() && r.Given(key+".on_overload") {
+		if o.Cache.StaleFor == 0 && o.triesStale() && r.Given(key+".on_overload") {
 			r.Warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, or write [reject]")
 		}
 		if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {
@@ -79,11 +80,11 @@ func (c *Config) warn(r *strictyaml.Report) {
 func (c *Config) warnUnlimited(r *strictyaml.Report, tier string) {
 	var free []string
 	for _, name := range names(c.Operations) {
-		if !c.Operations[name].allows(tier) {
+		if !c.Operations[name].Tiers.Have(tier) {
 			continue
 		}
 		// A condition on countries leaves the others out; a shadow refuses nobody.
-		if !slices.ContainsFunc(c.meeting(tier, name), func(l placed) bool { return l.Enforce && len(l.When.Country) == 0 }) {
+		if !slices.ContainsFunc(c.meeting(tier, name), func(l placed) bool { return l.Enforce && len(l.When.Countries) == 0 }) {
 			free = append(free, name)
 		}
 	}
@@ -99,8 +100,8 @@ func (c *Config) warnLimits(r *strictyaml.Report) {
 	for _, list := range c.lists() {
 		for n, l := range list.limits {
 			key := strictyaml.At(list.key(), n)
-			counted = counted || l.Per == "country" || len(l.When.Country) > 0
-			for i, country := range l.When.Country {
+			counted = counted || l.Per == limits.PerCountry || len(l.When.Countries) > 0
+			for i, country := range l.When.Countries {
 				if at := fmt.Sprintf("%s.when.country[%d]", key, i); nowhere(country) {
 					r.Warnf(at, "%s stands for no country, and whoever comes with it counts as unknown, so it never holds; take it out", r.Shown(at, country))
 				}
@@ -134,12 +135,12 @@ func (c *Config) warnLimits(r *strictyaml.Report) {
 
 // reachable reports whether some request may meet a limit of a list, as far as its condition goes.
 func (c *Config) reachable(requests iter.Seq2[string, string], in limitList, l Limit) bool {
-	if len(l.When.Tier)+len(l.When.Operation) == 0 {
+	if len(l.When.Tiers)+len(l.When.Operations) == 0 {
 		return true
 	}
-	reach := l.When.within(in)
+	reach := within(l.When, in)
 	for tier, operation := range requests {
-		if reach.holds(tier, operation) && l.When.holds(tier, operation) {
+		if reach.MayFit(tier, operation) && l.When.MayFit(tier, operation) {
 			return true
 		}
 	}
@@ -154,7 +155,7 @@ func (c *Config) warnGrace(r *strictyaml.Report, tier string) {
 		return
 	}
 	for _, operation := range names(c.Operations) {
-		if c.Operations[operation].allows(tier) && slices.ContainsFunc(c.meeting(tier, operation), func(l placed) bool { return l.graced() }) {
+		if c.Operations[operation].Tiers.Have(tier) && slices.ContainsFunc(c.meeting(tier, operation), func(l placed) bool { return l.Per.OfClient() }) {
 			return
 		}
 	}
@@ -168,7 +169,7 @@ func (c *Config) warnCost(r *strictyaml.Report, operation string) {
 		return
 	}
 	for _, tier := range names(c.Tiers) {
-		if !c.Operations[operation].allows(tier) {
+		if !c.Operations[operation].Tiers.Have(tier) {
 			continue
 		}
 		for _, l := range c.meeting(tier, operation) {

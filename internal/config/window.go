@@ -1,11 +1,10 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"time"
 
+	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/units"
 )
 
@@ -14,8 +13,8 @@ type Window time.Duration
 
 // Windows of the UTC calendar, for fixed windows.
 const (
-	Month Window = -1
-	Day   Window = -2
+	Month = Window(limits.Month)
+	Day   = Month - 1
 )
 
 // String is the window as a config has it.
@@ -46,18 +45,4 @@ func (w *Window) UnmarshalText(text []byte) error {
 		*w = Window(d)
 	}
 	return err
-}
-
-// Digest is the SHA-256 of an API key.
-type Digest [sha256.Size]byte
-
-// Redacted is how the digest begins.
-func (d Digest) Redacted() string { return hex.EncodeToString(d[:4]) + "…" }
-
-// UnmarshalText reads 64 hexadecimal digits.
-func (d *Digest) UnmarshalText(text []byte) error {
-	if n, err := hex.Decode(d[:], text); err != nil || n != len(d) {
-		return errors.New(`must be 64 hexadecimal digits: printf %s "$KEY" | sha256sum`)
-	}
-	return nil
 }

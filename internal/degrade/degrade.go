@@ -169,18 +169,18 @@ func (d *Degrader) Warm(ctx context.Context, key string) {
 // Purge stops a client from getting the answer under a key of p.CacheKey. An answer that is that
 // client's alone is removed. One that others share is withheld from it, until there is a younger
 // one. After an error the client may still get it.
-func (d *Degrader) Purge(ctx context.Context, p Policy, operation, key, client string) error {
+func (d *Degrader) Purge(ctx context.Context, p Policy, key, client string) error {
 	if p.Share == ShareTier || p.Share == ShareAll {
 		return d.answers.Hide(ctx, key, client)
 	}
-	return d.answers.Forget(ctx, operation, key)
+	return d.answers.Forget(ctx, key)
 }
 
 // Answers finds a stored answer by its key, removes it, or withholds it from one client.
 // *cache.Cache and *cache.Memory implement it. Get returns false if there is none.
 type Answers interface {
 	Get(ctx context.Context, key string) (cache.Answer, bool, error)
-	Forget(ctx context.Context, operation, key string) error
+	Forget(ctx context.Context, key string) error
 	Hide(ctx context.Context, key, client string) error
 }
 

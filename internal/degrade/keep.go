@@ -16,7 +16,7 @@ import (
 type Store interface {
 	Put(ctx context.Context, key string, a cache.Answer, keepFor time.Duration,
 		of cache.Owner) error
-	Forget(ctx context.Context, operation, key string) error
+	Forget(ctx context.Context, key string) error
 }
 
 // Keeper stores the good answers of operations that may serve them later. It is safe for concurrent
@@ -46,7 +46,7 @@ func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body [
 	}
 	key := p.CacheKey(job.Operation, job.Client, job.Tier, job.Payload)
 	if !good || !p.mayStore(meta.Storing) {
-		if err := k.store.Forget(ctx, job.Operation, key); err != nil {
+		if err := k.store.Forget(ctx, key); err != nil {
 			return fmt.Errorf("remove the answer that job %s disproves: %w", job.ID, err)
 		}
 		return nil

@@ -49,7 +49,7 @@ func (f storeFunc) Put(_ context.Context, key string, a cache.Answer, staleFor t
 	return f(key, a, staleFor)
 }
 
-func (f storeFunc) Forget(context.Context, string, string) error { return nil }
+func (f storeFunc) Forget(context.Context, string) error { return nil }
 
 func TestOnlyAnswersThatMayBeServedLaterAreStored(t *testing.T) {
 	t.Parallel()

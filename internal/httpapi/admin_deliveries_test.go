@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/testforebay"
 	"github.com/forebay/forebay/internal/webhook"
 )
 
@@ -43,7 +44,8 @@ func (c told) End(ctx context.Context, id string) (webhook.End, error) {
 		return webhook.End{}, err
 	}
 	body, err := json.Marshal(jobview.ForClient(look, look.Now))
-	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback, FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
+	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback,
+		FinishedAt: look.Standing.FinishedAt, ExpiresAt: look.Standing.ExpiresAt,
 		Type: api.EventType(look.Standing.State.Public()), Event: body}, err
 }
 
@@ -56,7 +58,8 @@ func (c told) Callback(string) (string, []webhook.Secret) {
 	return c.url, []webhook.Secret{s}
 }
 
-// toldWorld is a world whose jobs' ends are told to a receiver that gives these answers in turn, and 200 from then on.
+// toldWorld is a world whose jobs' ends are told to a receiver that gives these answers in turn,
+// and 200 from then on.
 func toldWorld(t *testing.T, statuses ...int) *world {
 	t.Helper()
 	var mu sync.Mutex
@@ -72,18 +75,23 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 	}))
 	t.Cleanup(receiver.Close)
 	clients := told{url: receiver.URL + "/hook"}
-	policy := webhook.Policy{HTTP: true, Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Ports: []int{receiver.Listener.Addr().(*net.TCPAddr).Port}, Timeout: 20 * time.Second, Schedule: []time.Duration{time.Hour}}
+	policy := webhook.Policy{HTTP: true,
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Ports: []int{receiver.Listener.Addr().(*net.TCPAddr).Port}, Timeout: 20 * time.Second,
+		Schedule: []time.Duration{time.Hour}}
 	w := newWorld(t, func(s *setup) {
 		fast(s)
-		s.adjust = func(w *world, c *worldConfig) {
-			c.Callbacks, c.Deliveries = webhook.Rules{Policy: policy, Clients: clients}, webhook.NewOutbox(w.rdb)
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Callbacks, c.Deliveries = webhook.Rules{Policy: policy, Clients: clients},
+				webhook.NewOutbox(w.Redis)
 		}
 	})
-	clients.line = w.line
+	clients.line = w.Line
 	log := slog.New(slog.DiscardHandler)
-	sender := webhook.New(webhook.Config{Redis: w.rdb, Transport: jobs.NewDeliveries(w.rdb, log), Backends: []string{w.backend}, Jobs: clients, Clients: clients,
-		Policy: policy, Grace: time.Second, Metrics: prometheus.NewRegistry(), Log: log})
+	sender := webhook.New(webhook.Config{Redis: w.Redis,
+		Transport: jobs.NewDeliveries(w.Redis, log), Backends: []string{w.Backend}, Jobs: clients,
+		Clients: clients,
+		Policy:  policy, Grace: time.Second, Metrics: prometheus.NewRegistry(), Log: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- sender.Run(ctx) }()
@@ -98,7 +106,7 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 
 func (w *world) deliveries(query string) (page api.Deliveries) {
 	w.Helper()
-	strictly(w, query, w.want(w.adminCall("GET", query), 200).body, &page)
+	strictly(w, query, w.Want(w.AdminCall("GET", query), 200).Text, &page)
 	return page
 }
 
@@ -106,9 +114,10 @@ func (w *world) deliveries(query string) (page api.Deliveries) {
 func (w *world) awaitDelivery(id, state string, attempts int) api.Delivery {
 	w.Helper()
 	var page api.Deliveries
-	w.eventually(fmt.Sprintf("%s after %d attempts", state, attempts), func() bool {
+	w.Eventually(fmt.Sprintf("%s after %d attempts", state, attempts), func() bool {
 		page = w.deliveries("jobs/" + id + "/deliveries")
-		return len(page.Deliveries) == 1 && page.Deliveries[0].State == state && page.Deliveries[0].Attempts == attempts
+		return len(page.Deliveries) == 1 && page.Deliveries[0].State == state &&
+			page.Deliveries[0].Attempts == attempts
 	})
 	return page.Deliveries[0]
 }
@@ -116,74 +125,88 @@ func (w *world) awaitDelivery(id, state string, attempts int) api.Delivery {
 func TestAnOperatorSeesWhatBecameOfAWebhookAndSendsItAgain(t *testing.T) {
 	t.Parallel()
 	w := toldWorld(t, 500, 410)
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
-	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 0 || page.NextCursor != nil {
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
+	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 0 ||
+		page.NextCursor != nil {
 		t.Errorf("of a job that waits: %+v", page)
 	}
-	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNotFinished)
-	w.succeed(id, 200, "text/plain", []byte("done"))
+	w.Problem(w.AdminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict,
+		api.CodeNotFinished)
+	w.Succeed(id, 200, "text/plain", []byte("done"))
 	d := w.awaitDelivery(id, api.DeliveryPending, 1)
-	if d.Backend != w.backend || d.Client != w.clientA() || !strings.HasSuffix(d.URL, "/hook") || !strings.HasPrefix(d.WebhookID, "msg_") || d.Type != "job.succeeded" ||
-		d.NextAttemptAt == nil || time.Until(d.NextAttemptAt.Time) < 50*time.Minute || len(d.Log) != 1 || d.Log[0].Status != 500 || d.Log[0].Error != "" {
+	if d.Backend != w.Backend || d.Client != w.ClientA() || !strings.HasSuffix(d.URL, "/hook") ||
+		!strings.HasPrefix(d.WebhookID, "msg_") || d.Type != "job.succeeded" ||
+		d.NextAttemptAt == nil || time.Until(d.NextAttemptAt.Time) < 50*time.Minute ||
+		len(d.Log) != 1 || d.Log[0].Status != 500 || d.Log[0].Error != "" {
 		t.Errorf("after a 500: %+v", d)
 	}
-	if page := w.deliveries("deliveries?state=pending&backend=" + w.backend); len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id {
+	if page := w.deliveries("deliveries?state=pending&backend=" +
+		w.Backend); len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id {
 		t.Errorf("pending: %+v", page)
 	}
 
 	var due api.Delivery
-	strictly(t, "redeliver", w.want(w.adminCall("POST", "jobs/"+id+"/redeliver", field("Forebay-Operator", "maria")), 202).body, &due)
+	strictly(t, "redeliver",
+		w.Want(w.AdminCall("POST", "jobs/"+id+"/redeliver", field("Forebay-Operator", "maria")),
+			202).Text, &due)
 	if due.JobID != id || due.WebhookID != d.WebhookID {
 		t.Errorf("redeliver answers %+v", due)
 	}
 	w.audited(`msg="webhook redelivered"`, "by=maria", "job_id="+id, "was=pending", "attempts=1")
 	w.awaitDelivery(id, api.DeliveryDisabled, 2)
 	page := w.deliveries("deliveries")
-	if len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id || page.Deliveries[0].GivenUpAt == nil {
+	if len(page.Deliveries) != 1 || page.Deliveries[0].JobID != id ||
+		page.Deliveries[0].GivenUpAt == nil {
 		t.Errorf("given up: %+v", page)
 	}
-	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
-	if d := w.awaitDelivery(id, api.DeliveryDone, 3); d.NextAttemptAt != nil || d.Log[2].Status != 200 {
+	w.Want(w.AdminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	if d := w.awaitDelivery(id, api.DeliveryDone, 3); d.NextAttemptAt != nil ||
+		d.Log[2].Status != 200 {
 		t.Errorf("at last: %+v", d)
 	}
 	if page := w.deliveries("deliveries?state=failed"); len(page.Deliveries) != 0 {
 		t.Errorf("still given up: %+v", page)
 	}
-	if a := w.adminCall("GET", "jobs/"+id+"/deliveries"); strings.Contains(string(a.body), "nobody may see") {
+	if a := w.AdminCall("GET", "jobs/"+id+"/deliveries"); strings.Contains(string(a.Text),
+		"nobody may see") {
 		t.Error("what the receiver said is shown")
 	}
 }
 
-// A job that was redriven has no end to tell before it ends again, whatever was told of the one before.
+// A job that was redriven has no end to tell before it ends again, whatever was told of the one
+// before.
 func TestARedrivenJobIsNotToldAgainBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	w := toldWorld(t)
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
-	w.fail(id, jobs.CodeBackendStatus, 500, "text/plain", []byte("no"))
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
+	w.FailJob(id, jobs.CodeBackendStatus, 500, "text/plain", []byte("no"))
 	first := w.awaitDelivery(id, api.DeliveryDone, 1)
-	w.pause()
-	w.adminJob(w.adminCall("POST", "jobs/"+id+"/redrive"))
-	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNotFinished)
-	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 1 || page.Deliveries[0].State != api.DeliveryDone || page.Deliveries[0].WebhookID != first.WebhookID {
+	w.Pause()
+	w.AdminJob(w.AdminCall("POST", "jobs/"+id+"/redrive"))
+	w.Problem(w.AdminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict,
+		api.CodeNotFinished)
+	if page := w.deliveries("jobs/" + id + "/deliveries"); len(page.Deliveries) != 1 ||
+		page.Deliveries[0].State != api.DeliveryDone ||
+		page.Deliveries[0].WebhookID != first.WebhookID {
 		t.Errorf("what was told of its first end: %+v", page)
 	}
 	if page := w.deliveries("deliveries?state=pending"); len(page.Deliveries) != 0 {
 		t.Errorf("pending: %+v", page)
 	}
-	if strings.Contains(w.log.String(), `msg="webhook redelivered"`) {
+	if strings.Contains(w.Logs.String(), `msg="webhook redelivered"`) {
 		t.Error("a change that wasn't made is in the audit")
 	}
-	w.want(w.tune(`{"paused":false}`), 200)
-	w.succeed(id, 200, "text/plain", []byte("at last"))
+	w.Want(w.tune(`{"paused":false}`), 200)
+	w.Succeed(id, 200, "text/plain", []byte("at last"))
 	var d api.Delivery
-	w.eventually("its second end is told", func() bool {
+	w.Eventually("its second end is told", func() bool {
 		d = w.awaitDelivery(id, api.DeliveryDone, 1)
 		return d.WebhookID != first.WebhookID
 	})
 	if d.Type != "job.succeeded" {
 		t.Errorf("its second end: %+v", d)
 	}
-	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	w.Want(w.AdminCall("POST", "jobs/"+id+"/redeliver"), 202)
 	w.awaitDelivery(id, api.DeliveryDone, 2)
 }
 
@@ -191,40 +214,52 @@ func TestARedrivenJobIsNotToldAgainBeforeItEnds(t *testing.T) {
 func TestAPurgedJobsEndCanBeToldAgain(t *testing.T) {
 	t.Parallel()
 	w := toldWorld(t)
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
-	w.succeed(id, 200, "text/plain", []byte("done"))
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
+	w.Succeed(id, 200, "text/plain", []byte("done"))
 	w.awaitDelivery(id, api.DeliveryDone, 1)
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
-	w.want(w.adminCall("POST", "jobs/"+id+"/redeliver"), 202)
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+	w.Want(w.AdminCall("POST", "jobs/"+id+"/redeliver"), 202)
 	w.awaitDelivery(id, api.DeliveryDone, 2)
 }
 
 func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *worldConfig) { c.Deliveries = webhook.NewOutbox(w.rdb) }
+		s.Adjust = func(w *testforebay.World,
+			c *testforebay.Config) {
+			c.Deliveries = webhook.NewOutbox(w.Redis)
+		}
 	})
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
-	w.problem(w.adminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNoCallback)
-	for _, unknown := range []string{jobs.NewID(w.backend), jobs.NewID("elsewhere"), "nonsense"} {
-		w.problem(w.adminCall("GET", "jobs/"+unknown+"/deliveries"), http.StatusNotFound, api.CodeUnknownJob)
-		w.problem(w.adminCall("POST", "jobs/"+unknown+"/redeliver"), http.StatusNotFound, api.CodeUnknownJob)
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
+	w.Problem(w.AdminCall("POST", "jobs/"+id+"/redeliver"), http.StatusConflict, api.CodeNoCallback)
+	for _, unknown := range []string{jobs.NewID(w.Backend), jobs.NewID("elsewhere"), "nonsense"} {
+		w.Problem(w.AdminCall("GET", "jobs/"+unknown+"/deliveries"), http.StatusNotFound,
+			api.CodeUnknownJob)
+		w.Problem(w.AdminCall("POST", "jobs/"+unknown+"/redeliver"), http.StatusNotFound,
+			api.CodeUnknownJob)
 	}
-	w.problem(w.adminCall("GET", "deliveries?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
-	for _, query := range []string{"state=delivered", "limit=0", "limit=201", "limit=x", "cursor=!", "cursor=ZmFpbGVk", "colour=red"} {
-		w.problem(w.adminCall("GET", "deliveries?"+query), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.Problem(w.AdminCall("GET", "deliveries?backend=nope"), http.StatusNotFound,
+		api.CodeUnknownBackend)
+	for _, query := range []string{"state=delivered", "limit=0", "limit=201", "limit=x", "cursor=!",
+		"cursor=ZmFpbGVk", "colour=red"} {
+		w.Problem(w.AdminCall("GET", "deliveries?"+query), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 	}
 	for _, score := range []string{"nan", "inf", "-inf", "0x_1p4", "1e999", "x"} {
 		for _, state := range []string{"failed", "pending"} {
-			cursor := base64.RawURLEncoding.EncodeToString([]byte(state + " " + w.backend + " " + score + " " + id))
-			w.problem(w.adminCall("GET", "deliveries?state="+state+"&cursor="+cursor), http.StatusBadRequest, api.CodeInvalidRequest)
+			cursor := base64.RawURLEncoding.EncodeToString([]byte(state + " " + w.Backend + " " +
+				score + " " + id))
+			w.Problem(w.AdminCall("GET", "deliveries?state="+state+"&cursor="+cursor),
+				http.StatusBadRequest, api.CodeInvalidRequest)
 		}
 	}
-	w.problem(w.adminCall("GET", "jobs/"+id+"/deliveries?all=1"), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.Problem(w.AdminCall("GET", "jobs/"+id+"/deliveries?all=1"), http.StatusBadRequest,
+		api.CodeInvalidRequest)
 
 	plain := newWorld(t, nil) // that tells nobody
-	job := plain.job(plain.want(plain.submit(plain.plain, `1`, key(keyA)), 202)).ID
-	plain.problem(plain.adminCall("GET", "jobs/"+job+"/deliveries"), http.StatusNotFound, api.CodeUnknownJob)
+	job := plain.Job(plain.Want(plain.Submit(plain.Plain, `1`, key(keyA)), 202)).ID
+	plain.Problem(plain.AdminCall("GET", "jobs/"+job+"/deliveries"), http.StatusNotFound,
+		api.CodeUnknownJob)
 	if page := plain.deliveries("deliveries"); len(page.Deliveries) != 0 || page.NextCursor != nil {
 		t.Errorf("of nobody: %+v", page)
 	}
@@ -233,21 +268,25 @@ func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 func TestDeliveriesAreListedInPagesOverBackends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *worldConfig) {
-			c.Deliveries = webhook.NewOutbox(w.rdb)
-			c.Lines[w.backend+"-z"] = w.line // whose jobs have a prefix of their own
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Deliveries = webhook.NewOutbox(w.Redis)
+			c.Lines[w.Backend+"-z"] = w.Line // whose jobs have a prefix of their own
 		}
 	})
 	want := map[string]bool{}
-	for i, backend := range []string{w.backend, w.backend, w.backend, w.backend + "-z", w.backend + "-z"} {
+	for i, backend := range []string{w.Backend, w.Backend, w.Backend, w.Backend + "-z",
+		w.Backend + "-z"} {
 		id := jobs.NewID(backend)
 		want[id] = true
-		if err := w.rdb.ZAdd(t.Context(), jobs.KeyPrefix(backend)+"callbacks", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro() + int64(i/2)), Member: id}).Err(); err != nil {
+		if err := w.Redis.ZAdd(t.Context(), jobs.KeyPrefix(backend)+"callbacks",
+			redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro() + int64(i/2)),
+				Member: id}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
-		w.rdb.Del(context.WithoutCancel(t.Context()), jobs.KeyPrefix(w.backend)+"callbacks", jobs.KeyPrefix(w.backend+"-z")+"callbacks")
+		w.Redis.Del(context.WithoutCancel(t.Context()), jobs.KeyPrefix(w.Backend)+"callbacks",
+			jobs.KeyPrefix(w.Backend+"-z")+"callbacks")
 	})
 	seen := map[string]bool{}
 	cursor := ""
@@ -257,7 +296,8 @@ func TestDeliveriesAreListedInPagesOverBackends(t *testing.T) {
 			t.Errorf("a page of %d", len(page.Deliveries))
 		}
 		for _, d := range page.Deliveries {
-			if seen[d.JobID] || !want[d.JobID] || d.URL != "" || d.State != api.DeliveryPending || d.NextAttemptAt == nil {
+			if seen[d.JobID] || !want[d.JobID] || d.URL != "" || d.State != api.DeliveryPending ||
+				d.NextAttemptAt == nil {
 				t.Errorf("%+v comes twice, or is wrong", d)
 			}
 			seen[d.JobID] = true

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -13,28 +13,18 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/testforebay"
 )
-
-func (w *world) adminCall(method, path string, fields ...[2]string) answer {
-	w.Helper()
-	return w.call(method, w.admin+"/admin/v1/"+path, "", fields...)
-}
-
-func (w *world) adminJob(a answer) api.AdminJob {
-	w.Helper()
-	var j api.AdminJob
-	strictly(w, "job", w.want(a, 200).body, &j)
-	return j
-}
 
 // listed are the jobs of one page of a query.
 func (w *world) listed(query string) (page api.AdminJobs) {
 	w.Helper()
-	strictly(w, query, w.want(w.adminCall("GET", "jobs?"+query), 200).body, &page)
+	strictly(w, query, w.Want(w.AdminCall("GET", "jobs?"+query), 200).Text, &page)
 	return page
 }
 
@@ -45,52 +35,50 @@ func idsOf(page []api.AdminJob) (ids []string) {
 	return ids
 }
 
-// fail ends a job as failed: the backend answered with these.
-func (w *world) fail(id, code string, status int, contentType string, body []byte) {
-	w.Helper()
-	w.settle(leaky.Settlement{Ticket: w.start(id), To: jobs.Failed, Took: time.Millisecond, Failure: jobs.Failure{Code: code, Detail: "It went wrong."},
-		Result: jobs.Meta{Status: status, ContentType: contentType, Size: int64(len(body))}, Body: body})
+func fast(s *setup) {
+	s.Line.Rate, s.Line.Burst = testforebay.Must(leaky.ParseRate("1000/s")), 1
 }
-
-func fast(s *setup) { s.line.Rate, s.line.Burst = must(leaky.ParseRate("1000/s")), 1 }
 
 func TestAnOperatorListsEveryClientsJobs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, fast)
 	submit := func(operation string, fields ...[2]string) string {
-		return w.job(w.want(w.submit(operation, `1`, fields...), 202)).ID
+		return w.Job(w.Want(w.Submit(operation, `1`, fields...), 202)).ID
 	}
-	failed := submit(w.plain, key(keyA))
-	w.fail(failed, jobs.CodeBackendStatus, 422, "text/plain", []byte("no"))
-	lost := submit(w.plain, key(keyB))
-	w.fail(lost, jobs.CodeWorkerLost, 0, "", nil)
-	delayed := submit(w.plain, key(keyB))
-	w.settle(leaky.Settlement{Ticket: w.start(delayed), To: jobs.Delayed, Delay: time.Hour, Failure: jobs.Failure{Code: jobs.CodeBackendTimeout}})
-	running := submit(w.report, key(keyB))
-	w.start(running)
-	w.pause()
-	waiting := submit(w.plain, key(keyA))
-	anonymous := submit(w.plain, from("192.0.2.44"))
+	failed := submit(w.Plain, key(keyA))
+	w.FailJob(failed, jobs.CodeBackendStatus, 422, "text/plain", []byte("no"))
+	lost := submit(w.Plain, key(keyB))
+	w.FailJob(lost, jobs.CodeWorkerLost, 0, "", nil)
+	delayed := submit(w.Plain, key(keyB))
+	w.Settle(leaky.Settlement{Ticket: w.Start(delayed), To: jobs.Delayed, Delay: time.Hour,
+		Failure: jobs.Failure{Code: jobs.CodeBackendTimeout}})
+	running := submit(w.Report, key(keyB))
+	w.Start(running)
+	w.Pause()
+	waiting := submit(w.Plain, key(keyA))
+	anonymous := submit(w.Plain, from("192.0.2.44"))
 
 	for query, want := range map[string][]string{
-		"":                                          {waiting, anonymous, delayed, running, lost, failed},
-		"backend=" + w.backend:                      {waiting, anonymous, delayed, running, lost, failed},
-		"status=queued":                             {waiting, anonymous, delayed},
-		"status=waiting":                            {waiting, anonymous},
-		"status=delayed":                            {delayed},
-		"status=released":                           nil,
-		"status=running":                            {running},
-		"status=failed":                             {lost, failed},
-		"status=failed&code=worker_lost":            {lost},
-		"client=" + w.clientA():                     {waiting, failed},
-		"client=ip:192.0.2.44":                      {anonymous},
-		"client=nobody":                             nil,
-		"operation=" + w.report:                     {running},
-		"status=failed&client=" + w.clientA():       {failed},
-		"operation=" + w.plain + "&status=failed":   {lost, failed},
-		"status=waiting&client=" + w.clientA():      {waiting},
-		"status=failed&code=x&operation=" + w.plain: nil,
-		"backend=" + w.backend + "&limit=200&status=running": {running},
+		"": {waiting, anonymous, delayed, running, lost,
+			failed},
+		"backend=" + w.Backend: {waiting, anonymous, delayed, running, lost,
+			failed},
+		"status=queued":                                      {waiting, anonymous, delayed},
+		"status=waiting":                                     {waiting, anonymous},
+		"status=delayed":                                     {delayed},
+		"status=released":                                    nil,
+		"status=running":                                     {running},
+		"status=failed":                                      {lost, failed},
+		"status=failed&code=worker_lost":                     {lost},
+		"client=" + w.ClientA():                              {waiting, failed},
+		"client=ip:192.0.2.44":                               {anonymous},
+		"client=nobody":                                      nil,
+		"operation=" + w.Report:                              {running},
+		"status=failed&client=" + w.ClientA():                {failed},
+		"operation=" + w.Plain + "&status=failed":            {lost, failed},
+		"status=waiting&client=" + w.ClientA():               {waiting},
+		"status=failed&code=x&operation=" + w.Plain:          nil,
+		"backend=" + w.Backend + "&limit=200&status=running": {running},
 	} {
 		page := w.listed(query)
 		if got := idsOf(page.Jobs); !slices.Equal(got, want) || page.NextCursor != nil {
@@ -98,15 +86,21 @@ func TestAnOperatorListsEveryClientsJobs(t *testing.T) {
 		}
 	}
 	all := w.listed("").Jobs
-	if j := all[1]; j.Client != "ip:192.0.2.44" || j.Tier != "free" || j.Priority != "normal" || j.Backend != w.backend || j.Status != api.Queued ||
-		j.State != "waiting" || j.Queue == nil || j.Queue.Position != 2 || j.Queue.WaitingOn != "paused" || j.Links.Cancel == "" || j.Links.Redrive != "" {
+	if j := all[1]; j.Client != "ip:192.0.2.44" || j.Tier != "free" || j.Priority != "normal" ||
+		j.Backend != w.Backend || j.Status != api.Queued ||
+		j.State != "waiting" || j.Queue == nil || j.Queue.Position != 2 ||
+		j.Queue.WaitingOn != "paused" || j.Links.Cancel == "" || j.Links.Redrive != "" {
 		t.Errorf("waiting = %+v", j)
 	}
-	if j := all[2]; j.State != "delayed" || j.Failure == nil || j.Failure.Code != jobs.CodeBackendTimeout || j.Queue.NextAttemptAt == nil || j.Attempts != 1 {
+	if j := all[2]; j.State != "delayed" || j.Failure == nil ||
+		j.Failure.Code != jobs.CodeBackendTimeout || j.Queue.NextAttemptAt == nil ||
+		j.Attempts != 1 {
 		t.Errorf("delayed = %+v", j)
 	}
-	if j := all[5]; !j.Done || j.Failure == nil || j.Failure.Code != jobs.CodeBackendStatus || j.Answer == nil || j.Answer.Status != 422 || j.Answer.Size != 2 ||
-		j.Answer.Body != "" || j.FinishedAt == nil || j.ExpiresAt == nil || j.Links.Redrive == "" || j.Links.Cancel != "" {
+	if j := all[5]; !j.Done || j.Failure == nil || j.Failure.Code != jobs.CodeBackendStatus ||
+		j.Answer == nil || j.Answer.Status != 422 || j.Answer.Size != 2 ||
+		j.Answer.Body != "" || j.FinishedAt == nil || j.ExpiresAt == nil || j.Links.Redrive == "" ||
+		j.Links.Cancel != "" {
 		t.Errorf("failed = %+v", j)
 	}
 }
@@ -114,12 +108,12 @@ func TestAnOperatorListsEveryClientsJobs(t *testing.T) {
 // secondBackend adds a backend to a world, over the same Redis.
 func secondBackend(t *testing.T, s *setup) (second **leaky.Line) {
 	second = new(*leaky.Line)
-	s.adjust = func(w *world, c *worldConfig) {
-		settings := w.line.Settings()
+	s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+		settings := w.Line.Settings()
 		settings.Backend = redistest.Name(t, "b")
-		*second = leaky.New(w.rdb, settings).Limited(limits.Script{})
+		*second = leaky.New(w.Redis, settings).Limited(limits.Script{})
 		c.Lines[settings.Backend] = *second
-		t.Cleanup(func() { redistest.CheckBooks(t, w.rdb, settings.Backend) })
+		t.Cleanup(func() { redistest.CheckBooks(t, w.Redis, settings.Backend) })
 	}
 	return second
 }
@@ -133,28 +127,31 @@ func TestPagesHaveEachJobThatStaysOnceWhateverComesAndGoes(t *testing.T) {
 	})
 	want := map[string]bool{}
 	submit := func() string {
-		id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID
+		id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
 		want[id] = true
 		return id
 	}
 	for range 3 {
-		w.fail(submit(), jobs.CodeBackendStatus, 0, "", nil)
+		w.FailJob(submit(), jobs.CodeBackendStatus, 0, "", nil)
 	}
-	w.start(submit())
-	w.pause()
+	w.Start(submit())
+	w.Pause()
 	for range 5 {
 		submit()
 	}
 	gone := submit()
 	other := (*second).Settings().Backend
 	for range 4 {
-		job := jobs.Job{ID: jobs.NewID(other), Operation: "o", Client: "c", Priority: jobs.Normal, Payload: []byte(`1`)}
-		if _, err := (*second).Offer(t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil {
+		job := jobs.Job{ID: jobs.NewID(other), Operation: "o", Client: "c", Priority: jobs.Normal,
+			Payload: []byte(`1`)}
+		if _, err := (*second).Offer(t.Context(),
+			leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		want[job.ID] = true
 	}
-	for _, query := range []string{"limit=2", "limit=1&status=queued", "limit=3&backend=" + w.backend, "limit=200"} {
+	for _, query := range []string{"limit=2", "limit=1&status=queued",
+		"limit=3&backend=" + w.Backend, "limit=200"} {
 		seen, cursor := map[string]int{}, ""
 		for pages := 0; ; pages++ {
 			if pages > 60 {
@@ -165,7 +162,7 @@ func TestPagesHaveEachJobThatStaysOnceWhateverComesAndGoes(t *testing.T) {
 				seen[id]++
 			}
 			if pages == 0 && gone != "" {
-				w.want(w.adminCall("DELETE", "jobs/"+gone), 200)
+				w.Want(w.AdminCall("DELETE", "jobs/"+gone), 200)
 				delete(want, gone)
 				gone = ""
 			}
@@ -175,9 +172,9 @@ func TestPagesHaveEachJobThatStaysOnceWhateverComesAndGoes(t *testing.T) {
 			cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
 		}
 		for id := range want {
-			meant := !strings.Contains(query, "backend=") || strings.HasPrefix(id, w.backend)
+			meant := !strings.Contains(query, "backend=") || strings.HasPrefix(id, w.Backend)
 			if strings.Contains(query, "queued") {
-				meant = w.adminJob(w.adminCall("GET", "jobs/"+id)).Status == api.Queued
+				meant = w.AdminJob(w.AdminCall("GET", "jobs/"+id)).Status == api.Queued
 			}
 			if n := seen[id]; n != map[bool]int{true: 1}[meant] {
 				t.Errorf("%s: job %s was listed %d times", query, id, n)
@@ -189,31 +186,37 @@ func TestPagesHaveEachJobThatStaysOnceWhateverComesAndGoes(t *testing.T) {
 func TestAListThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { secondBackend(t, s) })
-	w.pause()
+	w.Pause()
 	for range 3 {
-		w.submit(w.plain, `1`, key(keyA))
+		w.Submit(w.Plain, `1`, key(keyA))
 	}
-	cursor := *w.listed("limit=1&status=waiting&backend=" + w.backend).NextCursor
+	cursor := *w.listed("limit=1&status=waiting&backend=" + w.Backend).NextCursor
 	for _, query := range []string{
-		"state=failed", "status=succeeded", "status=canceled", "status=expired", "status=Failed", "status=", "client=", "backend=", "cursor=", "limit=",
-		"limit=0", "limit=-1", "limit=201", "limit=ten", "limit=1e2", "limit=1&limit=2", "code=worker_lost", "code=worker_lost&status=queued", "status=%zz",
-		"cursor=x", "cursor=!!", "cursor=" + cursor, "cursor=" + cursor + "&status=failed", "cursor=" + cursor + "x&status=waiting",
-		"status=waiting&cursor=" + (place{backend: w.backend, state: jobs.Waiting, cursor: "MCAx"}).String(),
-		"status=waiting&cursor=" + (place{backend: "nope", state: jobs.Waiting}).String(),
+		"state=failed", "status=succeeded", "status=canceled", "status=expired", "status=Failed",
+		"status=", "client=", "backend=", "cursor=", "limit=",
+		"limit=0", "limit=-1", "limit=201", "limit=ten", "limit=1e2", "limit=1&limit=2",
+		"code=worker_lost", "code=worker_lost&status=queued", "status=%zz",
+		"cursor=x", "cursor=!!", "cursor=" + cursor, "cursor=" + cursor + "&status=failed",
+		"cursor=" + cursor + "x&status=waiting",
+		"status=waiting&cursor=" + httpapi.Cursor(w.Backend, jobs.Waiting, "MCAx"),
+		"status=waiting&cursor=" + httpapi.Cursor("nope", jobs.Waiting, ""),
 	} {
-		p := w.problem(w.adminCall("GET", "jobs?"+query), http.StatusBadRequest, api.CodeInvalidRequest)
+		p := w.Problem(w.AdminCall("GET", "jobs?"+query), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 		if p.Detail == "" {
 			t.Errorf("%s: no detail", query)
 		}
 	}
-	w.problem(w.adminCall("GET", "jobs?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
+	w.Problem(w.AdminCall("GET", "jobs?backend=nope"), http.StatusNotFound, api.CodeUnknownBackend)
 	if got := w.listed("status=waiting&cursor=" + cursor).Jobs; len(got) != 2 {
 		t.Errorf("the cursor leads to %v", got)
 	}
-	for _, call := range []string{"GET backends", "GET backends/" + w.backend, "GET backends/" + w.backend + "/books", "POST backends/" + w.backend + "/redrive",
-		"GET jobs/" + jobs.NewID(w.backend), "DELETE backends/" + w.backend + "/override"} {
+	for _, call := range []string{"GET backends", "GET backends/" + w.Backend,
+		"GET backends/" + w.Backend + "/books", "POST backends/" + w.Backend + "/redrive",
+		"GET jobs/" + jobs.NewID(w.Backend), "DELETE backends/" + w.Backend + "/override"} {
 		method, path, _ := strings.Cut(call, " ")
-		w.problem(w.adminCall(method, path+"?all=true"), http.StatusBadRequest, api.CodeInvalidRequest)
+		w.Problem(w.AdminCall(method, path+"?all=true"), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 	}
 }
 
@@ -221,9 +224,11 @@ func TestAListThatMakesNoSenseIsRefused(t *testing.T) {
 func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
 	t.Parallel()
 	line := &sparseLine{}
-	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line } })
+	w := newWorld(t, func(s *setup) {
+		s.Wrap = func(l testforebay.Line) testforebay.Line { line.Line = l; return line }
+	})
 	page := w.listed("status=waiting&client=c")
-	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != maxListCalls {
+	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != httpapi.MaxListCalls {
 		t.Errorf("%+v after %d calls", page, line.asked)
 	}
 	w.listed("status=waiting&client=c&cursor=" + *page.NextCursor)
@@ -234,7 +239,7 @@ func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
 
 // sparseLine has many jobs, and none that is meant.
 type sparseLine struct {
-	wholeLine
+	testforebay.Line
 	asked int
 	last  leaky.ListFilter
 }
@@ -248,38 +253,45 @@ func (l *sparseLine) List(_ context.Context, f leaky.ListFilter) (leaky.Page, er
 func TestAnOperatorSeesWhyAJobFailedAndWhatTheBackendAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, fast)
-	submit := func() string { return w.job(w.want(w.submit(w.plain, `1`, key(keyA)), 202)).ID }
+	submit := func() string { return w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID }
 	failed := func(code string, status int, contentType string, body []byte) string {
 		id := submit()
-		w.fail(id, code, status, contentType, body)
+		w.FailJob(id, code, status, contentType, body)
 		return id
 	}
 	text := failed(jobs.CodeBackendStatus, 422, "text/plain", []byte("no such month"))
 	binary := failed(jobs.CodeBackendStatus, 500, "image/png", []byte{0xff, 0})
-	large := failed(jobs.CodeBackendStatus, 500, "", bytes.Repeat([]byte("x"), maxShown+1))
+	large := failed(jobs.CodeBackendStatus, 500, "", bytes.Repeat([]byte("x"), httpapi.MaxShown+1))
 	silent := failed(jobs.CodeBackendDown, 0, "", nil)
 	fine := submit()
-	w.succeed(fine, 201, "application/json", []byte(`{"a":1}`))
+	w.Succeed(fine, 201, "application/json", []byte(`{"a":1}`))
 
 	for id, want := range map[string]*api.KeptAnswer{
-		text:   {Size: 13, BackendAnswer: api.BackendAnswer{Status: 422, ContentType: "text/plain", Body: "no such month"}},
-		binary: {Size: 2, BackendAnswer: api.BackendAnswer{Status: 500, ContentType: "image/png", BodyBase64: []byte{0xff, 0}}},
-		large:  {Size: maxShown + 1, BackendAnswer: api.BackendAnswer{Status: 500}},
+		text: {Size: 13,
+			BackendAnswer: api.BackendAnswer{Status: 422, ContentType: "text/plain",
+				Body: "no such month"}},
+		binary: {Size: 2,
+			BackendAnswer: api.BackendAnswer{Status: 500, ContentType: "image/png",
+				BodyBase64: []byte{0xff, 0}}},
+		large:  {Size: httpapi.MaxShown + 1, BackendAnswer: api.BackendAnswer{Status: 500}},
 		silent: nil,
-		fine:   {Size: 7, BackendAnswer: api.BackendAnswer{Status: 201, ContentType: "application/json", Body: `{"a":1}`}},
+		fine: {Size: 7,
+			BackendAnswer: api.BackendAnswer{Status: 201, ContentType: "application/json",
+				Body: `{"a":1}`}},
 	} {
-		j := w.adminJob(w.adminCall("GET", "jobs/"+id))
+		j := w.AdminJob(w.AdminCall("GET", "jobs/"+id))
 		got, _ := json.Marshal(j.Answer)
 		if wanted, _ := json.Marshal(want); !bytes.Equal(got, wanted) {
 			t.Errorf("answer %s, want %s", got, wanted)
 		}
-		if (j.Failure == nil) != (id == fine) || j.Failure != nil && j.Failure.Detail != "It went wrong." {
+		if (j.Failure == nil) != (id == fine) || j.Failure != nil &&
+			j.Failure.Detail != "It went wrong." {
 			t.Errorf("failure %+v of %+v", j.Failure, j)
 		}
 	}
 	// Nobody's job, and what is none.
-	for _, id := range []string{jobs.NewID(w.backend), jobs.NewID("nope"), "x", w.backend} {
-		w.problem(w.adminCall("GET", "jobs/"+id), http.StatusNotFound, api.CodeUnknownJob)
+	for _, id := range []string{jobs.NewID(w.Backend), jobs.NewID("nope"), "x", w.Backend} {
+		w.Problem(w.AdminCall("GET", "jobs/"+id), http.StatusNotFound, api.CodeUnknownJob)
 	}
 }
 
@@ -287,34 +299,39 @@ func TestAnOperatorCancelsAnyJobAndTheLogSaysWho(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, fast)
 	operator := field("Forebay-Operator", "maria")
-	running := w.job(w.submit(w.plain, `1`, from("192.0.2.44"))).ID
-	ticket := w.start(running)
-	w.pause()
-	waiting := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	running := w.Job(w.Submit(w.Plain, `1`, from("192.0.2.44"))).ID
+	ticket := w.Start(running)
+	w.Pause()
+	waiting := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 
-	if j := w.adminJob(w.adminCall("DELETE", "jobs/"+waiting, operator)); j.Status != api.Canceled || !j.Done {
+	if j := w.AdminJob(w.AdminCall("DELETE", "jobs/"+waiting,
+		operator)); j.Status != api.Canceled || !j.Done {
 		t.Errorf("canceled = %+v", j)
 	}
-	if j := w.job(w.want(w.get("/v1/jobs/"+waiting, key(keyA)), 200)); j.Status != api.Canceled {
+	if j := w.Job(w.Want(w.Get("/v1/jobs/"+waiting, key(keyA)), 200)); j.Status != api.Canceled {
 		t.Errorf("its client sees %+v", j)
 	}
-	w.audited(`msg="job canceled"`, "by=maria address=127.0.0.1", "job_id="+waiting, "was=waiting", "outcome=canceled")
+	w.audited(`msg="job canceled"`, "by=maria address=127.0.0.1", "job_id="+waiting, "was=waiting",
+		"outcome=canceled")
 
-	a := w.want(w.adminCall("DELETE", "jobs/"+running, operator), 202)
+	a := w.Want(w.AdminCall("DELETE", "jobs/"+running, operator), 202)
 	var j api.AdminJob
-	if strictly(t, "running", a.body, &j); j.Status != api.Running || !j.Canceling || a.Header.Get("Retry-After") != "1" {
+	if strictly(t, "running", a.Text, &j); j.Status != api.Running || !j.Canceling ||
+		a.Header.Get("Retry-After") != "1" {
 		t.Errorf("aborting = %+v", j)
 	}
-	w.audited(`msg="job canceled"`, "by=maria", "job_id="+running, "was=running", "outcome=aborting")
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}})
-	if w.adminJob(w.adminCall("GET", "jobs/"+running)).Status == api.Succeeded {
-		w.problem(w.adminCall("DELETE", "jobs/"+running), http.StatusConflict, api.CodeFinished)
+	w.audited(`msg="job canceled"`, "by=maria", "job_id="+running, "was=running",
+		"outcome=aborting")
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}})
+	if w.AdminJob(w.AdminCall("GET", "jobs/"+running)).Status == api.Succeeded {
+		w.Problem(w.AdminCall("DELETE", "jobs/"+running), http.StatusConflict, api.CodeFinished)
 	}
-	w.problem(w.adminCall("DELETE", "jobs/"+jobs.NewID(w.backend)), http.StatusNotFound, api.CodeUnknownJob)
-	if n := strings.Count(w.log.String(), `msg="job canceled"`); n != 2 {
+	w.Problem(w.AdminCall("DELETE", "jobs/"+jobs.NewID(w.Backend)), http.StatusNotFound,
+		api.CodeUnknownJob)
+	if n := strings.Count(w.Logs.String(), `msg="job canceled"`); n != 2 {
 		t.Errorf("%d lines of audit for two changes", n)
 	}
-	if strings.Contains(w.log.String(), "192.0.2.44") {
+	if strings.Contains(w.Logs.String(), "192.0.2.44") {
 		t.Error("a caller's address is in the log")
 	}
 }
@@ -325,19 +342,20 @@ func TestWhatOperatorsAskForMintsNoSeries(t *testing.T) {
 	w := newWorld(t, nil)
 	noise := func(from int) {
 		for i := from; i < from+20; i++ {
-			w.adminCall("GET", fmt.Sprintf("jobs?client=c%d&operation=o%d", i, i))
-			w.adminCall("GET", "jobs/"+jobs.NewID(w.backend))
-			w.adminCall("DELETE", fmt.Sprintf("jobs/x%d", i))
-			w.adminCall("POST", fmt.Sprintf("jobs/x%d/redrive", i))
-			w.adminCall("GET", fmt.Sprintf("backends/x%d/books", i))
-			w.call("POST", w.admin+"/admin/v1/backends/"+w.backend+"/redrive", fmt.Sprintf(`{"client":"c%d"}`, i))
+			w.AdminCall("GET", fmt.Sprintf("jobs?client=c%d&operation=o%d", i, i))
+			w.AdminCall("GET", "jobs/"+jobs.NewID(w.Backend))
+			w.AdminCall("DELETE", fmt.Sprintf("jobs/x%d", i))
+			w.AdminCall("POST", fmt.Sprintf("jobs/x%d/redrive", i))
+			w.AdminCall("GET", fmt.Sprintf("backends/x%d/books", i))
+			w.Call("POST", w.Admin+"/admin/v1/backends/"+w.Backend+"/redrive",
+				fmt.Sprintf(`{"client":"c%d"}`, i))
 		}
 	}
 	noise(0)
-	w.metrics() // a scrape has series of its own
-	before := w.series()
+	w.Metrics() // a scrape has series of its own
+	before := w.Series()
 	noise(20)
-	if after := w.series(); after != before {
+	if after := w.Series(); after != before {
 		t.Errorf("%d series before, %d after", before, after)
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// everyAlgorithm is a limit of n a day, a month, or at one time, by each algorithm. Days and months are long, so that no test runs into the
-// next one but at midnight.
+// everyAlgorithm is a limit of n a day, a month, or at one time, by each algorithm. Days and months
+// are long, so that no test runs into the next one but at midnight.
 func everyAlgorithm(n int64) map[string]limits.Limit {
 	all := map[string]limits.Limit{}
 	for _, l := range []limits.Limit{
@@ -57,12 +57,14 @@ func (w *world) stated(a answer) map[string]stated {
 	if a.Header.Get("RateLimit") == "" {
 		return all
 	}
-	policies, limits := strings.Split(a.Header.Get("RateLimit-Policy"), ", "), strings.Split(a.Header.Get("RateLimit"), ", ")
+	policies, limits := strings.Split(a.Header.Get("RateLimit-Policy"), ", "),
+		strings.Split(a.Header.Get("RateLimit"), ", ")
 	if len(policies) != len(limits) {
 		w.Fatalf("%d policies and %d limits: %v", len(policies), len(limits), a.Header)
 	}
 	for i := range limits {
-		p, l := policyPattern.FindStringSubmatch(policies[i]), limitPattern.FindStringSubmatch(limits[i])
+		p, l := policyPattern.FindStringSubmatch(policies[i]),
+			limitPattern.FindStringSubmatch(limits[i])
 		if p == nil || l == nil || p[1] != l[1] {
 			w.Fatalf("%q beside %q", policies[i], limits[i])
 		}
@@ -80,7 +82,7 @@ func (w *world) stated(a answer) map[string]stated {
 func (w *world) rateLimits(fields ...[2]string) map[string]api.Limit {
 	w.Helper()
 	var got api.RateLimits
-	strictly(w, "rate-limits", w.want(w.get("/v1/rate-limits", fields...), 200).body, &got)
+	strictly(w, "rate-limits", w.Want(w.Get("/v1/rate-limits", fields...), 200).Text, &got)
 	all := map[string]api.Limit{}
 	for _, l := range got.Limits {
 		all[strings.TrimSpace(l.Name+" "+l.Operation)] = l
@@ -91,21 +93,24 @@ func (w *world) rateLimits(fields ...[2]string) map[string]api.Limit {
 func TestEveryAlgorithmIsStatedAsItIs(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC()
-	month := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC))
+	month := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0,
+		time.UTC).Sub(time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC))
 	w := newWorld(t, func(s *setup) {
 		for _, l := range everyAlgorithm(5) {
-			s.pro = append(s.pro, l)
+			s.Pro = append(s.Pro, l)
 		}
 	})
-	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 	got := w.stated(a)
 	for name := range everyAlgorithm(5) {
-		policy := map[string]string{"month": fmt.Sprintf("q=5;w=%.0f", month.Seconds()), "concurrency": `q=5;qu="concurrent-requests"`}[name]
+		policy := map[string]string{"month": fmt.Sprintf("q=5;w=%.0f", month.Seconds()),
+			"concurrency": `q=5;qu="concurrent-requests"`}[name]
 		if policy == "" {
 			policy = "q=5;w=86400"
 		}
 		s := got[name]
-		if s.policy != policy || s.r != 4 || (s.t < 0) != (name == "concurrency") || s.t > int64(month.Seconds()) {
+		if s.policy != policy || s.r != 4 || (s.t < 0) != (name == "concurrency") ||
+			s.t > int64(month.Seconds()) {
 			t.Errorf("%s is stated as %+v, want policy %s and 4 left", name, s, policy)
 		}
 	}
@@ -114,35 +119,41 @@ func TestEveryAlgorithmIsStatedAsItIs(t *testing.T) {
 		if want == "" && name != "concurrency" {
 			want = "24h"
 		}
-		if l.Limit != 5 || l.Remaining != 4 || l.Window != want || (l.Reset == 0) != (name == "concurrency") || !l.Enforced {
+		if l.Limit != 5 || l.Remaining != 4 || l.Window != want ||
+			(l.Reset == 0) != (name == "concurrency") || !l.Enforced {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
 }
 
-// On 429: for each algorithm Retry-After, X-RateLimit-Reset, violated-policies, reason and words agree.
+// On 429: for each algorithm Retry-After, X-RateLimit-Reset, violated-policies, reason and words
+// agree.
 func TestEveryAlgorithmsRefusalSaysWhichLimitAndHowLong(t *testing.T) {
 	t.Parallel()
 	for name, limit := range everyAlgorithm(2) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *setup) {
-				s.pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1000, Window: time.Hour}, limit}
+				s.Pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket,
+					Per: limits.PerClient, Amount: 1000, Window: time.Hour}, limit}
 			})
-			w.pause()
+			w.Pause()
 			for range 2 {
-				w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+				w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 			}
-			a := w.submit(w.plain, `1`, key(keyA))
-			p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+			a := w.Submit(w.Plain, `1`, key(keyA))
+			p := w.Problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
 			wait, err := strconv.ParseInt(a.Header.Get("Retry-After"), 10, 64)
 			if err != nil || wait < 1 || p.RetryAfter != int(wait) {
-				t.Errorf("Retry-After %q, retry_after %d", a.Header.Get("Retry-After"), p.RetryAfter)
+				t.Errorf("Retry-After %q, retry_after %d", a.Header.Get("Retry-After"),
+					p.RetryAfter)
 			}
-			if p.Reason != limit.Name || fmt.Sprint(p.ViolatedPolicies) != "["+limit.Name+"]" || a.Header.Get("Forebay-Decision") != `rejected;reason="`+limit.Name+`"` {
-				t.Errorf("%s", a.body)
+			if p.Reason != limit.Name || fmt.Sprint(p.ViolatedPolicies) != "["+limit.Name+"]" ||
+				a.Header.Get("Forebay-Decision") != `rejected;reason="`+limit.Name+`"` {
+				t.Errorf("%s", a.Text)
 			}
-			detail := map[string]string{"concurrency": "allows 2 jobs at one time.", "month": "allows 2 requests per month."}[name]
+			detail := map[string]string{"concurrency": "allows 2 jobs at one time.",
+				"month": "allows 2 requests per month."}[name]
 			if detail == "" {
 				detail = "allows 2 requests per day."
 			}
@@ -157,7 +168,8 @@ func TestEveryAlgorithmsRefusalSaysWhichLimitAndHowLong(t *testing.T) {
 			if off := at.Unix() + wait - reset; err != nil || off < -1 || off > 1 {
 				t.Errorf("X-RateLimit-Reset is %d s off Retry-After", off)
 			}
-			if s := w.stated(a)[limit.Name]; s.r != 0 || limit.Algorithm != limits.Concurrency && (s.t-wait > 1 || wait-s.t > 1) {
+			if s := w.stated(a)[limit.Name]; s.r != 0 || limit.Algorithm != limits.Concurrency &&
+				(s.t-wait > 1 || wait-s.t > 1) {
 				t.Errorf("stated %+v beside Retry-After %d", s, wait)
 			}
 			if got := a.Header.Get("X-RateLimit-Limit"); got != "2" {
@@ -167,8 +179,9 @@ func TestEveryAlgorithmsRefusalSaysWhichLimitAndHowLong(t *testing.T) {
 	}
 }
 
-// The property that clients plan by: what GET /v1/rate-limits says is what the next answer says, for all algorithms at once, over random
-// histories of costs, refusals, and jobs that end in between.
+// The property that clients plan by: what GET /v1/rate-limits says is what the next answer says,
+// for all algorithms at once, over random histories of costs, refusals, and jobs that end in
+// between.
 func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -177,16 +190,16 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			every := everyAlgorithm(0)
 			w := newWorld(t, func(s *setup) {
-				s.cost = admission.Cost{From: "/n", Default: 1, Max: 6}
+				s.Cost = admission.Cost{From: "/n", Default: 1, Max: 6}
 				for _, l := range every {
 					l.Amount = 10 + random.Int64N(20)
-					s.pro = append(s.pro, l)
+					s.Pro = append(s.Pro, l)
 				}
 				trial := perClient("trial", 5, 24*time.Hour)
 				trial.Shadow = true
-				s.pro = append(s.pro, trial)
+				s.Pro = append(s.Pro, trial)
 			})
-			w.pause()
+			w.Pause()
 			refused := 0
 			for range 25 {
 				asked := time.Now()
@@ -194,17 +207,19 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 				if len(told) != len(every)+1 || told["trial"].Enforced {
 					t.Fatalf("told of %v", told)
 				}
-				look := w.get("/v1/jobs/none", key(keyA)) // spends nothing
+				look := w.Get("/v1/jobs/none", key(keyA)) // spends nothing
 				for name, s := range w.stated(look) {
 					if told[name].Remaining != s.r {
 						t.Errorf("%s: told %+v, and the next answer says %+v", name, told[name], s)
 					}
 				}
-				if reset, _ := strconv.ParseInt(look.Header.Get("X-RateLimit-Reset"), 10, 64); !within(told, look.Header.Get("X-RateLimit-Remaining"), reset, 2+int64(time.Since(asked)/time.Second)) {
+				if reset, _ := strconv.ParseInt(look.Header.Get("X-RateLimit-Reset"), 10,
+					64); !within(told, look.Header.Get("X-RateLimit-Remaining"), reset,
+					2+int64(time.Since(asked)/time.Second)) {
 					t.Errorf("%v speaks for none of %v", look.Header, told)
 				}
 				cost := 1 + random.Int64N(6)
-				a := w.submit(w.plain, fmt.Sprintf(`{"n":%d}`, cost), key(keyA))
+				a := w.Submit(w.Plain, fmt.Sprintf(`{"n":%d}`, cost), key(keyA))
 				for name, s := range w.stated(a) {
 					want := told[name].Remaining
 					switch {
@@ -215,7 +230,8 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 						want -= cost
 					}
 					if s.r != want {
-						t.Errorf("%s: told %+v, and a request of cost %d → %d says r=%d", name, told[name], cost, a.StatusCode, s.r)
+						t.Errorf("%s: told %+v, and a request of cost %d → %d says r=%d", name,
+							told[name], cost, a.StatusCode, s.r)
 					}
 				}
 				if a.StatusCode == http.StatusTooManyRequests {
@@ -229,51 +245,45 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 	}
 }
 
-// within reports whether some limit was told to have so much left and to reset then, give or take some seconds: what isn't used at all
-// resets at every moment anew.
+// within reports whether some limit was told to have so much left and to reset then, give or take
+// some seconds: what isn't used at all resets at every moment anew.
 func within(told map[string]api.Limit, remaining string, reset, seconds int64) bool {
 	for _, l := range told {
-		if off := l.Reset - reset; fmt.Sprint(l.Remaining) == remaining && off <= seconds && off >= -seconds {
+		if off := l.Reset - reset; fmt.Sprint(l.Remaining) == remaining && off <= seconds &&
+			off >= -seconds {
 			return true
 		}
 	}
 	return false
 }
 
-// The fields in the example of the design: a limit on jobs at one time has the least left, and the X-RateLimit fields are about windows.
+// The fields in the example of the design: a limit on jobs at one time has the least left, and the
+// X-RateLimit fields are about windows.
 func TestTheXRateLimitFieldsSpeakForTheStrictestWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{perClient("wide", 60, time.Hour), {Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
-		s.free = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
+		s.Pro = []limits.Limit{perClient("wide", 60, time.Hour),
+			{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
+		s.Free = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient,
+			Amount: 2}}
 	})
-	w.pause()
-	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
-	if a.Header.Get("X-RateLimit-Limit") != "60" || a.Header.Get("X-RateLimit-Remaining") != "59" || !strings.HasSuffix(a.Header.Get("RateLimit"), `"jobs";r=1`) {
+	w.Pause()
+	a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
+	if a.Header.Get("X-RateLimit-Limit") != "60" || a.Header.Get("X-RateLimit-Remaining") != "59" ||
+		!strings.HasSuffix(a.Header.Get("RateLimit"), `"jobs";r=1`) {
 		t.Errorf("%v", a.Header)
 	}
-	w.submit(w.plain, `1`, key(keyA))
-	a = w.submit(w.plain, `1`, key(keyA))
-	if w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit); a.Header.Get("X-RateLimit-Limit") != "2" || a.Header.Get("X-RateLimit-Reset") == "" {
+	w.Submit(w.Plain, `1`, key(keyA))
+	a = w.Submit(w.Plain, `1`, key(keyA))
+	if w.Problem(a, http.StatusTooManyRequests,
+		api.CodeRateLimit); a.Header.Get("X-RateLimit-Limit") != "2" ||
+		a.Header.Get("X-RateLimit-Reset") == "" {
 		t.Errorf("a refusal: %v", a.Header)
 	}
-	a = w.want(w.submit(w.plain, `1`, from("192.0.2.9")), http.StatusAccepted)
-	if a.Header.Get("X-RateLimit-Limit") != "2" || a.Header.Get("X-RateLimit-Remaining") != "1" || a.Header.Get("X-RateLimit-Reset") != "" {
+	a = w.Want(w.Submit(w.Plain, `1`, from("192.0.2.9")), http.StatusAccepted)
+	if a.Header.Get("X-RateLimit-Limit") != "2" || a.Header.Get("X-RateLimit-Remaining") != "1" ||
+		a.Header.Get("X-RateLimit-Reset") != "" {
 		t.Errorf("the only limit: %v", a.Header)
-	}
-}
-
-func TestMonthsHaveTheirOwnLengths(t *testing.T) {
-	t.Parallel()
-	for at, days := range map[string]int64{"2026-02-28T23:59:59Z": 28, "2028-02-01T00:00:00Z": 29, "2026-11-30T12:00:00Z": 30, "2026-12-31T23:59:59Z": 31,
-		"2026-03-01T01:30:00+02:00": 28} {
-		when, err := time.Parse(time.RFC3339, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := monthSeconds(when); got != days*86400 {
-			t.Errorf("%s: %d s, want %d days", at, got, days)
-		}
 	}
 }
 
@@ -281,16 +291,18 @@ func TestMonthsHaveTheirOwnLengths(t *testing.T) {
 func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{perClient("wide", 60, time.Hour)}
-		s.limiter = func(l admission.Limiter) admission.Limiter { return shareLimiter{l} }
+		s.Pro = []limits.Limit{perClient("wide", 60, time.Hour)}
+		s.Limiter = func(l admission.Limiter) admission.Limiter { return shareLimiter{l} }
 	})
-	a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
-	if got := w.stated(a)["wide"]; got.policy != "q=15;w=3600" || got.r != 14 || a.Header.Get("X-RateLimit-Limit") != "15" {
+	a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
+	if got := w.stated(a)["wide"]; got.policy != "q=15;w=3600" || got.r != 14 ||
+		a.Header.Get("X-RateLimit-Limit") != "15" {
 		t.Errorf("stated %+v, %v", got, a.Header)
 	}
-	w.client.Transport = w.client.Transport.(contract).next
+	w.Unchecked()
 	var told api.RateLimits
-	if err := json.Unmarshal(w.get("/v1/rate-limits", key(keyA)).body, &told); err != nil || len(told.Limits) != 1 || told.Limits[0].Limit != 15 {
+	if err := json.Unmarshal(w.Get("/v1/rate-limits", key(keyA)).Text, &told); err != nil ||
+		len(told.Limits) != 1 || told.Limits[0].Limit != 15 {
 		t.Errorf("told %+v, %v", told, err)
 	}
 }
@@ -302,7 +314,8 @@ func (l shareLimiter) Decide(ctx context.Context, r limits.Request) (limits.Verd
 	return l.Limiter.Decide(ctx, quarter(r))
 }
 
-func (l shareLimiter) Along(ctx context.Context, r limits.Request, step func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error) {
+func (l shareLimiter) Along(ctx context.Context, r limits.Request,
+	step func(*limits.Part) (limits.Ending, error)) (limits.Verdict, error) {
 	return l.Limiter.Along(ctx, quarter(r), step)
 }
 

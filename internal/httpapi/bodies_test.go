@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/testforebay"
 	"github.com/forebay/forebay/internal/web"
 )
 
@@ -31,22 +33,27 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Who asks comes before what is asked: callers without a right key send as much as they like, and it is neither read
-// nor held; their address is charged.
+// Who asks comes before what is asked: callers without a right key send as much as they like, and
+// it is neither read nor held; their address is charged.
 func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.noAnon = true
-		s.global = []limits.Limit{{Name: "address", Algorithm: limits.TokenBucket, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
-		s.adjust = func(_ *world, c *worldConfig) { c.MaxBody, c.MaxBuffered = 1<<20, 2<<20 }
+		s.NoAnonymous = true
+		s.Global = []limits.Limit{{Name: "address", Algorithm: limits.TokenBucket,
+			Per: limits.PerIP, Amount: 100, Window: time.Hour}}
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) {
+			c.MaxBody,
+				c.MaxBuffered = 1<<20, 2<<20
+		}
 	})
 	var read, refused atomic.Int64
-	public, body := w.server.Public(), strings.Repeat("x", 1<<20)
+	public, body := w.Server.Public(), strings.Repeat("x", 1<<20)
 	var all sync.WaitGroup
 	for n := range 60 {
 		all.Go(func() {
 			r := httptest.NewRequest("POST", "/v1/jobs", nil)
-			r.Body, r.ContentLength = counted{io.NopCloser(strings.NewReader(body)), &read}, int64(len(body))
+			r.Body, r.ContentLength = counted{io.NopCloser(strings.NewReader(body)), &read},
+				int64(len(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("X-Forwarded-For", "192.0.2.1")
 			if n%2 == 0 {
@@ -60,34 +67,38 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if read.Load() != 0 || w.server.bodies.Held() != 0 || refused.Load() != 60 {
-		t.Errorf("%d were refused, %d bytes were read, %d are held", refused.Load(), read.Load(), w.server.bodies.Held())
+	if read.Load() != 0 || w.Server.BodyBytes() != 0 || refused.Load() != 60 {
+		t.Errorf("%d were refused, %d bytes were read, %d are held", refused.Load(), read.Load(),
+			w.Server.BodyBytes())
 	}
-	a := w.want(w.submit(w.plain, `1`, key(keyA), from("192.0.2.1")), http.StatusAccepted)
+	a := w.Want(w.Submit(w.Plain, `1`, key(keyA), from("192.0.2.1")), http.StatusAccepted)
 	if got := w.stated(a)["address"].r; got != 39 {
 		t.Errorf("the address has %d left, want 39", got)
 	}
 }
 
-// Bodies of known callers are held within one bound, by what has come of them; what finds no room may come again.
+// Bodies of known callers are held within one bound, by what has come of them; what finds no room
+// may come again.
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.MaxBuffered = 128 << 10 } })
-	text := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 60<<10) + `"}`
+	w := newWorld(t, func(s *setup) {
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.MaxBuffered = 128 << 10 }
+	})
+	text := `{"operation":"` + w.Plain + `","payload":"` + strings.Repeat("x", 60<<10) + `"}`
 	var ends []*io.PipeWriter
 	var all sync.WaitGroup
 	for range 2 {
 		r, end := io.Pipe()
 		ends = append(ends, end)
 		all.Go(func() {
-			request, err := http.NewRequest("POST", w.url+"/v1/jobs", r)
+			request, err := http.NewRequest("POST", w.URL+"/v1/jobs", r)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			request.Header.Set("Content-Type", "application/json")
 			request.Header.Set("Authorization", "Bearer "+keyA)
-			a, err := w.client.Do(request)
+			a, err := w.Client.Do(request)
 			if err != nil {
 				t.Error(err)
 				return
@@ -101,9 +112,10 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.eventually("both bodies are held", func() bool { return w.server.bodies.Held() > 120<<10 })
-	a := w.call("POST", w.url+"/v1/jobs", text, key(keyA))
-	if w.problem(a, http.StatusServiceUnavailable, api.CodeBusy); a.Header.Get("Retry-After") == "" {
+	w.Eventually("both bodies are held", func() bool { return w.Server.BodyBytes() > 120<<10 })
+	a := w.Call("POST", w.URL+"/v1/jobs", text, key(keyA))
+	if w.Problem(a, http.StatusServiceUnavailable,
+		api.CodeBusy); a.Header.Get("Retry-After") == "" {
 		t.Errorf("no Retry-After: %v", a.Header)
 	}
 	for _, end := range ends {
@@ -113,22 +125,23 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 		end.Close()
 	}
 	all.Wait()
-	w.eventually("nothing is held", func() bool { return w.server.bodies.Held() == 0 })
-	w.want(w.call("POST", w.url+"/v1/jobs", text, key(keyA)), http.StatusAccepted)
+	w.Eventually("nothing is held", func() bool { return w.Server.BodyBytes() == 0 })
+	w.Want(w.Call("POST", w.URL+"/v1/jobs", text, key(keyA)), http.StatusAccepted)
 
 	// Who waits for a job holds no body, and neither does what was malformed.
 	waits := make(chan answer, 1)
-	w.pause()
+	w.Pause()
 	go func() {
-		a, _ := w.try("POST", w.url+"/v1/jobs", text, key(keyA), field("Prefer", "wait=2"))
+		a, _ := w.Try("POST", w.URL+"/v1/jobs", text, key(keyA), field("Prefer", "wait=2"))
 		waits <- a
 	}()
-	w.eventually("one waits", func() bool { return w.server.waits.held(heldWait) == 1 })
-	if held := w.server.bodies.Held(); held != 0 {
+	w.Eventually("one waits", func() bool { return w.Server.HeldAnswers(httpapi.HeldWait) == 1 })
+	if held := w.Server.BodyBytes(); held != 0 {
 		t.Errorf("%d bytes are held while a client waits", held)
 	}
-	w.problem(w.call("POST", w.url+"/v1/jobs", text+"x", key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
-	w.eventually("nothing is held", func() bool { return w.server.bodies.Held() == 0 })
+	w.Problem(w.Call("POST", w.URL+"/v1/jobs", text+"x", key(keyA)), http.StatusBadRequest,
+		api.CodeInvalidRequest)
+	w.Eventually("nothing is held", func() bool { return w.Server.BodyBytes() == 0 })
 	<-waits
 }
 
@@ -136,18 +149,21 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 func TestABodyThatComesTooSlowlyIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	began := time.Now()
-	fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 10000\r\n\r\n{", keyA)
+	fmt.Fprintf(conn,
+		"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n{", keyA)
 	answer, err := io.ReadAll(conn) // until it is closed
 	if err != nil && len(answer) == 0 {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), api.CodeSlowBody) || took > web.ReadTime-5*time.Second {
+	if took := time.Since(began); !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") ||
+		!strings.Contains(string(answer), api.CodeSlowBody) || took > web.ReadTime-5*time.Second {
 		t.Errorf("after %v: %s", took, answer)
 	}
 }
@@ -155,57 +171,61 @@ func TestABodyThatComesTooSlowlyIsCut(t *testing.T) {
 func TestAMalformedBodyIsChargedToItsClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{perClient("five", 5, time.Hour), {Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
+		s.Pro = []limits.Limit{perClient("five", 5, time.Hour),
+			{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 2}}
 	})
-	good := `{"operation":"` + w.plain + `","payload":1}`
+	good := `{"operation":"` + w.Plain + `","payload":1}`
 	for _, wrong := range []struct {
 		body   string
 		status int
-	}{{`{`, 400}, {`{"operation":1}`, 422}, {strings.Repeat("x", 100<<10), 413}, {`{"operation":"none","payload":1}`, 404}} {
-		w.want(w.call("POST", w.url+"/v1/jobs", wrong.body, key(keyA)), wrong.status)
+	}{{`{`, 400}, {`{"operation":1}`, 422}, {strings.Repeat("x", 100<<10), 413},
+		{`{"operation":"none","payload":1}`, 404}} {
+		w.Want(w.Call("POST", w.URL+"/v1/jobs", wrong.body, key(keyA)), wrong.status)
 	}
-	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyA)), http.StatusAccepted)
-	a := w.call("POST", w.url+"/v1/jobs", `{`, key(keyA))
-	if p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit); p.Reason != "five" {
+	w.Want(w.Call("POST", w.URL+"/v1/jobs", good, key(keyA)), http.StatusAccepted)
+	a := w.Call("POST", w.URL+"/v1/jobs", `{`, key(keyA))
+	if p := w.Problem(a, http.StatusTooManyRequests, api.CodeRateLimit); p.Reason != "five" {
 		t.Errorf("refused by %s", p.Reason)
 	}
-	w.want(w.call("POST", w.url+"/v1/jobs", good, key(keyB)), http.StatusAccepted)
+	w.Want(w.Call("POST", w.URL+"/v1/jobs", good, key(keyB)), http.StatusAccepted)
 }
 
 // Large bodies are parsed a few at a time, so that small ones find a processor: these don't wait
 // for them, and no body waits for a client that has left.
 func TestLargeBodiesWaitForTheirTurnAndSmallOnesDoNot(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.MaxBody = 1 << 20 } })
-	for range cap(w.server.parsing) {
-		w.server.parsing <- struct{}{}
+	w := newWorld(t, func(s *setup) {
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.MaxBody = 1 << 20 }
+	})
+	for range cap(w.Server.Parsing()) {
+		w.Server.Parsing() <- struct{}{}
 	}
-	large := `{"operation":"` + w.plain + `","payload":"` + strings.Repeat("x", 65<<10) + `"}`
+	large := `{"operation":"` + w.Plain + `","payload":"` + strings.Repeat("x", 65<<10) + `"}`
 	ctx, leave := context.WithCancel(t.Context())
 	left, served := make(chan error, 1), make(chan answer, 1)
 	go func() {
-		r, _ := http.NewRequestWithContext(ctx, "POST", w.url+"/v1/jobs", strings.NewReader(large))
+		r, _ := http.NewRequestWithContext(ctx, "POST", w.URL+"/v1/jobs", strings.NewReader(large))
 		r.Header.Set("Content-Type", "application/json")
-		_, err := w.client.Do(r)
+		_, err := w.Client.Do(r)
 		left <- err
 	}()
 	go func() {
-		a, _ := w.try("POST", w.url+"/v1/jobs", large, key(keyA))
+		a, _ := w.Try("POST", w.URL+"/v1/jobs", large, key(keyA))
 		served <- a
 	}()
-	w.eventually("both bodies are held", func() bool { return w.server.bodies.Held() > 130<<10 })
-	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.Eventually("both bodies are held", func() bool { return w.Server.BodyBytes() > 130<<10 })
+	w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that left: %v", err)
 	}
-	w.eventually("its body is held no more", func() bool { return w.server.bodies.Held() < 130<<10 })
+	w.Eventually("its body is held no more", func() bool { return w.Server.BodyBytes() < 130<<10 })
 	select {
 	case a := <-served:
 		t.Errorf("it didn't wait: %s", a.Status)
 	default:
 	}
-	<-w.server.parsing
+	<-w.Server.Parsing()
 	if a := <-served; a.Response == nil || a.StatusCode != http.StatusAccepted {
 		t.Errorf("after its turn: %+v", a.Response)
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -21,47 +21,71 @@ import (
 func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	op := `"operation":"` + w.plain + `"`
+	op := `"operation":"` + w.Plain + `"`
 	for name, c := range map[string]struct {
 		body   string
 		status int
 		code   string
 		says   string // in detail, or in the pointers of the fields
 	}{
-		"blank":                {"  \n", 400, api.CodeInvalidRequest, "empty"},
-		"not JSON":             {`{"operation"`, 400, api.CodeInvalidRequest, "byte 12"},
-		"an array":             {`[1]`, 400, api.CodeInvalidRequest, "object"},
-		"a string":             {`"x"`, 400, api.CodeInvalidRequest, "object"},
-		"invalid UTF-8":        {`{` + op + `,"payload":"` + "\xff\xfe" + `"}`, 400, api.CodeInvalidRequest, "UTF-8"},
-		"a raw NUL":            {`{` + op + `,"payload":"` + "\x00" + `"}`, 400, api.CodeInvalidRequest, "byte"},
-		"a byte order mark":    {"\ufeff{" + op + `,"payload":1}`, 400, api.CodeInvalidRequest, "JSON"},
-		"trailing garbage":     {`{` + op + `,"payload":1} x`, 400, api.CodeInvalidRequest, "after top-level value"},
-		"two values":           {`{` + op + `,"payload":1}{}`, 400, api.CodeInvalidRequest, "after top-level value"},
-		"a field twice":        {`{` + op + `,"payload":1,"payload":2}`, 400, api.CodeInvalidRequest, `"payload" is given twice`},
-		"twice by escape":      {`{` + op + `,"payload":1,"p\u0061yload":2}`, 400, api.CodeInvalidRequest, `"payload" is given twice`},
-		"nested 10,000 deep":   {`{` + op + `,"payload":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, 400, api.CodeInvalidRequest, "JSON"},
-		"nested 128 deep":      {`{` + op + `,"payload":` + strings.Repeat("[", 128) + strings.Repeat("]", 128) + `}`, 400, api.CodeInvalidRequest, "deeper than 128"},
-		"too many fields":      {`{` + op + manyFields(40) + `}`, 400, api.CodeInvalidRequest, "more than 32 fields"},
-		"another case":         {`{"Operation":"` + w.plain + `","payload":1}`, 422, api.CodeInvalidFields, "#/Operation #/operation"},
-		"an unknown field":     {`{` + op + `,"payload":1,"callback":"http://x"}`, 422, api.CodeInvalidFields, "#/callback"},
-		"a name to be escaped": {`{` + op + `,"payload":1,"a/~ b":1}`, 422, api.CodeInvalidFields, "#/a~1~0%20b"},
-		"no operation":         {`{"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
-		"operation a number":   {`{"operation":1,"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
-		"no payload":           {`{` + op + `}`, 422, api.CodeInvalidFields, "#/payload"},
-		"all wrong":            {`{"operation":[],"priority":"urgent","start_within":30}`, 422, api.CodeInvalidFields, "#/operation #/priority #/start_within #/payload"},
-		"empty priority":       {`{` + op + `,"payload":1,"priority":""}`, 422, api.CodeInvalidFields, "#/priority"},
-		"no unit":              {`{` + op + `,"payload":1,"start_within":"90"}`, 422, api.CodeInvalidFields, "#/start_within"},
-		"negative":             {`{` + op + `,"payload":1,"start_within":"-5s"}`, 422, api.CodeInvalidFields, "#/start_within"},
-		"empty duration":       {`{` + op + `,"payload":1,"start_within":""}`, 422, api.CodeInvalidFields, "#/start_within"},
-		"under a millisecond":  {`{` + op + `,"payload":1,"start_within":"1ns"}`, 422, api.CodeInvalidFields, "#/start_within"},
-		"callback a number":    {`{` + op + `,"payload":1,"callback_url":1}`, 422, api.CodeInvalidFields, "#/callback_url"},
-		"empty callback":       {`{` + op + `,"payload":1,"callback_url":""}`, 422, api.CodeInvalidFields, "#/callback_url"},
-		"long callback":        {`{` + op + `,"payload":1,"callback_url":"https://x/` + strings.Repeat("y", 512) + `"}`, 422, api.CodeInvalidFields, "#/callback_url"},
-		"too large":            {`{` + op + `,"payload":"` + strings.Repeat("x", 64<<10) + `"}`, 413, api.CodeTooLarge, "65536"},
+		"blank":    {"  \n", 400, api.CodeInvalidRequest, "empty"},
+		"not JSON": {`{"operation"`, 400, api.CodeInvalidRequest, "byte 12"},
+		"an array": {`[1]`, 400, api.CodeInvalidRequest, "object"},
+		"a string": {`"x"`, 400, api.CodeInvalidRequest, "object"},
+		"invalid UTF-8": {`{` + op + `,"payload":"` + "\xff\xfe" + `"}`, 400,
+			api.CodeInvalidRequest, "UTF-8"},
+		"a raw NUL": {`{` + op + `,"payload":"` + "\x00" + `"}`, 400,
+			api.CodeInvalidRequest, "byte"},
+		"a byte order mark": {"\ufeff{" + op + `,"payload":1}`, 400, api.CodeInvalidRequest,
+			"JSON"},
+		"trailing garbage": {`{` + op + `,"payload":1} x`, 400, api.CodeInvalidRequest,
+			"after top-level value"},
+		"two values": {`{` + op + `,"payload":1}{}`, 400, api.CodeInvalidRequest,
+			"after top-level value"},
+		"a field twice": {`{` + op + `,"payload":1,"payload":2}`, 400,
+			api.CodeInvalidRequest, `"payload" is given twice`},
+		"twice by escape": {`{` + op + `,"payload":1,"p\u0061yload":2}`, 400,
+			api.CodeInvalidRequest, `"payload" is given twice`},
+		"nested 10,000 deep": {`{` + op + `,"payload":` + strings.Repeat("[", 10_000) +
+			strings.Repeat("]", 10_000) + `}`, 400, api.CodeInvalidRequest, "JSON"},
+		"nested 128 deep": {`{` + op + `,"payload":` + strings.Repeat("[", 128) +
+			strings.Repeat("]", 128) + `}`, 400, api.CodeInvalidRequest, "deeper than 128"},
+		"too many fields": {`{` + op + manyFields(40) + `}`, 400, api.CodeInvalidRequest,
+			"more than 32 fields"},
+		"another case": {`{"Operation":"` + w.Plain + `","payload":1}`, 422,
+			api.CodeInvalidFields, "#/Operation #/operation"},
+		"an unknown field": {`{` + op + `,"payload":1,"callback":"http://x"}`, 422,
+			api.CodeInvalidFields, "#/callback"},
+		"a name to be escaped": {`{` + op + `,"payload":1,"a/~ b":1}`, 422, api.CodeInvalidFields,
+			"#/a~1~0%20b"},
+		"no operation": {`{"payload":1}`, 422, api.CodeInvalidFields, "#/operation"},
+		"operation a number": {`{"operation":1,"payload":1}`, 422, api.CodeInvalidFields,
+			"#/operation"},
+		"no payload": {`{` + op + `}`, 422, api.CodeInvalidFields, "#/payload"},
+		"all wrong": {`{"operation":[],"priority":"urgent","start_within":30}`, 422,
+			api.CodeInvalidFields, "#/operation #/priority #/start_within #/payload"},
+		"empty priority": {`{` + op + `,"payload":1,"priority":""}`, 422,
+			api.CodeInvalidFields, "#/priority"},
+		"no unit": {`{` + op + `,"payload":1,"start_within":"90"}`, 422,
+			api.CodeInvalidFields, "#/start_within"},
+		"negative": {`{` + op + `,"payload":1,"start_within":"-5s"}`, 422,
+			api.CodeInvalidFields, "#/start_within"},
+		"empty duration": {`{` + op + `,"payload":1,"start_within":""}`, 422,
+			api.CodeInvalidFields, "#/start_within"},
+		"under a millisecond": {`{` + op + `,"payload":1,"start_within":"1ns"}`, 422,
+			api.CodeInvalidFields, "#/start_within"},
+		"callback a number": {`{` + op + `,"payload":1,"callback_url":1}`, 422,
+			api.CodeInvalidFields, "#/callback_url"},
+		"empty callback": {`{` + op + `,"payload":1,"callback_url":""}`, 422,
+			api.CodeInvalidFields, "#/callback_url"},
+		"long callback": {`{` + op + `,"payload":1,"callback_url":"https://x/` +
+			strings.Repeat("y", 512) + `"}`, 422, api.CodeInvalidFields, "#/callback_url"},
+		"too large": {`{` + op + `,"payload":"` + strings.Repeat("x", 64<<10) + `"}`,
+			413, api.CodeTooLarge, "65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := w.call("POST", w.url+"/v1/jobs", c.body, key(keyA))
-			p := w.problem(a, c.status, c.code)
+			a := w.Call("POST", w.URL+"/v1/jobs", c.body, key(keyA))
+			p := w.Problem(a, c.status, c.code)
 			said := p.Detail
 			if c.status == 422 {
 				var pointers []string
@@ -73,13 +97,14 @@ func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
 			if !strings.Contains(said, c.says) {
 				t.Errorf("says %q, want %q", said, c.says)
 			}
-			if want := `rejected;reason="` + c.code + `"`; a.Header.Get("Forebay-Decision") != want {
+			if want := `rejected;reason="` + c.code +
+				`"`; a.Header.Get("Forebay-Decision") != want {
 				t.Errorf("Forebay-Decision: %s, want %s", a.Header.Get("Forebay-Decision"), want)
 			}
 		})
 	}
-	if w.count() != 0 {
-		t.Errorf("%d jobs were queued", w.count())
+	if w.Accepted() != 0 {
+		t.Errorf("%d jobs were queued", w.Accepted())
 	}
 }
 
@@ -94,14 +119,19 @@ func manyFields(n int) string {
 func TestABodyMustSayThatItIsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	body := `{"operation":"` + w.plain + `","payload":1}`
+	body := `{"operation":"` + w.Plain + `","payload":1}`
 	for given, status := range map[string]int{
-		"application/json": 202, "Application/JSON; charset=UTF-8": 202, "application/json;v=1": 202,
-		"text/plain": 415, "application/x-www-form-urlencoded": 415, "application/jsonx": 415, "application/problem+json": 415, "": 415, ";": 415,
+		"application/json": 202, "Application/JSON; charset=UTF-8": 202,
+		"application/json;v=1": 202,
+		"text/plain":           415, "application/x-www-form-urlencoded": 415,
+		"application/jsonx":        415,
+		"application/problem+json": 415, "": 415, ";": 415,
 	} {
-		w.want(w.call("POST", w.url+"/v1/jobs", body, key(keyA), field("Content-Type", given)), status)
+		w.Want(w.Call("POST", w.URL+"/v1/jobs", body, key(keyA), field("Content-Type", given)),
+			status)
 	}
-	w.problem(w.call("POST", w.url+"/v1/jobs", body, key(keyA), field("Content-Encoding", "gzip")), 415, api.CodeMediaType)
+	w.Problem(w.Call("POST", w.URL+"/v1/jobs", body, key(keyA), field("Content-Encoding", "gzip")),
+		415, api.CodeMediaType)
 }
 
 // Cases C96 and C97: what is accepted reaches the backend byte for byte, and the result the client.
@@ -120,16 +150,18 @@ func TestPayloadsAndResultsAreNeverChanged(t *testing.T) {
 		"a string's brace": `{"a":"{\"b\":[}"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := w.job(w.want(w.submit(w.plain, " "+text+"\n", key(keyA)), http.StatusAccepted))
+			job := w.Job(w.Want(w.Submit(w.Plain, " "+text+"\n", key(keyA)), http.StatusAccepted))
 			var got leaky.Started
-			ticket := w.startWith(job.ID, &got)
+			ticket := w.StartWith(job.ID, &got)
 			if string(got.Job.Payload) != text {
 				t.Errorf("the backend gets %q, the client sent %q", got.Job.Payload, text)
 			}
-			w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Body: []byte(text),
-				Result: jobs.Meta{Status: 200, ContentType: "application/json", Size: int64(len(text))}})
-			if a := w.want(w.get("/v1/jobs/"+job.ID+"/result", key(keyA)), 200); string(a.body) != text {
-				t.Errorf("the client gets %q, the backend sent %q", a.body, text)
+			w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Body: []byte(text),
+				Result: jobs.Meta{Status: 200, ContentType: "application/json",
+					Size: int64(len(text))}})
+			if a := w.Want(w.Get("/v1/jobs/"+job.ID+"/result", key(keyA)),
+				200); string(a.Text) != text {
+				t.Errorf("the client gets %q, the backend sent %q", a.Text, text)
 			}
 		})
 	}
@@ -141,25 +173,26 @@ func TestWhatClientsChooseHasABound(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, n := range []int{1, 255, 256, 10_000, 15_000} {
 		k := strings.Repeat("k", n)
-		a := w.submit(w.plain, `1`, key(keyA), idempotent(k))
+		a := w.Submit(w.Plain, `1`, key(keyA), idempotent(k))
 		if n <= 255 {
-			w.want(a, http.StatusAccepted)
+			w.Want(a, http.StatusAccepted)
 		} else {
-			w.problem(a, http.StatusBadRequest, api.CodeInvalidIdempotencyKey)
+			w.Problem(a, http.StatusBadRequest, api.CodeInvalidIdempotencyKey)
 		}
-		if a := w.submit(w.plain, `1`, key(k)); n > 512 {
-			w.problem(a, http.StatusBadRequest, api.CodeInvalidCredentials)
+		if a := w.Submit(w.Plain, `1`, key(k)); n > 512 {
+			w.Problem(a, http.StatusBadRequest, api.CodeInvalidCredentials)
 		} else {
-			w.problem(a, http.StatusUnauthorized, api.CodeInvalidCredentials)
+			w.Problem(a, http.StatusUnauthorized, api.CodeInvalidCredentials)
 		}
 		if n > 64 {
-			p := w.problem(w.submit(k, `1`, key(keyA)), http.StatusNotFound, api.CodeUnknownOperation)
+			p := w.Problem(w.Submit(k, `1`, key(keyA)), http.StatusNotFound,
+				api.CodeUnknownOperation)
 			if len(p.Detail) > 120 {
 				t.Errorf("the answer repeats %d bytes of an operation's name", len(p.Detail))
 			}
 		}
 	}
-	keys, err := w.rdb.Keys(context.Background(), "fb:{"+w.backend+"}*").Result()
+	keys, err := w.Redis.Keys(context.Background(), "fb:{"+w.Backend+"}*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +201,7 @@ func TestWhatClientsChooseHasABound(t *testing.T) {
 			t.Errorf("a key of %d bytes", len(k))
 		}
 	}
-	if strings.Contains(w.log.String(), strings.Repeat("k", 20)) {
+	if strings.Contains(w.Logs.String(), strings.Repeat("k", 20)) {
 		t.Error("a key is in the log")
 	}
 }
@@ -177,7 +210,7 @@ func TestWhatClientsChooseHasABound(t *testing.T) {
 func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	front := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
+	front := web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)
 	url := listen(t, front)
 	r, err := http.NewRequest("POST", url+"/v1/jobs", bytes.NewReader([]byte(`{}`)))
 	if err != nil {
@@ -194,27 +227,30 @@ func TestHeadersOfAMegabyteAreRefusedByTheListener(t *testing.T) {
 	}
 }
 
-// With Content-Length beside Transfer-Encoding a proxy in front may differ on where the request ends: what follows it on
-// the connection isn't read as a request.
+// With Content-Length beside Transfer-Encoding a proxy in front may differ on where the request
+// ends: what follows it on the connection isn't read as a request.
 func TestTransferEncodingClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	front := listen(t, web.NewHTTPServer(w.server.Public(), w.server.Web.Log))
+	front := listen(t, web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log))
 	conn, err := net.Dial("tcp", strings.TrimPrefix(front, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
-	body := `{"operation":"` + w.plain + `","payload":1}`
-	fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: forebay\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"+
-		"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", keyA, len(body), body)
+	body := `{"operation":"` + w.Plain + `","payload":1}`
+	fmt.Fprintf(conn,
+		"POST /v1/jobs HTTP/1.1\r\nHost: forebay\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\n"+
+			"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n"+
+			"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", keyA, len(body), body)
 	all, err := io.ReadAll(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(all); !strings.HasPrefix(text, "HTTP/1.1 202 ") || !strings.Contains(text, "\r\nConnection: close\r\n") {
+	if text := string(all); !strings.HasPrefix(text, "HTTP/1.1 202 ") ||
+		!strings.Contains(text, "\r\nConnection: close\r\n") {
 		t.Errorf("the answer is %s", text)
 	}
 	if n := strings.Count(string(all), "HTTP/1.1 "); n != 1 {
@@ -222,14 +258,15 @@ func TestTransferEncodingClosesTheConnection(t *testing.T) {
 	}
 }
 
-// So it is whatever answers: also what net/http would answer by itself, and a handler that isn't of this package.
+// So it is whatever answers: also what net/http would answer by itself, and a handler that isn't of
+// this package.
 func TestTransferEncodingClosesTheConnectionWhoeverAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	others := web.NewHTTPServer(http.NotFoundHandler(), w.server.Web.Log)
+	others := web.NewHTTPServer(http.NotFoundHandler(), w.Server.Web.Log)
 	for _, at := range []struct{ url, asks string }{
-		{listen(t, web.NewHTTPServer(w.server.Public(), w.server.Web.Log)), "OPTIONS *"},
-		{listen(t, web.NewHTTPServer(w.server.Admin(), w.server.Web.Log)), "GET /livez"},
+		{listen(t, web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)), "OPTIONS *"},
+		{listen(t, web.NewHTTPServer(w.Server.Admin(), w.Server.Web.Log)), "GET /livez"},
 		{listen(t, others), "GET /livez"},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(at.url, "http://"))
@@ -238,8 +275,10 @@ func TestTransferEncodingClosesTheConnectionWhoeverAnswers(t *testing.T) {
 		}
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(patience))
-		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: forebay\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
-			"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", at.asks)
+		fmt.Fprintf(conn,
+			"%s HTTP/1.1\r\nHost: forebay\r\n"+
+				"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+
+				"GET /livez HTTP/1.1\r\nHost: forebay\r\n\r\n", at.asks)
 		all, err := io.ReadAll(conn)
 		if n := strings.Count(string(all), "HTTP/1.1 "); err != nil || n != 1 {
 			t.Errorf("%s: %d answers came, %v: %s", at.asks, n, err, all)

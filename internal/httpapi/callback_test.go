@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // callbacks allows one host, and puts down a URL for one client.
@@ -25,12 +26,13 @@ func (c callbacks) For(client, asked string) (string, error) {
 func TestAJobSaysWhereItsEndIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *worldConfig) {
-			c.Callbacks = callbacks{client: w.clientA(), own: "https://example.com/own"}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Callbacks = callbacks{client: w.ClientA(), own: "https://example.com/own"}
 		}
 	})
 	submit := func(callback string, fields ...[2]string) answer {
-		return w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1`+callback+`}`, fields...)
+		return w.Call("POST", w.URL+"/v1/jobs",
+			`{"operation":"`+w.Plain+`","payload":1`+callback+`}`, fields...)
 	}
 	for _, c := range []struct{ callback, key, want string }{
 		{`,"callback_url":"https://example.com/a"`, keyA, "https://example.com/a"},
@@ -38,16 +40,19 @@ func TestAJobSaysWhereItsEndIsTold(t *testing.T) {
 		{`,"callback_url":null`, keyB, ""},
 		{``, keyB, ""},
 	} {
-		a := w.want(submit(c.callback, key(c.key)), http.StatusAccepted)
-		if got := w.job(a).CallbackURL; got != c.want {
+		a := w.Want(submit(c.callback, key(c.key)), http.StatusAccepted)
+		if got := w.Job(a).CallbackURL; got != c.want {
 			t.Errorf("%s: told to %q, want %q", c.callback, got, c.want)
 		}
 	}
-	p := w.problem(submit(`,"callback_url":"https://example.org/"`, key(keyA)), http.StatusUnprocessableEntity, api.CodeInvalidFields)
-	if len(p.Errors) != 1 || p.Errors[0] != (api.FieldError{Detail: "The host isn't allowed.", Pointer: "#/callback_url"}) {
+	p := w.Problem(submit(`,"callback_url":"https://example.org/"`, key(keyA)),
+		http.StatusUnprocessableEntity, api.CodeInvalidFields)
+	if len(p.Errors) != 1 ||
+		p.Errors[0] != (api.FieldError{Detail: "The host isn't allowed.",
+			Pointer: "#/callback_url"}) {
 		t.Errorf("%+v", p.Errors)
 	}
-	if n := w.count(); n != 4 {
+	if n := w.Accepted(); n != 4 {
 		t.Errorf("%d jobs", n)
 	}
 }
@@ -56,9 +61,13 @@ func TestAJobSaysWhereItsEndIsTold(t *testing.T) {
 func TestWithoutCallbacksNoneMayBeAskedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	a := w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1,"callback_url":"https://example.com/"}`, key(keyA))
-	if p := w.problem(a, http.StatusUnprocessableEntity, api.CodeInvalidFields); len(p.Errors) != 1 || p.Errors[0].Pointer != "#/callback_url" {
+	a := w.Call("POST", w.URL+"/v1/jobs",
+		`{"operation":"`+w.Plain+`","payload":1,"callback_url":"https://example.com/"}`, key(keyA))
+	if p := w.Problem(a, http.StatusUnprocessableEntity,
+		api.CodeInvalidFields); len(p.Errors) != 1 || p.Errors[0].Pointer != "#/callback_url" {
 		t.Errorf("%+v", p.Errors)
 	}
-	w.want(w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1,"callback_url":null}`, key(keyA)), http.StatusAccepted)
+	w.Want(w.Call("POST", w.URL+"/v1/jobs",
+		`{"operation":"`+w.Plain+`","payload":1,"callback_url":null}`, key(keyA)),
+		http.StatusAccepted)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // newcomers says of one client that it's new.
@@ -26,7 +28,8 @@ type newcomers struct {
 	asked []string  // guarded by mu
 }
 
-func (n *newcomers) Until(ctx context.Context, client string, period time.Duration) (time.Time, error) {
+func (n *newcomers) Until(ctx context.Context, client string, period time.Duration) (time.Time,
+	error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.asked = append(n.asked, client+" "+period.String())
@@ -47,20 +50,23 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 	until := time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC)
 	fresh := &newcomers{until: until}
 	w := newWorld(t, func(s *setup) {
-		s.grace = admission.Grace{Period: 48 * time.Hour, Factor: 2.5}
-		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), {Name: "address", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 100, Window: time.Hour}}
-		s.adjust = func(w *world, c *worldConfig) {
-			c.enter.Newcomers = fresh
-			pro := c.enter.Tiers["pro"]
+		s.Grace = admission.Grace{Period: 48 * time.Hour, Factor: 2.5}
+		s.Pro = []limits.Limit{perClient("mine", 2, time.Hour),
+			{Name: "address", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 100,
+				Window: time.Hour}}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Enter.Newcomers = fresh
+			pro := c.Enter.Tiers["pro"]
 			pro.Grace.Factor = 2.5
-			c.enter.Tiers["free"] = admission.Tier{Weight: 1, Limits: pro.Limits, Grace: pro.Grace}
+			c.Enter.Tiers["free"] = admission.Tier{Weight: 1, Limits: pro.Limits, Grace: pro.Grace}
 		}
 	})
-	fresh.name = w.clientA()
+	fresh.name = w.ClientA()
 	for i := range 5 {
-		a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+		a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 		got := w.stated(a)
-		if got["mine"].policy != "q=5;w=3600;forebay-grace=2.5" || got["mine"].r != int64(4-i) || got["address"].policy != "q=100;w=3600" {
+		if got["mine"].policy != "q=5;w=3600;forebay-grace=2.5" || got["mine"].r != int64(4-i) ||
+			got["address"].policy != "q=100;w=3600" {
 			t.Errorf("stated %+v", got)
 		}
 	}
@@ -71,14 +77,15 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 	if l := told["address"]; l.GraceUntil != nil {
 		t.Errorf("told %+v: an address isn't new", l)
 	}
-	p := w.problem(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+	p := w.Problem(w.Submit(w.Plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
 	if p.Detail != "Limit mine allows 5 requests per hour." {
 		t.Errorf("%s", p.Detail)
 	}
-	if got := w.stated(w.submit(w.plain, `1`, key(keyB)))["mine"]; got.policy != "q=2;w=3600" {
+	if got := w.stated(w.Submit(w.Plain, `1`, key(keyB)))["mine"]; got.policy != "q=2;w=3600" {
 		t.Errorf("an old client is stated %+v", got)
 	}
-	if got := w.stated(w.submit(w.plain, `1`, from("192.0.2.1")))["mine"]; got.policy != "q=2;w=3600" {
+	if got := w.stated(w.Submit(w.Plain, `1`,
+		from("192.0.2.1")))["mine"]; got.policy != "q=2;w=3600" {
 		t.Errorf("a caller without a key is stated %+v", got)
 	}
 	for _, asked := range fresh.asked {
@@ -90,7 +97,8 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 	// Its time is over, or nobody knows: as for all others. What it used counts on.
 	for _, err := range []error{nil, errors.New("lost")} {
 		fresh.set(map[bool]time.Time{true: until}[err != nil], err)
-		if got := w.stated(w.submit(w.plain, `1`, key(keyA)))["mine"]; got.policy != "q=2;w=3600" || got.r != 0 {
+		if got := w.stated(w.Submit(w.Plain, `1`, key(keyA)))["mine"]; got.policy != "q=2;w=3600" ||
+			got.r != 0 {
 			t.Errorf("with error %v: stated %+v", err, got)
 		}
 	}
@@ -100,26 +108,30 @@ func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 	t.Parallel()
 	var own *admission.Override
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{perClient("mine", 2, time.Hour), perClient("other", 50, time.Hour)}
-		s.adjust = func(w *world, c *worldConfig) {
-			own = &admission.Override{Weight: 5, Limits: w.limits("client", []limits.Limit{perClient("mine", 7, time.Hour), perClient("more", 9, time.Hour)})}
-			c.enter.Overrides = func(client string) *admission.Override {
-				if client == w.clientA() {
+		s.Pro = []limits.Limit{perClient("mine", 2, time.Hour), perClient("other", 50, time.Hour)}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			own = &admission.Override{Weight: 5,
+				Limits: w.Limits("client",
+					[]limits.Limit{perClient("mine", 7, time.Hour),
+						perClient("more", 9, time.Hour)})}
+			c.Enter.Overrides = func(client string) *admission.Override {
+				if client == w.ClientA() {
 					return own
 				}
 				return nil
 			}
 		}
-		s.wrap = func(l wholeLine) wholeLine { return &weighedLine{wholeLine: l} }
+		s.Wrap = func(l testforebay.Line) testforebay.Line { return &weighedLine{Line: l} }
 	})
-	got := w.stated(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted))
+	got := w.stated(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted))
 	if len(got) != 3 || got["mine"].r != 6 || got["more"].r != 8 || got["other"].r != 49 {
 		t.Errorf("stated %+v", got)
 	}
-	if got := w.stated(w.want(w.submit(w.plain, `1`, key(keyB)), http.StatusAccepted)); len(got) != 2 || got["mine"].r != 1 {
+	if got := w.stated(w.Want(w.Submit(w.Plain, `1`, key(keyB)),
+		http.StatusAccepted)); len(got) != 2 || got["mine"].r != 1 {
 		t.Errorf("another client is stated %+v", got)
 	}
-	line := w.config.Lines[w.backend].(*weighedLine)
+	line := w.Config.Lines[w.Backend].(*weighedLine)
 	if fmt.Sprint(line.weights) != "[5 2]" {
 		t.Errorf("weights in the line: %v, want the client's own and the tier's", line.weights)
 	}
@@ -127,14 +139,14 @@ func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 	var ops api.Operations
-	strictly(t, "operations", w.want(w.get("/v1/operations", key(keyA)), 200).body, &ops)
+	strictly(t, "operations", w.Want(w.Get("/v1/operations", key(keyA)), 200).Text, &ops)
 	if len(ops.Operations) != 4 || len(ops.Operations[0].Limits) != 3 {
 		t.Errorf("published %+v", ops)
 	}
 }
 
 type weighedLine struct {
-	wholeLine
+	testforebay.Line
 	mu      sync.Mutex
 	weights []float64 // guarded by mu
 }
@@ -143,11 +155,11 @@ func (l *weighedLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, er
 	l.mu.Lock()
 	l.weights = append(l.weights, o.Weight)
 	l.mu.Unlock()
-	return l.wholeLine.Offer(ctx, o)
+	return l.Line.Offer(ctx, o)
 }
 
 // placed believes what callers say of where they are.
-type placed struct{ Identifier }
+type placed struct{ httpapi.Identifier }
 
 func (p placed) Identify(r *http.Request) (identity.Client, error) {
 	c, err := p.Identifier.Identify(r)
@@ -155,16 +167,23 @@ func (p placed) Identify(r *http.Request) (identity.Client, error) {
 	return c, err
 }
 
-// A count per country, with one for all those of whom it isn't known; and a limit that holds in one country alone.
+// A count per country, with one for all those of whom it isn't known; and a limit that holds in one
+// country alone.
 func TestCountriesHaveTheirOwnLimitsAndCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.global = []limits.Limit{{Name: "country", Algorithm: limits.SlidingWindowLog, Per: limits.PerCountry, Amount: 3, Window: time.Hour}}
-		s.adjust = func(w *world, c *worldConfig) {
+		s.Global = []limits.Limit{{Name: "country", Algorithm: limits.SlidingWindowLog,
+			Per: limits.PerCountry, Amount: 3, Window: time.Hour}}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
 			c.Identity = placed{c.Identity}
-			c.enter.Limits = append(c.enter.Limits, admission.Limit{Rule: w.rule("global", perClient("german", 1, time.Hour)), When: admission.When{Countries: []string{"DE"}}})
-			limit := limits.Limit{Name: "guesses", Algorithm: limits.SlidingWindowLog, Per: limits.PerIP, Amount: 1, Window: time.Hour}
-			c.enter.Limits = append(c.enter.Limits, admission.Limit{Rule: w.rule("global", limit), When: admission.When{Countries: []string{"FR"}}})
+			c.Enter.Limits = append(c.Enter.Limits,
+				admission.Limit{Rule: w.Rule("global", perClient("german", 1, time.Hour)),
+					When: admission.When{Countries: []string{"DE"}}})
+			limit := limits.Limit{Name: "guesses", Algorithm: limits.SlidingWindowLog,
+				Per: limits.PerIP, Amount: 1, Window: time.Hour}
+			c.Enter.Limits = append(c.Enter.Limits,
+				admission.Limit{Rule: w.Rule("global", limit),
+					When: admission.When{Countries: []string{"FR"}}})
 		}
 	})
 	in := func(country string) [2]string { return field("X-Test-Country", country) }
@@ -173,16 +192,19 @@ func TestCountriesHaveTheirOwnLimitsAndCounts(t *testing.T) {
 		status      int
 		reason      string
 	}{
-		{"DE", "192.0.2.1", 202, ""}, {"DE", "192.0.2.1", 429, "german"}, {"DE", "192.0.2.2", 202, ""}, {"DE", "192.0.2.3", 202, ""}, {"DE", "192.0.2.4", 429, "country"},
+		{"DE", "192.0.2.1", 202, ""}, {"DE", "192.0.2.1", 429, "german"},
+		{"DE", "192.0.2.2", 202, ""}, {"DE", "192.0.2.3", 202, ""},
+		{"DE", "192.0.2.4", 429, "country"},
 		{"US", "192.0.2.1", 202, ""}, {"US", "192.0.2.1", 202, ""},
-		{"", "192.0.2.1", 202, ""}, {"", "192.0.2.5", 202, ""}, {"", "192.0.2.6", 202, ""}, {"", "192.0.2.1", 429, "country"},
+		{"", "192.0.2.1", 202, ""}, {"", "192.0.2.5", 202, ""}, {"", "192.0.2.6", 202, ""},
+		{"", "192.0.2.1", 429, "country"},
 	} {
-		a := w.want(w.submit(w.plain, `1`, from(c.ip), in(c.country)), c.status)
-		if c.status == 429 && w.problem(a, 429, api.CodeRateLimit).Reason != c.reason {
-			t.Errorf("%+v: %s", c, a.body)
+		a := w.Want(w.Submit(w.Plain, `1`, from(c.ip), in(c.country)), c.status)
+		if c.status == 429 && w.Problem(a, 429, api.CodeRateLimit).Reason != c.reason {
+			t.Errorf("%+v: %s", c, a.Text)
 		}
 	}
-	w.want(w.get("/v1/rate-limits", key("nope"), in("FR")), 401)
-	w.want(w.get("/v1/rate-limits", key("nope"), in("FR")), 429)
-	w.want(w.get("/v1/rate-limits", key("nope"), in("DE")), 401)
+	w.Want(w.Get("/v1/rate-limits", key("nope"), in("FR")), 401)
+	w.Want(w.Get("/v1/rate-limits", key("nope"), in("FR")), 429)
+	w.Want(w.Get("/v1/rate-limits", key("nope"), in("DE")), 401)
 }

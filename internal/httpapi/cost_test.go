@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
@@ -15,48 +15,46 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-func TestTheCostsPlaceInTheBodyIsTold(t *testing.T) {
-	t.Parallel()
-	for from, want := range map[string]string{"/pages": "#/payload/pages", "/a/0": "#/payload/a/0", "/a~1b/c d/ü": "#/payload/a~1b/c%20d/%C3%BC", "/": "#/payload/"} {
-		if got := costPointer(from); got != want {
-			t.Errorf("%s: %s, want %s", from, got, want)
-		}
-	}
-}
-
 // Case C18. It costs what any request costs that can't be read.
 func TestABadCostIsRefusedAndSpendsOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.cost = admission.Cost{From: "/pages", Default: 2, Max: 8}
-		s.pro = []limits.Limit{perClient("twenty", 20, time.Hour)}
+		s.Cost = admission.Cost{From: "/pages", Default: 2, Max: 8}
+		s.Pro = []limits.Limit{perClient("twenty", 20, time.Hour)}
 	})
-	left := func() string { return w.get("/v1/rate-limits", key(keyA)).Header.Get("X-RateLimit-Remaining") }
-	for n, payload := range []string{`{"pages":0}`, `{"pages":-5}`, `{"pages":1e18}`, `{"pages":"NaN"}`, `{"pages":"3"}`, `{"pages":1.5}`, `{"pages":9}`,
+	left := func() string {
+		return w.Get("/v1/rate-limits", key(keyA)).Header.Get("X-RateLimit-Remaining")
+	}
+	for n, payload := range []string{`{"pages":0}`, `{"pages":-5}`, `{"pages":1e18}`,
+		`{"pages":"NaN"}`, `{"pages":"3"}`, `{"pages":1.5}`, `{"pages":9}`,
 		`{"pages":1e0}`, `{"pages":1,"pages":8}`} {
-		a := w.submit(w.plain, payload, key(keyA), idempotent("k"))
-		p := w.problem(a, http.StatusUnprocessableEntity, api.CodeInvalidFields)
-		if len(p.Errors) != 1 || p.Errors[0].Pointer != "#/payload/pages" || a.Header.Get("RateLimit") == "" {
-			t.Errorf("%s: %s %v", payload, a.body, a.Header)
+		a := w.Submit(w.Plain, payload, key(keyA), idempotent("k"))
+		p := w.Problem(a, http.StatusUnprocessableEntity, api.CodeInvalidFields)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != "#/payload/pages" ||
+			a.Header.Get("RateLimit") == "" {
+			t.Errorf("%s: %s %v", payload, a.Text, a.Header)
 		}
 		if want := strconv.Itoa(19 - n); left() != want {
 			t.Fatalf("%s left %s, want %s", payload, left(), want)
 		}
 	}
-	w.problem(w.call("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":{"pages":NaN}}`, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.Problem(w.Call("POST", w.URL+"/v1/jobs",
+		`{"operation":"`+w.Plain+`","payload":{"pages":NaN}}`, key(keyA)), http.StatusBadRequest,
+		api.CodeInvalidRequest)
 	for _, c := range []struct{ payload, left string }{{`{"pages":7}`, "3"}, {`{}`, "1"}} {
-		if w.want(w.submit(w.plain, c.payload, key(keyA)), http.StatusAccepted); left() != c.left {
+		if w.Want(w.Submit(w.Plain, c.payload, key(keyA)), http.StatusAccepted); left() != c.left {
 			t.Errorf("%s left %s, want %s", c.payload, left(), c.left)
 		}
 	}
-	a := w.submit(w.plain, `{"pages":2}`, key(keyA))
-	w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+	a := w.Submit(w.Plain, `{"pages":2}`, key(keyA))
+	w.Problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
 	if left() != "1" || a.Header.Get("X-RateLimit-Remaining") != "1" {
 		t.Errorf("a refusal left %s, and told of %s", left(), a.Header.Get("X-RateLimit-Remaining"))
 	}
 }
 
-// Case C14: what can never fit is told by the limit's name, and costs nothing; a shadow limit refuses nobody.
+// Case C14: what can never fit is told by the limit's name, and costs nothing; a shadow limit
+// refuses nobody.
 func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, limit := range everyAlgorithm(5) {
@@ -66,17 +64,17 @@ func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *setup) {
-				s.cost = admission.Cost{From: "/pages", Default: 1, Max: 100}
+				s.Cost = admission.Cost{From: "/pages", Default: 1, Max: 100}
 				small := limit
 				small.Name, small.Amount, small.Burst, small.Shadow = "trial", 1, 0, true
-				s.pro = []limits.Limit{limit, small}
+				s.Pro = []limits.Limit{limit, small}
 			})
-			a := w.submit(w.report, `{"pages":6}`, key(keyA))
-			p := w.problem(a, http.StatusUnprocessableEntity, api.CodeCostTooHigh)
+			a := w.Submit(w.Report, `{"pages":6}`, key(keyA))
+			p := w.Problem(a, http.StatusUnprocessableEntity, api.CodeCostTooHigh)
 			if p.Reason != limit.Name || a.Header.Get("Retry-After") != "" {
-				t.Errorf("%s %v", a.body, a.Header)
+				t.Errorf("%s %v", a.Text, a.Header)
 			}
-			a = w.want(w.submit(w.report, `{"pages":5}`, key(keyA)), http.StatusAccepted)
+			a = w.Want(w.Submit(w.Report, `{"pages":5}`, key(keyA)), http.StatusAccepted)
 			if got := a.Header.Get("X-RateLimit-Remaining"); got != "0" {
 				t.Errorf("%s remain, want 0", got)
 			}
@@ -84,9 +82,11 @@ func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 	}
 }
 
-// Whatever the payload: what is read is what encoding/json reads there, whichever of its ways it is asked.
+// Whatever the payload: what is read is what encoding/json reads there, whichever of its ways it is
+// asked.
 func FuzzCost(f *testing.F) {
-	for _, payload := range []string{`{"a":{"n":3}}`, `{"a":[{"n":1}]}`, `{"a":{"n":1,"n":2}}`, `{"A":{"n":1}}`, `{"a":{"n":1e1}}`, `[{"n":3}]`, `{"a":{"n":" 3"}}`} {
+	for _, payload := range []string{`{"a":{"n":3}}`, `{"a":[{"n":1}]}`, `{"a":{"n":1,"n":2}}`,
+		`{"A":{"n":1}}`, `{"a":{"n":1e1}}`, `[{"n":3}]`, `{"a":{"n":" 3"}}`} {
 		f.Add([]byte(payload))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -120,8 +120,10 @@ func FuzzCost(f *testing.F) {
 		var typed struct {
 			Payload struct{ A struct{ N *int64 } }
 		}
-		if err := json.Unmarshal(body, &typed); err == nil && typed.Payload.A.N != nil && *typed.Payload.A.N != got {
-			t.Fatalf("%s costs %d, and says %d to a library that doesn't mind case", payload, got, *typed.Payload.A.N)
+		if err := json.Unmarshal(body, &typed); err == nil && typed.Payload.A.N != nil &&
+			*typed.Payload.A.N != got {
+			t.Fatalf("%s costs %d, and says %d to a library that doesn't mind case", payload, got,
+				*typed.Payload.A.N)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -15,14 +15,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // These tests run alone: they count what the whole process has.
 
 // watches counts the watches that nobody has ended.
 type watches struct {
-	Finals
+	httpapi.Finals
 	open atomic.Int64
 }
 
@@ -38,12 +40,13 @@ func (f *watches) Watch(ids ...string) (<-chan struct{}, func()) {
 // wire is a bare connection: a client that costs its test little.
 func (w *world) wire(id string, fields ...string) (net.Conn, *bufio.Reader) {
 	w.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
 		w.Fatal(err)
 	}
 	conn.SetDeadline(time.Now().Add(time.Minute))
-	lines := append([]string{"GET /v1/jobs/" + id + " HTTP/1.1", "Host: forebay", "Authorization: Bearer " + keyA}, fields...)
+	lines := append([]string{"GET /v1/jobs/" + id + " HTTP/1.1", "Host: forebay",
+		"Authorization: Bearer " + keyA}, fields...)
 	if _, err := conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\n\r\n")); err != nil {
 		w.Fatal(err)
 	}
@@ -67,11 +70,14 @@ func (w *world) hears(r *bufio.Reader, begin string) {
 func TestAClientThatDisappearsLeavesNothingBehind(t *testing.T) {
 	var seen *watches
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(_ *world, c *worldConfig) { seen = &watches{Finals: c.Finals}; c.Finals = seen }
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) {
+			seen = &watches{Finals: c.Finals}
+			c.Finals = seen
+		}
 	})
-	w.pause()
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	w.client.CloseIdleConnections()
+	w.Pause()
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	w.Client.CloseIdleConnections()
 	before := goleak.IgnoreCurrent()
 	const each = 20
 	var conns []net.Conn
@@ -81,29 +87,30 @@ func TestAClientThatDisappearsLeavesNothingBehind(t *testing.T) {
 		waits, _ := w.wire(id, "Prefer: wait=30")
 		conns = append(conns, conn, waits)
 	}
-	w.held(heldWait, each)
-	w.held(heldStream, each)
-	w.eventually("all watch", func() bool { return seen.open.Load() == 2*each })
+	w.held(httpapi.HeldWait, each)
+	w.held(httpapi.HeldStream, each)
+	w.Eventually("all watch", func() bool { return seen.open.Load() == 2*each })
 	for i, conn := range conns {
 		if i%2 == 0 {
 			conn.(*net.TCPConn).SetLinger(0) // a reset, as of one that crashed
 		}
 		conn.Close()
 	}
-	w.held(heldWait, 0)
-	w.held(heldStream, 0)
-	w.eventually("nobody watches", func() bool { return seen.open.Load() == 0 })
+	w.held(httpapi.HeldWait, 0)
+	w.held(httpapi.HeldStream, 0)
+	w.Eventually("nobody watches", func() bool { return seen.open.Load() == 0 })
 	goleak.VerifyNone(t, before)
 }
 
-// Issue 5: 2,000 clients that wait on one process cost under 100 MB, and Redis nothing while nothing happens.
+// Issue 5: 2,000 clients that wait on one process cost under 100 MB, and Redis nothing while
+// nothing happens.
 func TestACrowdThatWaitsCostsLittle(t *testing.T) {
 	server := redistest.Start(t)
-	w := newWorld(t, func(s *setup) { s.rdb = server.Client(t) })
-	w.pause()
+	w := newWorld(t, func(s *setup) { s.Redis = server.Client(t) })
+	w.Pause()
 	ids := make([]string, 100)
 	for i := range ids {
-		ids[i] = w.job(w.submit(w.plain, `1`, key(keyA))).ID
+		ids[i] = w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	}
 	const crowd = 2000
 	before := memory()
@@ -114,7 +121,7 @@ func TestACrowdThatWaitsCostsLittle(t *testing.T) {
 		w.hears(r, "event: status")
 		readers[i] = r
 	}
-	w.held(heldStream, crowd)
+	w.held(httpapi.HeldStream, crowd)
 	if used := memory() - before; used > 100<<20 { // the clients' ends included
 		t.Errorf("%d MiB for %d streams", used>>20, crowd)
 	} else {
@@ -129,16 +136,17 @@ func TestACrowdThatWaitsCostsLittle(t *testing.T) {
 	}
 	for n := range ids {
 		var a answer
-		w.eventually("it is canceled", func() bool { // the crowd that learns of the ones before takes its time
-			a = w.call("DELETE", w.url+"/v1/jobs/"+ids[n], "", key(keyA))
+		// the crowd that learns of the ones before takes its time
+		w.Eventually("it is canceled", func() bool {
+			a = w.Call("DELETE", w.URL+"/v1/jobs/"+ids[n], "", key(keyA))
 			return a.StatusCode != http.StatusServiceUnavailable
 		})
-		w.want(a, 200)
+		w.Want(a, 200)
 	}
 	for _, r := range readers {
 		w.hears(r, "event: done")
 	}
-	w.held(heldStream, 0)
+	w.held(httpapi.HeldStream, 0)
 }
 
 // memory is what the process uses now for what lives: heap and stacks.
@@ -153,7 +161,7 @@ func memory() uint64 {
 // commands is how many commands Redis has run but for those that ask.
 func (w *world) commands() (n int64) {
 	w.Helper()
-	info, err := w.rdb.InfoMap(context.Background(), "commandstats").Result()
+	info, err := w.Redis.InfoMap(context.Background(), "commandstats").Result()
 	if err != nil {
 		w.Fatal(err)
 	}

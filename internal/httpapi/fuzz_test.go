@@ -9,7 +9,8 @@ import (
 )
 
 func FuzzSubmission(f *testing.F) {
-	for _, seed := range []string{`{"operation":"a","payload":1}`, `{"operation":"a","payload":{"x":"\ud800"},"priority":"low","start_within":"90s"}`,
+	for _, seed := range []string{`{"operation":"a","payload":1}`,
+		`{"operation":"a","payload":{"x":"\ud800"},"priority":"low","start_within":"90s"}`,
 		`{"operation":"a","payload":null,"start_within":null}`} {
 		f.Add([]byte(seed))
 	}
@@ -18,7 +19,8 @@ func FuzzSubmission(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !bytes.Contains(body, sub.payload) || !json.Valid(sub.payload) || sub.priority.Weight() == 0 || sub.startWithin < 0 ||
+		if !bytes.Contains(body, sub.payload) || !json.Valid(sub.payload) ||
+			sub.priority.Weight() == 0 || sub.startWithin < 0 ||
 			sub.startWithin > 0 && sub.startWithin < time.Millisecond {
 			t.Fatalf("%q: %+v", body, sub)
 		}
@@ -27,7 +29,8 @@ func FuzzSubmission(f *testing.F) {
 
 // Every key that is read has its bounds, and one quoted spelling that is the same key.
 func FuzzIdempotencyKey(f *testing.F) {
-	for _, seed := range []string{`a`, `"a"`, `"a\"b"`, `"`, ``, `8e03978e-40d5`, `a b`, `"a b"`, `"a";x`, strings.Repeat("x", 256)} {
+	for _, seed := range []string{`a`, `"a"`, `"a\"b"`, `"`, ``, `8e03978e-40d5`, `a b`, `"a b"`,
+		`"a";x`, strings.Repeat("x", 256)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -46,7 +49,8 @@ func FuzzIdempotencyKey(f *testing.F) {
 }
 
 func FuzzPrefer(f *testing.F) {
-	for _, seed := range []string{`wait=10`, `respond-async, wait=10`, `wait="5"; a=b`, `a="\",wait=1", wait=2`, `wait=99999999999999999999`} {
+	for _, seed := range []string{`wait=10`, `respond-async, wait=10`, `wait="5"; a=b`,
+		`a="\",wait=1", wait=2`, `wait=99999999999999999999`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -58,11 +62,13 @@ func FuzzPrefer(f *testing.F) {
 }
 
 func FuzzAccept(f *testing.F) {
-	for _, seed := range []string{`text/event-stream`, `text/event-stream;q=0.5, */*;q=0.1`, `a;b="text/event-stream, x";q=1`, `text/event-stream;q=1e-3`} {
+	for _, seed := range []string{`text/event-stream`, `text/event-stream;q=0.5, */*;q=0.1`,
+		`a;b="text/event-stream, x";q=1`, `text/event-stream;q=1e-3`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		if wantsStream([]string{line}) && !strings.Contains(strings.ToLower(line), "text/event-stream") {
+		if wantsStream([]string{line}) &&
+			!strings.Contains(strings.ToLower(line), "text/event-stream") {
 			t.Fatalf("%q: a stream that nobody named", line)
 		}
 		if q := quality([]string{line}, "text/event-stream", "*/*"); q < 0 || q > 1000 {

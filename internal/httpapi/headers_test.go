@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
@@ -10,32 +10,40 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// Case C49: for all algorithms, on 200, 202 and 429, in both dialects. (Limits on jobs at one time have no window: see algorithms_test.go.)
+// Case C49: for all algorithms, on 200, 202 and 429, in both dialects. (Limits on jobs at one time
+// have no window: see algorithms_test.go.)
 func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]limits.Limit{
-		"bucket":     {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
-		"bucket-one": {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Minute},
-		"counter":    perClient("l", 2, time.Minute),
-		"leaky":      {Name: "l", Algorithm: limits.LeakyBucket, Per: limits.PerClient, Amount: 4, Window: time.Minute, Burst: 2},
-		"log":        {Name: "l", Algorithm: limits.SlidingWindowLog, Per: limits.PerClient, Amount: 2, Window: time.Minute},
-		"fixed":      {Name: "l", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 2, Window: 24 * time.Hour},
+		"bucket": {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 4,
+			Window: time.Minute, Burst: 2},
+		"bucket-one": {Name: "l", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1,
+			Window: time.Minute},
+		"counter": perClient("l", 2, time.Minute),
+		"leaky": {Name: "l", Algorithm: limits.LeakyBucket, Per: limits.PerClient, Amount: 4,
+			Window: time.Minute, Burst: 2},
+		"log": {Name: "l", Algorithm: limits.SlidingWindowLog, Per: limits.PerClient,
+			Amount: 2, Window: time.Minute},
+		"fixed": {Name: "l", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 2,
+			Window: 24 * time.Hour},
 	}
 	for name, limit := range kinds {
-		for _, legacy := range []LegacyHeaders{"", Epoch, Delta, Off} {
+		for _, legacy := range []httpapi.LegacyHeaders{"", httpapi.Epoch, httpapi.Delta,
+			httpapi.Off} {
 			t.Run(name+" "+string(legacy), func(t *testing.T) {
 				t.Parallel()
-				w := newWorld(t, func(s *setup) { s.pro, s.legacy = []limits.Limit{limit}, legacy })
+				w := newWorld(t, func(s *setup) { s.Pro, s.Legacy = []limits.Limit{limit}, legacy })
 				seen := map[int]bool{}
 				for range 3 {
-					a := w.submit(w.plain, `1`, key(keyA))
+					a := w.Submit(w.Plain, `1`, key(keyA))
 					seen[a.StatusCode] = true
 					checkFields(t, a, limit, legacy)
 				}
-				a := w.want(w.get("/v1/rate-limits", key(keyA)), 200)
+				a := w.Want(w.Get("/v1/rate-limits", key(keyA)), 200)
 				checkFields(t, a, limit, legacy)
 				if !seen[202] || !seen[429] {
 					t.Errorf("statuses %v, want both 202 and 429", seen)
@@ -47,7 +55,7 @@ func TestRateLimitFieldsAreInTheirUnits(t *testing.T) {
 
 var rateLimitItem = regexp.MustCompile(`^"l";r=([0-9]+);t=([0-9]+)$`)
 
-func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeaders) {
+func checkFields(t *testing.T, a answer, limit limits.Limit, legacy httpapi.LegacyHeaders) {
 	t.Helper()
 	number := func(name string) int64 {
 		t.Helper()
@@ -58,7 +66,8 @@ func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeader
 		return n
 	}
 	window := int64(limit.Window / time.Second)
-	if got, want := a.Header.Get("RateLimit-Policy"), fmt.Sprintf(`"l";q=%d;w=%d`, limit.Amount, window); got != want {
+	if got, want := a.Header.Get("RateLimit-Policy"),
+		fmt.Sprintf(`"l";q=%d;w=%d`, limit.Amount, window); got != want {
 		t.Errorf("RateLimit-Policy: %s, want %s", got, want)
 	}
 	item := rateLimitItem.FindStringSubmatch(a.Header.Get("RateLimit"))
@@ -70,13 +79,15 @@ func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeader
 	// The draft, section 6: what is advertised is never a burst over the policy.
 	longest := window
 	if limit.Algorithm == limits.SlidingWindowCounter && r == 0 {
-		longest = 2 * window // it takes as long until a full window counts little enough beside the next
+		// it takes as long until a full window counts little enough beside the next
+		longest = 2 * window
 	}
 	bucket := limit.Algorithm == limits.TokenBucket || limit.Algorithm == limits.LeakyBucket
 	if within > longest || r > 0 && bucket && r*window > within*limit.Amount {
-		t.Errorf("RateLimit %s over the policy of %d in %d s", a.Header.Get("RateLimit"), limit.Amount, window)
+		t.Errorf("RateLimit %s over the policy of %d in %d s", a.Header.Get("RateLimit"),
+			limit.Amount, window)
 	}
-	if legacy == Off {
+	if legacy == httpapi.Off {
 		for name := range a.Header {
 			if strings.HasPrefix(name, "X-Ratelimit") {
 				t.Errorf("%s is there", name)
@@ -91,7 +102,7 @@ func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeader
 		t.Errorf("X-RateLimit-Limit: %d, want %d", got, limit.Capacity())
 	}
 	reset := number("X-RateLimit-Reset")
-	if legacy != Delta {
+	if legacy != httpapi.Delta {
 		reset -= time.Now().Unix()
 	}
 	if reset < -1 || reset > longest+1 {
@@ -106,39 +117,45 @@ func checkFields(t *testing.T, a answer, limit limits.Limit, legacy LegacyHeader
 
 func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)} })
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	w := newWorld(t, func(s *setup) {
+		s.Pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
+	})
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	for _, a := range []answer{
-		w.submit(w.plain, `1`, key(keyA), idempotent("k")),
-		w.submit(w.plain, `1`, key(keyA), idempotent("k")),
-		w.call("POST", w.url+"/v1/jobs", `{`, key(keyA)),
-		w.call("POST", w.url+"/v1/jobs", `{}`, key(keyA)),
-		w.call("POST", w.url+"/v1/jobs", `{}`, key(keyA), field("Content-Type", "text/plain")),
-		w.submit("none", `1`, key(keyA)),
-		w.submit(w.plain, `1`, key(keyA), idempotent("a b")),
-		w.get("/v1/jobs/"+id, key(keyA)),
-		w.get("/v1/jobs/"+id, key(keyA), field("If-None-Match", "*")),
-		w.get("/v1/jobs/x", key(keyA)),
-		w.get("/v1/jobs/"+id+"/result", key(keyA)),
-		w.get("/v1/rate-limits", key(keyA)),
-		w.call("HEAD", w.url+"/v1/jobs/"+id, "", key(keyA)),
-		w.get("/v1/operations", key(keyA)),
-		w.get("/docs", key(keyA)),
-		w.get("/v1/check", key(keyA)),
-		w.get("/v1/check?operation=none", key(keyA)),
-		w.call("PUT", w.url+"/v1/jobs", "", key(keyA)),
-		w.call("POST", w.url+"/v1/rate-limits", `{}`, key(keyA)),
-		w.call("OPTIONS", w.url+"/v1/jobs/"+id, "", key(keyA)),
-		w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)),
+		w.Submit(w.Plain, `1`, key(keyA), idempotent("k")),
+		w.Submit(w.Plain, `1`, key(keyA), idempotent("k")),
+		w.Call("POST", w.URL+"/v1/jobs", `{`, key(keyA)),
+		w.Call("POST", w.URL+"/v1/jobs", `{}`, key(keyA)),
+		w.Call("POST", w.URL+"/v1/jobs", `{}`, key(keyA), field("Content-Type", "text/plain")),
+		w.Submit("none", `1`, key(keyA)),
+		w.Submit(w.Plain, `1`, key(keyA), idempotent("a b")),
+		w.Get("/v1/jobs/"+id, key(keyA)),
+		w.Get("/v1/jobs/"+id, key(keyA), field("If-None-Match", "*")),
+		w.Get("/v1/jobs/x", key(keyA)),
+		w.Get("/v1/jobs/"+id+"/result", key(keyA)),
+		w.Get("/v1/rate-limits", key(keyA)),
+		w.Call("HEAD", w.URL+"/v1/jobs/"+id, "", key(keyA)),
+		w.Get("/v1/operations", key(keyA)),
+		w.Get("/docs", key(keyA)),
+		w.Get("/v1/check", key(keyA)),
+		w.Get("/v1/check?operation=none", key(keyA)),
+		w.Call("PUT", w.URL+"/v1/jobs", "", key(keyA)),
+		w.Call("POST", w.URL+"/v1/rate-limits", `{}`, key(keyA)),
+		w.Call("OPTIONS", w.URL+"/v1/jobs/"+id, "", key(keyA)),
+		w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)),
 	} {
 		if got := a.Header.Get("RateLimit"); !strings.HasPrefix(got, `"per-minute";r=5`) {
-			t.Errorf("%s %s → %d: RateLimit: %q", a.Request.Method, a.Request.URL.Path, a.StatusCode, got)
+			t.Errorf("%s %s → %d: RateLimit: %q", a.Request.Method, a.Request.URL.Path,
+				a.StatusCode, got)
 		}
 	}
-	for _, a := range []answer{w.get("/livez"), w.get("/readyz"), w.get("/openapi.yaml"), w.get("/nowhere", key(keyA)), w.get("/v1/rate-limits", key("nope")),
-		w.call("PUT", w.url+"/v1/jobs", "", key("nope")), w.call("PUT", w.url+"/livez", "", key(keyA))} {
+	for _, a := range []answer{w.Get("/livez"), w.Get("/readyz"), w.Get("/openapi.yaml"),
+		w.Get("/nowhere", key(keyA)), w.Get("/v1/rate-limits", key("nope")),
+		w.Call("PUT", w.URL+"/v1/jobs", "", key("nope")),
+		w.Call("PUT", w.URL+"/livez", "", key(keyA))} {
 		if a.Header.Get("RateLimit") != "" || a.Header.Get("RateLimit-Policy") != "" {
-			t.Errorf("%s → %d has RateLimit fields: nobody asked whose", a.Request.URL.Path, a.StatusCode)
+			t.Errorf("%s → %d has RateLimit fields: nobody asked whose", a.Request.URL.Path,
+				a.StatusCode)
 		}
 	}
 }
@@ -146,14 +163,16 @@ func TestRateLimitFieldsStandOnEveryAnswerToAnIdentifiedCaller(t *testing.T) {
 func TestRateLimitsListsWhatHoldsForTheCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
-		s.report = []limits.Limit{{Name: "report-rate", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 10, Window: 90 * time.Minute, Burst: 3}}
-		s.global = []limits.Limit{{Name: "each", Algorithm: limits.TokenBucket, Per: limits.PerClientOperation, Amount: 5, Window: time.Hour}}
+		s.Pro = []limits.Limit{perClient("per-minute", 60, time.Minute)}
+		s.Report = []limits.Limit{{Name: "report-rate", Algorithm: limits.TokenBucket,
+			Per: limits.PerClient, Amount: 10, Window: 90 * time.Minute, Burst: 3}}
+		s.Global = []limits.Limit{{Name: "each", Algorithm: limits.TokenBucket,
+			Per: limits.PerClientOperation, Amount: 5, Window: time.Hour}}
 	})
-	w.want(w.submit(w.report, `1`, key(keyA)), http.StatusAccepted)
+	w.Want(w.Submit(w.Report, `1`, key(keyA)), http.StatusAccepted)
 	for range 2 { // asking spends nothing
 		var got api.RateLimits
-		strictly(t, "rate-limits", w.want(w.get("/v1/rate-limits", key(keyA)), 200).body, &got)
+		strictly(t, "rate-limits", w.Want(w.Get("/v1/rate-limits", key(keyA)), 200).Text, &got)
 		held := map[string]api.Limit{}
 		for _, l := range got.Limits {
 			if l.Reset < time.Now().Unix()-1 || !l.Enforced {
@@ -162,49 +181,22 @@ func TestRateLimitsListsWhatHoldsForTheCaller(t *testing.T) {
 			held[l.Name+" "+l.Operation] = l
 		}
 		if len(held) != 6 {
-			t.Errorf("%d limits, want per-minute, report-rate and each of four operations: %v", len(held), held)
+			t.Errorf("%d limits, want per-minute, report-rate and each of four operations: %v",
+				len(held), held)
 		}
-		if l := held["per-minute "]; l.Remaining != 59 || l.Limit != 60 || l.Scope != "client" || l.Window != "1m" || l.Algorithm != "sliding-window-counter" {
+		if l := held["per-minute "]; l.Remaining != 59 || l.Limit != 60 || l.Scope != "client" ||
+			l.Window != "1m" || l.Algorithm != "sliding-window-counter" {
 			t.Errorf("limit = %+v", l)
 		}
-		if l := held["report-rate "+w.report]; l.Remaining != 2 || l.Limit != 10 || l.Burst != 3 || l.Window != "1h30m" {
+		if l := held["report-rate "+w.Report]; l.Remaining != 2 || l.Limit != 10 || l.Burst != 3 ||
+			l.Window != "1h30m" {
 			t.Errorf("limit = %+v", l)
 		}
-		if l := held["each "+w.report]; l.Remaining != 4 || l.Scope != "client+operation" {
+		if l := held["each "+w.Report]; l.Remaining != 4 || l.Scope != "client+operation" {
 			t.Errorf("limit = %+v", l)
 		}
-		if l := held["each "+w.plain]; l.Remaining != 5 {
+		if l := held["each "+w.Plain]; l.Remaining != 5 {
 			t.Errorf("limit = %+v", l)
-		}
-	}
-}
-
-func TestPoliciesAreStatedInWholeSeconds(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		amount int64
-		window time.Duration
-		want   string
-	}{
-		{60, time.Minute, `"l";q=60;w=60`},
-		{5, 500 * time.Millisecond, `"l";q=10;w=1`},
-		{3, 1500 * time.Millisecond, `"l";q=4;w=2`},
-		{1, time.Millisecond, `"l";q=1000;w=1`},
-		{1_000_000_000, 366 * 24 * time.Hour, `"l";q=1000000000;w=31622400`},
-		{7, 24 * time.Hour, `"l";q=7;w=86400`},
-	} {
-		if got := string(appendPolicy(nil, limits.Limit{Name: "l", Amount: c.amount, Window: c.window}, 1, time.Time{})); got != c.want {
-			t.Errorf("%d in %v: %s, want %s", c.amount, c.window, got, c.want)
-		}
-	}
-}
-
-func TestWindowsReadAsInTheConfig(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{time.Minute: "1m", time.Hour: "1h", 24 * time.Hour: "24h", 90 * time.Second: "1m30s", 90 * time.Minute: "1h30m",
-		10 * time.Second: "10s", 500 * time.Millisecond: "500ms", time.Hour + 10*time.Second: "1h0m10s", 20 * time.Minute: "20m"} {
-		if got := windowText(d); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
 }
@@ -213,33 +205,17 @@ func TestARequestIDIsTakenOverOrMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, good := range []string{"a", "req_1.2-Z", strings.Repeat("x", 64)} {
-		if got := w.get("/livez", field("X-Request-Id", good)).Header.Get("X-Request-Id"); got != good {
+		if got := w.Get("/livez",
+			field("X-Request-Id", good)).Header.Get("X-Request-Id"); got != good {
 			t.Errorf("%q became %q", good, got)
 		}
 	}
 	seen := map[string]bool{}
 	for _, bad := range []string{"", "a b", `"><script>`, "ü", strings.Repeat("x", 65)} {
-		got := w.get("/livez", field("X-Request-Id", bad)).Header.Get("X-Request-Id")
+		got := w.Get("/livez", field("X-Request-Id", bad)).Header.Get("X-Request-Id")
 		if got == bad || len(got) < 20 || seen[got] {
 			t.Errorf("%q became %q", bad, got)
 		}
 		seen[got] = true
-	}
-}
-
-func TestPreferredWaits(t *testing.T) {
-	t.Parallel()
-	for given, want := range map[string]time.Duration{
-		"wait=10": 10 * time.Second, "respond-async, wait=10": 10 * time.Second, "WAIT = 10 ;x=1": 10 * time.Second, `wait="5"`: 5 * time.Second,
-		"wait=30": maxWait, "wait=31": maxWait, "wait=99999999999999999999999999": maxWait,
-		"wait=3, wait=9": 3 * time.Second, `foo="a, wait=9", wait=3`: 3 * time.Second,
-		"": 0, "wait": 0, "wait=": 0, "wait=0": 0, "wait=-1": 0, "wait=1.5": 0, "wait=1s": 0, "waiting=9": 0, "x;wait=9": 0, `"wait=9`: 0,
-	} {
-		if got := preferredWait([]string{given}); got != want {
-			t.Errorf("%q: %v, want %v", given, got, want)
-		}
-	}
-	if got := preferredWait([]string{"respond-async", "wait=2"}); got != 2*time.Second {
-		t.Errorf("two lines: %v", got)
 	}
 }

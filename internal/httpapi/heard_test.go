@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // peeks counts how often the limits are read.
@@ -28,12 +29,17 @@ func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 	t.Parallel()
 	counting := &peeks{}
 	w := newWorld(t, func(s *setup) {
-		s.pro = append(s.pro, perClient("many", 1000, time.Hour))
-		s.report = append(s.report, perClient("reports", 500, time.Hour))
-		s.limiter = func(l admission.Limiter) admission.Limiter { counting.Limiter = l; return counting }
-		s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Hour }
+		s.Pro = append(s.Pro, perClient("many", 1000, time.Hour))
+		s.Report = append(s.Report, perClient("reports", 500, time.Hour))
+		s.Limiter = func(l admission.Limiter) admission.Limiter {
+			counting.Limiter = l
+			return counting
+		}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Operation(w.Shared).Overload.FreshFor = time.Hour
+		}
 	})
-	w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: []byte("fresh")})
+	w.Remember(w.Shared, "", `1`, cache.Answer{Status: 200, Body: []byte("fresh")})
 	left := 1000
 	check := func(a answer) {
 		t.Helper()
@@ -43,16 +49,17 @@ func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 	}
 	id := ""
 	for i := range 30 {
-		operation := []string{w.report, w.plain}[i%2]
-		a := w.want(w.submit(operation, `1`, key(keyA)), http.StatusAccepted)
+		operation := []string{w.Report, w.Plain}[i%2]
+		a := w.Want(w.Submit(operation, `1`, key(keyA)), http.StatusAccepted)
 		left--
 		check(a)
-		id = w.job(a).ID
-		check(w.want(w.get("/v1/jobs/"+id, key(keyA)), 200))
-		check(w.want(w.submit(w.shared, `1`, key(keyA)), 200))
-		check(w.want(w.get("/v1/jobs/"+id, key(keyA)), 200))
+		id = w.Job(a).ID
+		check(w.Want(w.Get("/v1/jobs/"+id, key(keyA)), 200))
+		check(w.Want(w.Submit(w.Shared, `1`, key(keyA)), 200))
+		check(w.Want(w.Get("/v1/jobs/"+id, key(keyA)), 200))
 	}
-	// The limits are read where the last word is too old, which a slow machine may see now and then.
+	// The limits are read where the last word is too old, which a slow machine may see now and
+	// then.
 	if n := counting.n.Load(); n > 30 {
 		t.Errorf("the limits were read %d times for 90 answers", n)
 	}
@@ -69,14 +76,15 @@ func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 // What another process of the same client spends is told a moment later.
 func TestTheFieldsAreNeverLongBehind(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.pro = append(s.pro, perClient("many", 1000, time.Hour)) })
-	_, another, _ := w.serve()
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)).ID
+	w := newWorld(t, func(s *setup) { s.Pro = append(s.Pro, perClient("many", 1000, time.Hour)) })
+	_, another, _ := w.Serve()
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)).ID
 	for range 3 {
-		w.want(w.call("POST", another+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA)), http.StatusAccepted)
+		w.Want(w.Call("POST", another+"/v1/jobs", `{"operation":"`+w.Plain+`","payload":1}`,
+			key(keyA)), http.StatusAccepted)
 	}
-	w.eventually("the other process's requests are told", func() bool {
-		return w.get("/v1/jobs/"+id, key(keyA)).Header.Get("X-RateLimit-Remaining") == "996"
+	w.Eventually("the other process's requests are told", func() bool {
+		return w.Get("/v1/jobs/"+id, key(keyA)).Header.Get("X-RateLimit-Remaining") == "996"
 	})
 }
 
@@ -84,12 +92,14 @@ func TestTheFieldsAreNeverLongBehind(t *testing.T) {
 func TestTheFieldsKnowOfRefunds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.line.Capacity = 1
-		s.pro = append(s.pro, perClient("many", 1000, time.Hour))
+		s.Line.Capacity = 1
+		s.Pro = append(s.Pro, perClient("many", 1000, time.Hour))
 	})
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)).ID
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)).ID
 	for range 20 {
-		w.says(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests), map[string]string{"X-RateLimit-Remaining": "999"})
-		w.says(w.want(w.get("/v1/jobs/"+id, key(keyA)), 200), map[string]string{"X-RateLimit-Remaining": "999"})
+		w.says(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusTooManyRequests),
+			map[string]string{"X-RateLimit-Remaining": "999"})
+		w.says(w.Want(w.Get("/v1/jobs/"+id, key(keyA)), 200),
+			map[string]string{"X-RateLimit-Remaining": "999"})
 	}
 }

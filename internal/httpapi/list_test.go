@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"encoding/base64"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
@@ -41,13 +42,13 @@ func (w *world) walk(query string, caller [2]string) (ids []string) {
 // second gives the world another backend, with operation inner on it.
 func (w *world) second() *leaky.Line {
 	w.Helper()
-	settings := w.line.Settings()
+	settings := w.Line.Settings()
 	settings.Backend = redistest.Name(w, "second")
-	line := leaky.New(w.rdb, settings).Limited(limits.Script{})
-	w.config.Lines[settings.Backend] = line
-	w.config.operation(w.inner).Backend = settings.Backend
-	w.server, w.url, w.admin = w.serve()
-	w.Cleanup(func() { redistest.CheckBooks(w, w.rdb, settings.Backend) })
+	line := leaky.New(w.Redis, settings).Limited(limits.Script{})
+	w.Config.Lines[settings.Backend] = line
+	w.Config.Operation(w.Inner).Backend = settings.Backend
+	w.Server, w.URL, w.Admin = w.Serve()
+	w.Cleanup(func() { redistest.CheckBooks(w, w.Redis, settings.Backend) })
 	return line
 }
 
@@ -60,9 +61,11 @@ func TestACallersJobsAreListedNewestFirst(t *testing.T) {
 	}
 	var own []string
 	for i := range 23 {
-		own = append(own, w.job(w.want(w.submit([]string{w.plain, w.inner, w.report}[i%3], `1`, key(keyA)), http.StatusAccepted)).ID)
-		w.want(w.submit(w.plain, `1`, key(keyB)), http.StatusAccepted)
-		w.want(w.submit(w.plain, `1`, from("192.0.2.1")), http.StatusAccepted)
+		own = append(own,
+			w.Job(w.Want(w.Submit([]string{w.Plain, w.Inner, w.Report}[i%3], `1`, key(keyA)),
+				http.StatusAccepted)).ID)
+		w.Want(w.Submit(w.Plain, `1`, key(keyB)), http.StatusAccepted)
+		w.Want(w.Submit(w.Plain, `1`, from("192.0.2.1")), http.StatusAccepted)
 	}
 	slices.Reverse(own)
 	for _, limit := range []int{1, 2, 7, 23, 50, 200} {
@@ -70,15 +73,17 @@ func TestACallersJobsAreListedNewestFirst(t *testing.T) {
 			t.Errorf("in pages of %d: %v\nwant %v", limit, got, own)
 		}
 	}
-	w.problem(w.get("/v1/jobs", key("unknown")), http.StatusUnauthorized, api.CodeInvalidCredentials)
+	w.Problem(w.Get("/v1/jobs", key("unknown")), http.StatusUnauthorized,
+		api.CodeInvalidCredentials)
 	// Asking is no decision, and is answered like any other question.
-	a := w.want(w.get("/v1/jobs?limit=1", key(keyA)), 200)
+	a := w.Want(w.Get("/v1/jobs?limit=1", key(keyA)), 200)
 	w.says(a, map[string]string{"Forebay-Decision": "", "Cache-Control": "no-store"})
-	w.says(w.get("/v1/jobs?limit=0", key(keyA)), map[string]string{"Forebay-Decision": ""})
-	w.want(w.call("HEAD", w.url+"/v1/jobs", "", key(keyA)), 200)
+	w.says(w.Get("/v1/jobs?limit=0", key(keyA)), map[string]string{"Forebay-Decision": ""})
+	w.Want(w.Call("HEAD", w.URL+"/v1/jobs", "", key(keyA)), 200)
 }
 
-// Jobs that came at one moment, with ids in no order, are each listed once, whatever the size of a page.
+// Jobs that came at one moment, with ids in no order, are each listed once, whatever the size of a
+// page.
 func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -88,12 +93,14 @@ func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
 	own := make([]string, crowd)
 	for i := range own {
 		all.Go(func() {
-			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+[]string{w.plain, w.inner}[i%2]+`","payload":1}`, key(keyA), field("Idempotency-Key", fmt.Sprint(i)))
+			a, err := w.Try("POST", w.URL+"/v1/jobs",
+				`{"operation":"`+[]string{w.Plain, w.Inner}[i%2]+`","payload":1}`, key(keyA),
+				field("Idempotency-Key", fmt.Sprint(i)))
 			if err != nil || a.StatusCode != http.StatusAccepted {
 				t.Errorf("%v %v", a.Status, err)
 				return
 			}
-			own[i] = w.job(a).ID
+			own[i] = w.Job(a).ID
 		})
 	}
 	all.Wait()
@@ -101,12 +108,14 @@ func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 7, 50, 200} {
 		got := w.walk(fmt.Sprintf("limit=%d", limit), key(keyA))
 		if slices.Sort(got); !slices.Equal(got, own) {
-			t.Errorf("in pages of %d: %d jobs, %d of them different; want %d", limit, len(got), len(slices.Compact(slices.Clone(got))), crowd)
+			t.Errorf("in pages of %d: %d jobs, %d of them different; want %d", limit, len(got),
+				len(slices.Compact(slices.Clone(got))), crowd)
 		}
 	}
 }
 
-// Where one backend has looked at all that it may and found nothing, what others have found beyond that has to wait.
+// Where one backend has looked at all that it may and found nothing, what others have found beyond
+// that has to wait.
 func TestAListWaitsForTheBackendThatIsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -114,11 +123,11 @@ func TestAListWaitsForTheBackendThatIsBehind(t *testing.T) {
 	var own, purged []string
 	for i := range 30 {
 		gone := i >= 10 // all on one backend, and newer than all on the other
-		operation := w.plain
+		operation := w.Plain
 		if !gone && i%2 == 0 {
-			operation = w.inner
+			operation = w.Inner
 		}
-		id := w.job(w.want(w.submit(operation, `1`, key(keyA)), http.StatusAccepted)).ID
+		id := w.Job(w.Want(w.Submit(operation, `1`, key(keyA)), http.StatusAccepted)).ID
 		if gone {
 			purged = append(purged, id)
 		} else {
@@ -126,8 +135,8 @@ func TestAListWaitsForTheBackendThatIsBehind(t *testing.T) {
 		}
 	}
 	for _, id := range purged {
-		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
-		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+		w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), 200)
+		w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
 	}
 	slices.Reverse(own)
 	for _, limit := range []int{1, 2, 3, 5, 50} {
@@ -144,17 +153,19 @@ func TestAListsCursorIsStable(t *testing.T) {
 	w.second()
 	var own []string
 	for i := range 10 {
-		own = append(own, w.job(w.want(w.submit([]string{w.plain, w.inner}[i%2], `1`, key(keyA)), http.StatusAccepted)).ID)
+		own = append(own,
+			w.Job(w.Want(w.Submit([]string{w.Plain, w.Inner}[i%2], `1`, key(keyA)),
+				http.StatusAccepted)).ID)
 	}
 	slices.Reverse(own)
 	page := w.ownJobs("?limit=4", key(keyA))
 	last := page.Jobs[3].ID
 	// The job that the cursor names goes, and one after it; new ones come.
 	for _, id := range []string{last, own[5]} {
-		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
-		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
+		w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), 200)
+		w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id+"?purge=1", "", key(keyA)), 204)
 	}
-	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 	want := []string{own[4], own[6], own[7], own[8], own[9]}
 	if got := w.walk("limit=2&cursor="+page.NextCursor, key(keyA)); !slices.Equal(got, want) {
 		t.Errorf("behind the cursor: %v\nwant %v", got, want)
@@ -164,19 +175,21 @@ func TestAListsCursorIsStable(t *testing.T) {
 func TestAListIsFiltered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := func(a answer) string { return w.job(w.want(a, http.StatusAccepted)).ID }
-	succeeded := id(w.submit(w.plain, `1`, key(keyA)))
-	w.succeed(succeeded, 200, "text/plain", nil)
-	running := id(w.submit(w.report, `1`, key(keyA)))
-	w.start(running)
-	w.pause()
-	queued := id(w.submit(w.plain, `1`, key(keyA)))
-	canceled := id(w.submit(w.report, `1`, key(keyA)))
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+canceled, "", key(keyA)), 200)
+	id := func(a answer) string { return w.Job(w.Want(a, http.StatusAccepted)).ID }
+	succeeded := id(w.Submit(w.Plain, `1`, key(keyA)))
+	w.Succeed(succeeded, 200, "text/plain", nil)
+	running := id(w.Submit(w.Report, `1`, key(keyA)))
+	w.Start(running)
+	w.Pause()
+	queued := id(w.Submit(w.Plain, `1`, key(keyA)))
+	canceled := id(w.Submit(w.Report, `1`, key(keyA)))
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+canceled, "", key(keyA)), 200)
 	for query, want := range map[string][]string{
-		"": {canceled, queued, running, succeeded}, "status=queued": {queued}, "status=running": {running}, "status=succeeded": {succeeded},
-		"status=canceled": {canceled}, "status=failed": nil, "status=expired": nil, "operation=" + w.report: {canceled, running},
-		"operation=" + w.report + "&status=running": {running}, "operation=other": nil,
+		"": {canceled, queued, running, succeeded}, "status=queued": {queued},
+		"status=running": {running}, "status=succeeded": {succeeded},
+		"status=canceled": {canceled}, "status=failed": nil, "status=expired": nil,
+		"operation=" + w.Report:                     {canceled, running},
+		"operation=" + w.Report + "&status=running": {running}, "operation=other": nil,
 	} {
 		for _, limit := range []string{"&limit=1", "&limit=50"} {
 			if got := w.walk(query+limit, key(keyA)); !slices.Equal(got, want) {
@@ -185,20 +198,24 @@ func TestAListIsFiltered(t *testing.T) {
 		}
 	}
 	encode := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
-	for _, query := range []string{"status=waiting", "status=", "limit=0", "limit=201", "limit=x", "limit=-1", "cursor=x", "cursor=" + encode("x"),
-		"cursor=" + encode("1 x"), "cursor=" + encode("-1 "+queued), "cursor=" + encode("1 "+uuidOf(queued)), "client=" + w.clientA(), "backend=x", "status=queued&status=running", "%"} {
-		w.problem(w.get("/v1/jobs?"+query, key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	for _, query := range []string{"status=waiting", "status=", "limit=0", "limit=201", "limit=x",
+		"limit=-1", "cursor=x", "cursor=" + encode("x"),
+		"cursor=" + encode("1 x"), "cursor=" + encode("-1 "+queued),
+		"cursor=" + encode("1 "+httpapi.UUIDOf(queued)), "client=" + w.ClientA(), "backend=x",
+		"status=queued&status=running", "%"} {
+		w.Problem(w.Get("/v1/jobs?"+query, key(keyA)), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 	}
-	w.store.down.Store(true)
-	w.problem(w.get("/v1/jobs", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
+	w.Store.Down.Store(true)
+	w.Problem(w.Get("/v1/jobs", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 }
 
 // Each caller lists its own share of a job, as its own.
 func TestSharesAreListedAsTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
-	a := w.job(w.want(w.submit(w.shared, `1`, key(keyA)), http.StatusAccepted)).ID
-	b := w.job(w.want(w.submit(w.shared, `1`, key(keyB)), http.StatusAccepted)).ID
+	a := w.Job(w.Want(w.Submit(w.Shared, `1`, key(keyA)), http.StatusAccepted)).ID
+	b := w.Job(w.Want(w.Submit(w.Shared, `1`, key(keyB)), http.StatusAccepted)).ID
 	if got := w.walk("", key(keyA)); !slices.Equal(got, []string{a}) {
 		t.Errorf("A's: %v, want %s", got, a)
 	}
@@ -210,34 +227,41 @@ func TestSharesAreListedAsTheCallersOwn(t *testing.T) {
 func TestAJobThatHasEndedIsPurged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
-	url := w.url + "/v1/jobs/" + id
-	purge := func(caller [2]string) answer { return w.call("DELETE", url+"?purge=1", "", caller) }
-	w.problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
-	ticket := w.start(id)
-	w.problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
-	w.settle(leaky.Settlement{Ticket: ticket, To: "succeeded", Took: time.Millisecond, Body: []byte("secret")})
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)).ID
+	url := w.URL + "/v1/jobs/" + id
+	purge := func(caller [2]string) answer { return w.Call("DELETE", url+"?purge=1", "", caller) }
+	w.Problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
+	ticket := w.Start(id)
+	w.Problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
+	w.Settle(leaky.Settlement{Ticket: ticket, To: "succeeded", Took: time.Millisecond,
+		Body: []byte("secret")})
 	// Not by somebody else, and not by a slip.
-	w.problem(purge(key(keyB)), http.StatusNotFound, api.CodeUnknownJob)
-	w.problem(purge(from("192.0.2.1")), http.StatusNotFound, api.CodeUnknownJob)
-	for _, query := range []string{"?purge=true", "?purge=0", "?purge", "?purged=1", "?purge=1&purge=1"} {
-		w.problem(w.call("DELETE", url+query, "", key(keyA)), http.StatusBadRequest, api.CodeInvalidRequest)
+	w.Problem(purge(key(keyB)), http.StatusNotFound, api.CodeUnknownJob)
+	w.Problem(purge(from("192.0.2.1")), http.StatusNotFound, api.CodeUnknownJob)
+	for _, query := range []string{"?purge=true", "?purge=0", "?purge", "?purged=1",
+		"?purge=1&purge=1"} {
+		w.Problem(w.Call("DELETE", url+query, "", key(keyA)), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 	}
-	a := w.want(purge(key(keyA)), http.StatusNoContent)
-	if len(a.body) != 0 {
-		t.Errorf("body %q", a.body)
+	a := w.Want(purge(key(keyA)), http.StatusNoContent)
+	if len(a.Text) != 0 {
+		t.Errorf("body %q", a.Text)
 	}
-	for _, gone := range []answer{w.get("/v1/jobs/"+id, key(keyA)), w.get("/v1/jobs/"+id+"/result", key(keyA)), w.call("DELETE", url, "", key(keyA)), purge(key(keyA))} {
-		w.problem(gone, http.StatusGone, api.CodeJobGone)
+	for _, gone := range []answer{w.Get("/v1/jobs/"+id, key(keyA)),
+		w.Get("/v1/jobs/"+id+"/result", key(keyA)), w.Call("DELETE", url, "", key(keyA)),
+		purge(key(keyA))} {
+		w.Problem(gone, http.StatusGone, api.CodeJobGone)
 	}
 	for _, caller := range [][2]string{key(keyB), from("192.0.2.1")} {
-		for _, unknown := range []answer{w.get("/v1/jobs/"+id, caller), w.get("/v1/jobs/"+id+"/result", caller), w.call("DELETE", url, "", caller), purge(caller)} {
-			w.problem(unknown, http.StatusNotFound, api.CodeUnknownJob)
+		for _, unknown := range []answer{w.Get("/v1/jobs/"+id, caller),
+			w.Get("/v1/jobs/"+id+"/result", caller), w.Call("DELETE", url, "", caller),
+			purge(caller)} {
+			w.Problem(unknown, http.StatusNotFound, api.CodeUnknownJob)
 		}
 	}
 	if got := w.walk("", key(keyA)); len(got) != 0 {
 		t.Errorf("listed: %v", got)
 	}
 	// The key is spent until the job's record would have gone.
-	w.problem(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusGone, api.CodeJobGone)
+	w.Problem(w.Submit(w.Plain, `1`, key(keyA), idempotent("k")), http.StatusGone, api.CodeJobGone)
 }

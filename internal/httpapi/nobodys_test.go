@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -11,8 +11,9 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// The job that callers share, and a refresh, is nobody's, though the backend is told its id and a caller may learn it: on the public listener there
-// is no such job, before its end and after it, also for the caller whose turn it took. Operators see and cancel it.
+// The job that callers share, and a refresh, is nobody's, though the backend is told its id and a
+// caller may learn it: on the public listener there is no such job, before its end and after it,
+// also for the caller whose turn it took. Operators see and cancel it.
 func TestAJobForManyIsNobodysOwn(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -21,50 +22,53 @@ func TestAJobForManyIsNobodysOwn(t *testing.T) {
 		t.Helper()
 		for _, caller := range callers {
 			for _, a := range []answer{
-				w.get("/v1/jobs/"+id, caller),
-				w.get("/v1/jobs/"+id, caller, field("Accept", "text/event-stream")),
-				w.get("/v1/jobs/"+id+"/result", caller),
-				w.call("DELETE", w.url+"/v1/jobs/"+id, "", caller),
-				w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", caller),
+				w.Get("/v1/jobs/"+id, caller),
+				w.Get("/v1/jobs/"+id, caller, field("Accept", "text/event-stream")),
+				w.Get("/v1/jobs/"+id+"/result", caller),
+				w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", caller),
+				w.Call("DELETE", w.URL+"/v1/jobs/"+id+"?purge=1", "", caller),
 			} {
-				w.problem(a, http.StatusNotFound, api.CodeUnknownJob)
+				w.Problem(a, http.StatusNotFound, api.CodeUnknownJob)
 			}
 		}
 	}
 	refresh := func() string {
 		t.Helper()
-		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.shared, Client: w.clientA(), Priority: jobs.Low, Payload: []byte("2")},
+		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.Backend), Operation: w.Shared,
+			Client: w.ClientA(), Priority: jobs.Low, Payload: []byte("2")},
 			Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "two", Refresh: true}
-		if place, err := w.line.Offer(context.Background(), o); err != nil || place.Outcome != leaky.Accepted {
+		if place, err := w.Line.Offer(context.Background(), o); err != nil ||
+			place.Outcome != leaky.Accepted {
 			t.Fatalf("offer = %+v, %v", place, err)
 		}
 		return o.Job.ID
 	}
-	first := w.job(w.want(w.submit(w.shared, `1`, callers[0]), http.StatusAccepted)).ID
-	second := w.job(w.want(w.submit(w.shared, `1`, callers[1]), http.StatusAccepted)).ID
+	first := w.Job(w.Want(w.Submit(w.Shared, `1`, callers[0]), http.StatusAccepted)).ID
+	second := w.Job(w.Want(w.Submit(w.Shared, `1`, callers[1]), http.StatusAccepted)).ID
 	job, fresh := w.waiting()[0].Job.ID, refresh()
 	unknown(job)
 	unknown(fresh)
 	if n := len(w.waiting()); n != 2 {
 		t.Fatalf("%d jobs wait", n)
 	}
-	w.succeed(job, 200, "text/plain", []byte("done"))
-	w.succeed(fresh, 200, "text/plain", []byte("done"))
+	w.Succeed(job, 200, "text/plain", []byte("done"))
+	w.Succeed(fresh, 200, "text/plain", []byte("done"))
 	unknown(job)
 	unknown(fresh)
 	for id, caller := range map[string][2]string{first: callers[0], second: callers[1]} {
-		w.want(w.get("/v1/jobs/"+id+"/result", caller), 200)
-		w.want(w.adminCall("GET", "jobs/"+job), 200)
-		w.want(w.call("DELETE", w.url+"/v1/jobs/"+id+"?purge=1", "", caller), http.StatusNoContent)
+		w.Want(w.Get("/v1/jobs/"+id+"/result", caller), 200)
+		w.Want(w.AdminCall("GET", "jobs/"+job), 200)
+		w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id+"?purge=1", "", caller), http.StatusNoContent)
 	}
 	unknown(job) // purged with its last share
 
-	shared := w.job(w.want(w.submit(w.shared, `1`, callers[0]), http.StatusAccepted)).ID
-	w.want(w.adminCall("DELETE", "jobs/"+w.waiting()[0].Job.ID), 200)
-	if j := w.job(w.get("/v1/jobs/"+shared, callers[0])); j.Status != api.Canceled {
+	shared := w.Job(w.Want(w.Submit(w.Shared, `1`, callers[0]), http.StatusAccepted)).ID
+	w.Want(w.AdminCall("DELETE", "jobs/"+w.waiting()[0].Job.ID), 200)
+	if j := w.Job(w.Get("/v1/jobs/"+shared, callers[0])); j.Status != api.Canceled {
 		t.Errorf("an operator has canceled its job: %+v", j)
 	}
 	fresh = refresh()
-	w.settle(leaky.Settlement{Ticket: w.start(fresh), To: jobs.Failed, Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
-	w.problem(w.adminCall("POST", "jobs/"+fresh+"/redrive"), http.StatusConflict, api.CodeNotFailed)
+	w.Settle(leaky.Settlement{Ticket: w.Start(fresh), To: jobs.Failed,
+		Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
+	w.Problem(w.AdminCall("POST", "jobs/"+fresh+"/redrive"), http.StatusConflict, api.CodeNotFailed)
 }

@@ -1,5 +1,5 @@
 //go:build !race
 
-package httpapi
+package httpapi_test
 
 const raced = false

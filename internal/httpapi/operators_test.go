@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 const adminToken = "0123456789abcdef"
@@ -17,14 +16,15 @@ const adminToken = "0123456789abcdef"
 // a second; the address's right one waits with them, and no other address's.
 func TestWrongOperatorsTokensAreBrakedPerAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.token = adminToken })
+	w := newWorld(t, func(s *setup) { s.Token = adminToken })
 	thief, operator := from("192.0.2.66"), from("192.0.2.67")
 	right := field("Authorization", "Bearer "+adminToken)
 	var refused, braked atomic.Int64
 	var all sync.WaitGroup
 	for n := range 40 {
 		all.Go(func() {
-			a, err := w.try("GET", w.admin+"/metrics", "", field("Authorization", fmt.Sprint("Bearer guess-", n)), thief)
+			a, err := w.Try("GET", w.Admin+"/metrics", "",
+				field("Authorization", fmt.Sprint("Bearer guess-", n)), thief)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -41,61 +41,34 @@ func TestWrongOperatorsTokensAreBrakedPerAddress(t *testing.T) {
 	if refused.Load() < 10 || braked.Load() == 0 {
 		t.Errorf("%d were tried and %d braked", refused.Load(), braked.Load())
 	}
-	text := string(w.want(w.call("GET", w.admin+"/metrics", "", right, operator), 200).body)
-	for reason, want := range map[string]int64{"wrong_token": refused.Load(), "too_many_wrong_tokens": braked.Load(), "no_token": 0, "cross_site": 0} {
-		if line := fmt.Sprintf("forebay_operator_refusals_total{reason=%q} %d\n", reason, want); !strings.Contains(text, line) {
+	text := string(w.Want(w.Call("GET", w.Admin+"/metrics", "", right, operator), 200).Text)
+	for reason, want := range map[string]int64{"wrong_token": refused.Load(),
+		"too_many_wrong_tokens": braked.Load(), "no_token": 0, "cross_site": 0} {
+		if line := fmt.Sprintf("forebay_operator_refusals_total{reason=%q} %d\n", reason,
+			want); !strings.Contains(text, line) {
 			t.Errorf("metrics lack %s", line)
 		}
 	}
-	lines := strings.Count(w.log.String(), `msg="operator refused"`)
-	if lines == 0 || lines >= 40 || !strings.Contains(w.log.String(), "address=192.0.2.66") || strings.Contains(w.log.String(), "guess-") {
+	lines := strings.Count(w.Logs.String(), `msg="operator refused"`)
+	if lines == 0 || lines >= 40 || !strings.Contains(w.Logs.String(), "address=192.0.2.66") ||
+		strings.Contains(w.Logs.String(), "guess-") {
 		t.Errorf("%d lines of log", lines)
 	}
 	// A request without a token guesses nothing.
 	for range 20 {
-		w.want(w.call("GET", w.admin+"/metrics", "", operator), http.StatusUnauthorized)
+		w.Want(w.Call("GET", w.Admin+"/metrics", "", operator), http.StatusUnauthorized)
 	}
-	w.want(w.call("GET", w.admin+"/metrics", "", right, operator), 200)
-}
-
-func TestABrakeGivesWayByTheSecondAndForgetsNoAddressForAnother(t *testing.T) {
-	t.Parallel()
-	var b brake
-	now := time.Now()
-	wrong, right := func() bool { return false }, func() bool { return true }
-	for n := range wrongAtOnce {
-		if _, wait := b.try("a", now, wrong); wait != 0 {
-			t.Fatalf("wrong token %d waits %v", n, wait)
-		}
-	}
-	if ok, wait := b.try("a", now, right); ok || wait != wrongEvery {
-		t.Errorf("got %v, %v", ok, wait)
-	}
-	if ok, _ := b.try("a", now.Add(wrongEvery), right); !ok {
-		t.Error("a second later there's no room")
-	}
-	// A flood of addresses takes no more memory, and loosens no brake.
-	for n := range maxBraked + 100 {
-		b.try(fmt.Sprint(n), now, wrong)
-	}
-	if len(b.until) > maxBraked+1 {
-		t.Errorf("%d addresses are known", len(b.until))
-	}
-	if _, wait := b.try("a", now, wrong); wait == 0 {
-		t.Error("the address was forgotten")
-	}
-	if _, wait := b.try("new", now.Add(time.Hour), wrong); wait != 0 || len(b.until) > 1 {
-		t.Errorf("an hour later: wait %v, %d addresses", wait, len(b.until))
-	}
+	w.Want(w.Call("GET", w.Admin+"/metrics", "", right, operator), 200)
 }
 
 // The worker's listener has the same check.
 func TestTheGuardRefusesAsTheAdminAPIDoes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *setup) { s.token = adminToken })
-	front := httptest.NewServer(w.server.operators.Guard(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+	w := newWorld(t, func(s *setup) { s.Token = adminToken })
+	plain := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "text/plain")
-	})))
+	})
+	front := httptest.NewServer(w.Server.Operators().Guard(plain))
 	t.Cleanup(front.Close)
 	call := func(fields ...[2]string) *http.Response {
 		r, err := http.NewRequest("GET", front.URL, nil)
@@ -112,11 +85,13 @@ func TestTheGuardRefusesAsTheAdminAPIDoes(t *testing.T) {
 		a.Body.Close()
 		return a
 	}
-	if a := call(field("Authorization", "bearer "+adminToken)); a.StatusCode != 200 || a.Header.Get("Content-Type") != "text/plain" {
+	if a := call(field("Authorization", "bearer "+adminToken)); a.StatusCode != 200 ||
+		a.Header.Get("Content-Type") != "text/plain" {
 		t.Errorf("the right token: %s", a.Status)
 	}
 	a := call(field("Authorization", "Bearer nope"))
-	if a.StatusCode != 401 || a.Header.Get("WWW-Authenticate") != `Bearer realm="forebay-admin"` || a.Header.Get("Content-Type") != "application/problem+json" {
+	if a.StatusCode != 401 || a.Header.Get("WWW-Authenticate") != `Bearer realm="forebay-admin"` ||
+		a.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("a wrong one: %s %v", a.Status, a.Header)
 	}
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -11,23 +11,27 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
-// Two requests with one Idempotency-Key are one job: the one that comes second gives back its own place, and not the job's.
+// Two requests with one Idempotency-Key are one job: the one that comes second gives back its own
+// place, and not the job's.
 func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	t.Parallel()
 	line := &twinLine{}
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 5}, perClient("wide", 60, time.Hour)}
-		s.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line }
+		s.Pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient,
+			Amount: 5}, perClient("wide", 60, time.Hour)}
+		s.Wrap = func(l testforebay.Line) testforebay.Line { line.Line = l; return line }
 	})
-	w.pause()
+	w.Pause()
 	line.first = func() {
-		if a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k")); err != nil || a.StatusCode != http.StatusAccepted {
+		if a, err := w.Try("POST", w.URL+"/v1/jobs", `{"operation":"`+w.Plain+`","payload":1}`,
+			key(keyA), idempotent("k")); err != nil || a.StatusCode != http.StatusAccepted {
 			t.Errorf("the first of the twins: %v, %v", a.Response, err)
 		}
 	}
-	a := w.want(w.submit(w.plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)
+	a := w.Want(w.Submit(w.Plain, `1`, key(keyA), idempotent("k")), http.StatusAccepted)
 	if a.Header.Get("Idempotent-Replayed") != "true" {
 		t.Fatalf("no twin: %v", a.Header)
 	}
@@ -40,19 +44,22 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	}
 }
 
-// Of twins that come together one is decided, and the others aren't refused by what it holds: they get its job.
+// Of twins that come together one is decided, and the others aren't refused by what it holds: they
+// get its job.
 func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1}, perClient("one", 1, time.Hour)}
+		s.Pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient,
+			Amount: 1}, perClient("one", 1, time.Hour)}
 	})
-	w.pause()
-	_, another, _ := w.serve() // a second process on the same store
+	w.Pause()
+	_, another, _ := w.Serve() // a second process on the same store
 	ids := make([]string, 12)
 	var all sync.WaitGroup
 	for i := range ids {
 		all.Go(func() {
-			a, err := w.try("POST", []string{w.url, another}[i%2]+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyA), idempotent("k"))
+			a, err := w.Try("POST", []string{w.URL, another}[i%2]+"/v1/jobs",
+				`{"operation":"`+w.Plain+`","payload":1}`, key(keyA), idempotent("k"))
 			if err != nil || a.StatusCode != http.StatusAccepted {
 				t.Errorf("twin %d: %v, %v", i, a.Response, err)
 				return
@@ -66,12 +73,13 @@ func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 			t.Fatalf("jobs %q", ids)
 		}
 	}
-	w.problem(w.submit(w.plain, `1`, key(keyA), idempotent("another")), http.StatusTooManyRequests, api.CodeRateLimit)
+	w.Problem(w.Submit(w.Plain, `1`, key(keyA), idempotent("another")), http.StatusTooManyRequests,
+		api.CodeRateLimit)
 }
 
 // twinLine has another request come first, once.
 type twinLine struct {
-	wholeLine
+	testforebay.Line
 	begun atomic.Bool
 	first func()
 }
@@ -80,23 +88,27 @@ func (l *twinLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error
 	if l.begun.CompareAndSwap(false, true) {
 		l.first()
 	}
-	return l.wholeLine.Offer(ctx, o)
+	return l.Line.Offer(ctx, o)
 }
 
 // The line is told which places a job holds, so that whatever ends the job gives them back.
 func TestAJobsPlaceIsFreeOnceTheJobHasEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 1}}
+		s.Pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient,
+			Amount: 1}}
 	})
 	ends := map[string]func(id string){
-		"canceled":  func(id string) { w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200) },
-		"succeeded": func(id string) { w.succeed(id, 200, "text/plain", nil) },
+		"canceled": func(id string) {
+			w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), 200)
+		},
+		"succeeded": func(id string) { w.Succeed(id, 200, "text/plain", nil) },
 	}
 	for how, end := range ends {
 		for _, fields := range [][][2]string{{key(keyA)}, {key(keyA), idempotent(how)}} {
-			id := w.job(w.want(w.submit(w.plain, `1`, fields...), http.StatusAccepted)).ID
-			p := w.problem(w.submit(w.plain, `2`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+			id := w.Job(w.Want(w.Submit(w.Plain, `1`, fields...), http.StatusAccepted)).ID
+			p := w.Problem(w.Submit(w.Plain, `2`, key(keyA)), http.StatusTooManyRequests,
+				api.CodeRateLimit)
 			if p.Reason != "jobs" {
 				t.Fatalf("%+v", p)
 			}

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -17,36 +17,41 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // reads gives tier pro one limit on reads.
 func reads(l limits.Limit) func(*setup) {
 	return func(su *setup) {
-		su.pro = []limits.Limit{{Name: "per-hour", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: 1000, Window: time.Hour}}
-		su.adjust = func(w *world, c *worldConfig) {
-			pro := c.enter.Tiers["pro"]
-			pro.Reads = w.limits("reads", []limits.Limit{l})
-			c.enter.Tiers["pro"] = pro
+		su.Pro = []limits.Limit{{Name: "per-hour", Algorithm: limits.FixedWindow,
+			Per: limits.PerClient, Amount: 1000, Window: time.Hour}}
+		su.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			pro := c.Enter.Tiers["pro"]
+			pro.Reads = w.Limits("reads", []limits.Limit{l})
+			c.Enter.Tiers["pro"] = pro
 		}
 	}
 }
 
 func hourly(amount int64) limits.Limit {
-	return limits.Limit{Name: "reads", Algorithm: limits.FixedWindow, Per: limits.PerClient, Amount: amount, Window: 365 * 24 * time.Hour}
+	return limits.Limit{Name: "reads", Algorithm: limits.FixedWindow, Per: limits.PerClient,
+		Amount: amount, Window: 365 * 24 * time.Hour}
 }
 
-// A list is charged for the jobs that it looked at, to limits of its own; what isn't a list is charged nothing.
+// A list is charged for the jobs that it looked at, to limits of its own; what isn't a list is
+// charged nothing.
 func TestListsAreChargedForTheJobsTheyLookAt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, reads(hourly(160)))
 	var last string
 	for range 12 {
-		last = w.job(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)).ID
+		last = w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)).ID
 	}
 	left := func(a answer) int64 {
 		t.Helper()
-		s := w.stated(w.want(a, 200))["reads"]
-		if !strings.HasPrefix(s.policy, "q=160;") || a.Header.Get("X-RateLimit-Remaining") != strconv.FormatInt(s.r, 10) {
+		s := w.stated(w.Want(a, 200))["reads"]
+		if !strings.HasPrefix(s.policy, "q=160;") ||
+			a.Header.Get("X-RateLimit-Remaining") != strconv.FormatInt(s.r, 10) {
 			t.Errorf("%v", a.Header)
 		}
 		return s.r
@@ -54,52 +59,59 @@ func TestListsAreChargedForTheJobsTheyLookAt(t *testing.T) {
 	for _, c := range []struct {
 		query string
 		left  int64
-	}{{"", 148}, {"?limit=5", 143}, {"?status=failed", 131}, {"?status=failed&limit=1", 119}, {"?limit=5", 114}} {
-		if got := left(w.get("/v1/jobs"+c.query, key(keyA))); got != c.left {
+	}{{"", 148}, {"?limit=5", 143}, {"?status=failed", 131}, {"?status=failed&limit=1", 119},
+		{"?limit=5", 114}} {
+		if got := left(w.Get("/v1/jobs"+c.query, key(keyA))); got != c.left {
 			t.Errorf("after %q: %d left, want %d", c.query, got, c.left)
 		}
 	}
 	for range 2 {
 		for _, path := range []string{"/v1/jobs/" + last, "/v1/rate-limits", "/v1/operations"} {
-			w.want(w.get(path, key(keyA)), 200)
+			w.Want(w.Get(path, key(keyA)), 200)
 		}
-		w.want(w.get("/v1/jobs/"+last+"/result", key(keyA)), http.StatusConflict)
+		w.Want(w.Get("/v1/jobs/"+last+"/result", key(keyA)), http.StatusConflict)
 	}
-	if got := left(w.get("/v1/jobs", key(keyA))); got != 102 {
+	if got := left(w.Get("/v1/jobs", key(keyA))); got != 102 {
 		t.Errorf("%d left after what is no list", got)
 	}
 	// A list needs room for all that it may look at.
-	if got := left(w.get("/v1/jobs", key(keyA))); got != 90 {
+	if got := left(w.Get("/v1/jobs", key(keyA))); got != 90 {
 		t.Errorf("%d left", got)
 	}
-	a := w.get("/v1/jobs", key(keyA))
-	p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
-	if p.RetryAfter < 1 || a.Header.Get("Retry-After") != strconv.Itoa(p.RetryAfter) || !slices.Equal(p.ViolatedPolicies, []string{"reads"}) ||
-		w.stated(a)["reads"].r != 90 || p.Detail != "Limit reads allows lists to look at 160 jobs per 8760h." {
+	a := w.Get("/v1/jobs", key(keyA))
+	p := w.Problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+	if p.RetryAfter < 1 || a.Header.Get("Retry-After") != strconv.Itoa(p.RetryAfter) ||
+		!slices.Equal(p.ViolatedPolicies, []string{"reads"}) ||
+		w.stated(a)["reads"].r != 90 ||
+		p.Detail != "Limit reads allows lists to look at 160 jobs per 8760h." {
 		t.Errorf("%+v\n%v", p, a.Header)
 	}
 	w.says(a, map[string]string{"Forebay-Decision": "", "Cache-Control": "no-store"})
 	// Nobody else is refused, and nothing else of this client.
-	w.want(w.get("/v1/jobs", key(keyB)), 200)
-	if s := w.stated(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)); s["per-hour"].r != 987 || len(s) != 1 {
+	w.Want(w.Get("/v1/jobs", key(keyB)), 200)
+	if s := w.stated(w.Want(w.Submit(w.Plain, `1`, key(keyA)),
+		http.StatusAccepted)); s["per-hour"].r != 987 || len(s) != 1 {
 		t.Errorf("a job's limits: %+v", s)
 	}
 }
 
-// A limit that allows fewer jobs than one list may look at makes shorter pages, and no list impossible.
+// A limit that allows fewer jobs than one list may look at makes shorter pages, and no list
+// impossible.
 func TestASmallLimitOnReadsMakesShortPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1000, Window: time.Second, Burst: 3}))
+	w := newWorld(t,
+		reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient,
+			Amount: 1000, Window: time.Second, Burst: 3}))
 	for range 7 {
-		w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+		w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 	}
 	for cursor, seen := "", 0; ; {
-		a := w.get("/v1/jobs"+cursor, key(keyA))
+		a := w.Get("/v1/jobs"+cursor, key(keyA))
 		if a.StatusCode == http.StatusTooManyRequests {
 			continue // for 3 ms
 		}
 		var page api.JobList
-		if err := json.Unmarshal(w.want(a, 200).body, &page); err != nil {
+		if err := json.Unmarshal(w.Want(a, 200).Text, &page); err != nil {
 			t.Fatal(err)
 		}
 		if seen += len(page.Jobs); len(page.Jobs) > 3 {
@@ -117,7 +129,7 @@ func TestASmallLimitOnReadsMakesShortPages(t *testing.T) {
 
 // heldLine has lists wait until they are let go.
 type heldLine struct {
-	wholeLine
+	testforebay.Line
 	reading atomic.Int64
 	most    atomic.Int64
 	release chan struct{}
@@ -133,93 +145,91 @@ func (l *heldLine) hold() (leave func()) {
 
 func (l *heldLine) Mine(ctx context.Context, f leaky.MineFilter) (leaky.MinePage, error) {
 	defer l.hold()()
-	return l.wholeLine.Mine(context.WithoutCancel(ctx), f)
+	return l.Line.Mine(context.WithoutCancel(ctx), f)
 }
 
 func (l *heldLine) List(ctx context.Context, f leaky.ListFilter) (leaky.Page, error) {
 	defer l.hold()()
-	return l.wholeLine.List(context.WithoutCancel(ctx), f)
+	return l.Line.List(context.WithoutCancel(ctx), f)
 }
 
-// Of one client, and of all operators, one list is read at a time. The next waits for it a while, and is refused then.
+// Of one client, and of all operators, one list is read at a time. The next waits for it a while,
+// and is refused then.
 func TestAClientHasOneListAtATime(t *testing.T) {
 	t.Parallel()
 	line := &heldLine{release: make(chan struct{})}
 	w := newWorld(t, func(su *setup) {
-		su.wrap = func(l wholeLine) wholeLine { line.wholeLine = l; return line }
-		su.adjust = func(w *world, c *worldConfig) {
-			tier := c.enter.Tiers["pro"]
-			tier.Reads = w.limits("reads", []limits.Limit{{Name: "jobs-read", Algorithm: limits.TokenBucket,
-				Per: limits.PerClient, Amount: 10_000, Window: time.Minute}})
-			c.enter.Tiers["pro"] = tier
+		su.Wrap = func(l testforebay.Line) testforebay.Line { line.Line = l; return line }
+		su.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			tier := c.Enter.Tiers["pro"]
+			tier.Reads = w.Limits("reads",
+				[]limits.Limit{{Name: "jobs-read", Algorithm: limits.TokenBucket,
+					Per: limits.PerClient, Amount: 10_000, Window: time.Minute}})
+			c.Enter.Tiers["pro"] = tier
 		}
 	})
-	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
+	w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
 	for _, list := range []func() answer{
-		func() answer { return w.get("/v1/jobs", key(keyA)) },
-		func() answer { return w.adminCall("GET", "jobs") },
+		func() answer { return w.Get("/v1/jobs", key(keyA)) },
+		func() answer { return w.AdminCall("GET", "jobs") },
 	} {
 		first := w.later(list)
-		w.eventually("a list is read", func() bool { return line.reading.Load() == 1 })
+		w.Eventually("a list is read", func() bool { return line.reading.Load() == 1 })
 		a := list()
-		if p := w.problem(a, http.StatusTooManyRequests, api.CodeTooManyLists); p.RetryAfter != 1 || a.Header.Get("Retry-After") != "1" {
+		if p := w.Problem(a, http.StatusTooManyRequests, api.CodeTooManyLists); p.RetryAfter != 1 ||
+			a.Header.Get("Retry-After") != "1" {
 			t.Errorf("%+v", p)
 		}
-		if fields := a.Header.Get("RateLimit"); a.Request.URL.Path == "/v1/jobs" && !strings.HasPrefix(fields, `"jobs-read";`) {
+		if fields := a.Header.Get("RateLimit"); a.Request.URL.Path == "/v1/jobs" &&
+			!strings.HasPrefix(fields, `"jobs-read";`) {
 			t.Errorf("the refusal speaks of %s, want the limits on reads", fields)
 		}
 		second := w.later(list)
-		w.eventually("the second waits", func() bool { return w.server.reading.waiting() == 2 })
+		w.Eventually("the second waits", func() bool { return w.Server.ListReaders() == 2 })
 		close(line.release)
-		w.want(w.soon(first), 200)
-		w.want(w.soon(second), 200)
+		w.Want(w.soon(first), 200)
+		w.Want(w.soon(second), 200)
 		line.release = make(chan struct{})
 	}
 	if got := line.most.Load(); got != 1 {
 		t.Errorf("%d lists were read at once", got)
 	}
-	other := w.later(func() answer { return w.get("/v1/jobs", key(keyA)) })
-	another := w.later(func() answer { return w.get("/v1/jobs", key(keyB)) })
-	w.eventually("two clients read", func() bool { return line.reading.Load() == 2 })
+	other := w.later(func() answer { return w.Get("/v1/jobs", key(keyA)) })
+	another := w.later(func() answer { return w.Get("/v1/jobs", key(keyB)) })
+	w.Eventually("two clients read", func() bool { return line.reading.Load() == 2 })
 	close(line.release)
-	w.want(w.soon(other), 200)
-	w.want(w.soon(another), 200)
-	w.eventually("nobody reads", func() bool { return w.server.reading.waiting() == 0 })
+	w.Want(w.soon(other), 200)
+	w.Want(w.soon(another), 200)
+	w.Eventually("nobody reads", func() bool { return w.Server.ListReaders() == 0 })
 }
 
-// waiting is how many have a turn or wait for one.
-func (r *reading) waiting() (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, turn := range r.turns {
-		n += turn.users
-	}
-	return n
-}
-
-// The gravest fault that was found: a client with 10,000 jobs that lists those that failed, of which there are none, on 8 connections
-// without pause, took Redis from everybody else, for 110 to 190 ms a request. Now the other client's 99th percentile stays within twice
-// its own without them. Windows with and without them alternate, so that both see the same machine. The fault makes it tens of times
-// as much; so a measurement that the machine disturbed is made again, and only three in a row count.
-// The test isn't parallel: it measures times.
+// The gravest fault that was found: a client with 10,000 jobs that lists those that failed, of
+// which there are none, on 8 connections without pause, took Redis from everybody else, for 110 to
+// 190 ms a request. Now the other client's 99th percentile stays within twice its own without them.
+// Windows with and without them alternate, so that both see the same machine. The fault makes it
+// tens of times as much; so a measurement that the machine disturbed is made again, and only three
+// in a row count. The test isn't parallel: it measures times.
 func TestListsDoNotStarveOthers(t *testing.T) {
 	const own = 10_000
 	w := newWorld(t, func(su *setup) {
-		su.rdb = redistest.Start(t, "--save", "", "--appendonly", "no").Client(t)
-		reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 60_000, Window: time.Minute, Burst: own})(su)
-		su.pro, su.line.Capacity, su.line.MaxWait = nil, 1_000_000, 1e6*time.Hour
+		su.Redis = redistest.Start(t, "--save", "", "--appendonly", "no").Client(t)
+		reads(limits.Limit{Name: "reads", Algorithm: limits.TokenBucket, Per: limits.PerClient,
+			Amount: 60_000, Window: time.Minute, Burst: own})(su)
+		su.Pro, su.Line.Capacity, su.Line.MaxWait = nil, 1_000_000, 1e6*time.Hour
 	})
-	w.pause()
-	client := w.clientA()
+	w.Pause()
+	client := w.ClientA()
 	var fill sync.WaitGroup
 	for range 64 {
 		fill.Go(func() {
 			for range own / 64 {
-				offer := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: client,
-					Tier: "pro", Priority: jobs.Normal, Payload: []byte("1")}, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}
+				offer := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.Backend), Operation: w.Plain,
+					Client: client,
+					Tier:   "pro", Priority: jobs.Normal, Payload: []byte("1")}, Weight: 1,
+					MaxAge: time.Hour, Keep: time.Hour}
 				var err error
 				for range 10 { // a busy machine lets Redis be late
-					if _, err = w.line.Offer(context.Background(), offer); err == nil {
+					if _, err = w.Line.Offer(context.Background(), offer); err == nil {
 						break
 					}
 				}
@@ -231,18 +241,22 @@ func TestListsDoNotStarveOthers(t *testing.T) {
 		})
 	}
 	fill.Wait()
-	// What one request takes of Redis, whatever it looks for: counted in commands, since time depends on the machine.
-	for _, query := range []string{"status=failed&limit=1", "status=failed&limit=200", "operation=none", "limit=200", ""} {
-		w.want(w.get("/v1/jobs?"+query, key(keyA)), 200)
+	// What one request takes of Redis, whatever it looks for: counted in commands, since time
+	// depends on the machine.
+	for _, query := range []string{"status=failed&limit=1", "status=failed&limit=200",
+		"operation=none", "limit=200", ""} {
+		w.Want(w.Get("/v1/jobs?"+query, key(keyA)), 200)
 		before := w.commands()
-		w.want(w.get("/v1/jobs?"+query, key(keyA)), 200)
+		w.Want(w.Get("/v1/jobs?"+query, key(keyA)), 200)
 		if n := w.commands() - before; n > 6*leaky.MaxWork {
 			t.Errorf("%s: %d commands", query, n)
 		}
 	}
 	most := 2.0
 	if raced {
-		most = 8 // the lists' clients are of this process, and take the processors from the other client's requests
+		// the lists' clients are of this process, and take the processors from the other client's
+		// requests
+		most = 8
 	}
 	var ratio float64
 	for range 3 {
@@ -250,11 +264,12 @@ func TestListsDoNotStarveOthers(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("another client's 99th percentile is %.1f times what it is without lists, want %v at most", ratio, most)
+	t.Errorf("another client's 99th percentile is %.1f times what it is without lists, "+
+		"want %v at most", ratio, most)
 }
 
-// starved is how many times as long as alone another client's requests take beside a client that lists on 8 connections, at the 99th
-// percentile.
+// starved is how many times as long as alone another client's requests take beside a client that
+// lists on 8 connections, at the 99th percentile.
 func (w *world) starved() float64 {
 	const windows, window = 5, 200 * time.Millisecond
 	var took [2][]time.Duration
@@ -269,8 +284,10 @@ func (w *world) starved() float64 {
 						return
 					default:
 					}
-					a, err := w.try("GET", w.url+"/v1/jobs?status=failed&limit=1", "", key(keyA))
-					if err != nil || a.StatusCode != 200 && a.StatusCode != http.StatusTooManyRequests && a.StatusCode != http.StatusServiceUnavailable {
+					a, err := w.Try("GET", w.URL+"/v1/jobs?status=failed&limit=1", "", key(keyA))
+					if err != nil || a.StatusCode != 200 &&
+						a.StatusCode != http.StatusTooManyRequests &&
+						a.StatusCode != http.StatusServiceUnavailable {
 						w.Errorf("%v, %v", a.Response, err)
 						return
 					}
@@ -279,9 +296,12 @@ func (w *world) starved() float64 {
 		}
 		for end := time.Now().Add(window); time.Now().Before(end); {
 			began := time.Now()
-			a, err := w.try("POST", w.url+"/v1/jobs", `{"operation":"`+w.plain+`","payload":1}`, key(keyB))
-			// On a machine that stands still for a while the store's time runs out: that is long too, with lists or without.
-			if err != nil || a.StatusCode != http.StatusAccepted && a.StatusCode != http.StatusServiceUnavailable {
+			a, err := w.Try("POST", w.URL+"/v1/jobs", `{"operation":"`+w.Plain+`","payload":1}`,
+				key(keyB))
+			// On a machine that stands still for a while the store's time runs out: that is long
+			// too, with lists or without.
+			if err != nil || a.StatusCode != http.StatusAccepted &&
+				a.StatusCode != http.StatusServiceUnavailable {
 				w.Errorf("%v, %v", a.Response, err)
 			}
 			took[with] = append(took[with], time.Since(began))
@@ -294,6 +314,7 @@ func (w *world) starved() float64 {
 		slices.Sort(took[i])
 		p99[i] = took[i][len(took[i])*99/100]
 	}
-	w.Logf("99%% within %v without lists (%d requests), %v beside them (%d)", p99[0], len(took[0]), p99[1], len(took[1]))
+	w.Logf("99%% within %v without lists (%d requests), %v beside them (%d)", p99[0], len(took[0]),
+		p99[1], len(took[1]))
 	return float64(p99[1]) / float64(p99[0])
 }

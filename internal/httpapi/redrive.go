@@ -38,7 +38,7 @@ func (s *Server) redriveJob(c *call) error {
 	if outcome == leaky.LineFull {
 		return web.Problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
 	}
-	if outcome == leaky.ForNobody {
+	if outcome == leaky.Unowned {
 		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job was a refresh, for no caller: the next one is begun by itself.")
 	}
 	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {

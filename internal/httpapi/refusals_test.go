@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"net/http"
@@ -10,39 +10,45 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// A flood of requests that a rate limit refuses costs Redis nothing, and each answer says all that the first one said.
+// A flood of requests that a rate limit refuses costs Redis nothing, and each answer says all that
+// the first one said.
 func TestAFloodOfRefusedRequestsCostsRedisNothing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	w := newWorld(t, func(s *setup) {
-		s.rdb = server.Client(t)
-		s.pro = []limits.Limit{{Name: "hourly", Algorithm: limits.TokenBucket, Per: limits.PerClient, Amount: 1, Window: time.Hour}}
+		s.Redis = server.Client(t)
+		s.Pro = []limits.Limit{{Name: "hourly", Algorithm: limits.TokenBucket,
+			Per: limits.PerClient, Amount: 1, Window: time.Hour}}
 	})
-	w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
-	first := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests)
+	w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
+	first := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusTooManyRequests)
 	before := w.commands()
 	const flood = 200
 	for range flood {
-		a := w.submit(w.plain, `1`, key(keyA))
-		p := w.problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
+		a := w.Submit(w.Plain, `1`, key(keyA))
+		p := w.Problem(a, http.StatusTooManyRequests, api.CodeRateLimit)
 		if p.Reason != "hourly" || p.RetryAfter <= 0 || p.RetryAfter > 3600 {
-			t.Fatalf("%s", a.body)
+			t.Fatalf("%s", a.Text)
 		}
-		for _, field := range []string{"RateLimit-Policy", "X-RateLimit-Remaining", "Forebay-Decision"} {
+		for _, field := range []string{"RateLimit-Policy", "X-RateLimit-Remaining",
+			"Forebay-Decision"} {
 			if got, want := a.Header.Get(field), first.Header.Get(field); got != want || got == "" {
 				t.Fatalf("%s: %q, want %q", field, got, want)
 			}
 		}
 	}
-	// Pings of the store and what looks after permits go on; a refusal is asked about anew every 10 s.
+	// Pings of the store and what looks after permits go on; a refusal is asked about anew every 10
+	// s.
 	if n := w.commands() - before; n > flood/2 {
 		t.Errorf("%d refused requests cost Redis %d commands", flood, n)
 	}
 
 	// Another client, and a request with a key whose job may be there, are asked about.
-	w.want(w.submit(w.plain, `1`, key(keyB)), http.StatusAccepted)
-	keyed := func() answer { return w.submit(w.plain, `1`, key(keyB), idempotent(`"k"`)) }
-	w.want(keyed(), http.StatusTooManyRequests)
-	w.want(w.submit(w.plain, `1`, key(keyB)), http.StatusTooManyRequests)
-	w.want(keyed(), http.StatusTooManyRequests)
+	w.Want(w.Submit(w.Plain, `1`, key(keyB)), http.StatusAccepted)
+	keyed := func() answer {
+		return w.Submit(w.Plain, `1`, key(keyB), idempotent(`"k"`))
+	}
+	w.Want(keyed(), http.StatusTooManyRequests)
+	w.Want(w.Submit(w.Plain, `1`, key(keyB)), http.StatusTooManyRequests)
+	w.Want(keyed(), http.StatusTooManyRequests)
 }

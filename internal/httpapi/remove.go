@@ -68,7 +68,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 		return c.ownLookError(job.ID, err)
 	}
 	key := o.Overload.CacheKey(job.Operation, job.Client, job.Tier, payload)
-	if err := s.Answers.Purge(c.Ctx, o.Overload, job.Operation, key, job.Client); err != nil {
+	if err := s.Answers.Purge(c.Ctx, o.Overload, key, job.Client); err != nil {
 		return web.StoreError(err)
 	}
 	return nil

@@ -50,7 +50,7 @@ type Finals interface {
 // that it may be there still.
 type Answers interface {
 	Warm(ctx context.Context, key string)
-	Purge(ctx context.Context, p degrade.Policy, operation, key, client string) error
+	Purge(ctx context.Context, p degrade.Policy, key, client string) error
 }
 
 // Store is what the front path knows of its connection to Redis.

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/shadows"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 func trial(name string, n int64) limits.Limit {
@@ -42,17 +43,19 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	t.Parallel()
 	var noted notes
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
-		s.free = []limits.Limit{trial("trial", 1)}
-		s.adjust = func(_ *world, c *worldConfig) { c.Shadows = &noted }
+		s.Pro = []limits.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
+		s.Free = []limits.Limit{trial("trial", 1)}
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Shadows = &noted }
 	})
 	for range 3 {
-		a := w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)
-		if got := a.Header.Get("RateLimit-Policy") + a.Header.Get("RateLimit"); strings.Contains(got, "trial") || a.Header.Get("X-RateLimit-Limit") != "3" {
+		a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
+		if got := a.Header.Get("RateLimit-Policy") +
+			a.Header.Get("RateLimit"); strings.Contains(got, "trial") ||
+			a.Header.Get("X-RateLimit-Limit") != "3" {
 			t.Errorf("%v", a.Header)
 		}
 	}
-	p := w.problem(w.submit(w.plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
+	p := w.Problem(w.Submit(w.Plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
 	if p.Reason != "three" || fmt.Sprint(p.ViolatedPolicies) != "[three]" {
 		t.Errorf("%+v", p)
 	}
@@ -63,17 +66,22 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	if l := told["three"]; !l.Enforced || l.Remaining != 0 {
 		t.Errorf("the limit in force: %+v", l)
 	}
-	if want := strings.Repeat("trial "+w.clientA()+" "+w.plain+"\n", 2); strings.Join(noted.noted, "\n")+"\n" != want {
+	if want := strings.Repeat("trial "+w.ClientA()+" "+w.Plain+"\n", 2); strings.Join(noted.noted,
+		"\n")+"\n" != want {
 		t.Errorf("noted %q, want %q", noted.noted, want)
 	}
-	got := string(w.metrics())
-	for labels, want := range map[string]int{`limit="trial",outcome="spent"`: 1, `limit="trial",outcome="would_refuse"`: 2,
-		`limit="three",outcome="spent"`: 3, `limit="three",outcome="refused"`: 1} {
-		if !strings.Contains(got, fmt.Sprintf("forebay_limit_checks_total{%s} %d\n", labels, want)) {
+	got := string(w.Metrics())
+	for labels, want := range map[string]int{`limit="trial",outcome="spent"`: 1,
+		`limit="trial",outcome="would_refuse"`: 2,
+		`limit="three",outcome="spent"`:        3, `limit="three",outcome="refused"`: 1} {
+		if !strings.Contains(got,
+			fmt.Sprintf("forebay_limit_checks_total{%s} %d\n", labels, want)) {
 			t.Errorf("lacks %s of %d", labels, want)
 		}
 	}
-	if a := w.want(w.submit(w.plain, `1`, from("192.0.2.1")), http.StatusAccepted); a.Header.Get("RateLimit") != "" || a.Header.Get("X-RateLimit-Limit") != "" {
+	if a := w.Want(w.Submit(w.Plain, `1`, from("192.0.2.1")),
+		http.StatusAccepted); a.Header.Get("RateLimit") != "" ||
+		a.Header.Get("X-RateLimit-Limit") != "" {
 		t.Errorf("a trial alone is told of: %v", a.Header)
 	}
 }
@@ -81,18 +89,24 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro, s.report = []limits.Limit{perClient("force", 1, time.Hour)}, []limits.Limit{trial("trial", 1)}
-		s.adjust = func(w *world, c *worldConfig) {
-			c.enter.Limits = []admission.Limit{{Rule: w.rule("global", perClient("abroad", 1, time.Hour)), When: admission.When{Countries: []string{"DE"}}}}
+		s.Pro, s.Report = []limits.Limit{perClient("force", 1, time.Hour)},
+			[]limits.Limit{trial("trial", 1)}
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Enter.Limits = []admission.Limit{{Rule: w.Rule("global",
+				perClient("abroad", 1, time.Hour)),
+				When: admission.When{Countries: []string{"DE"}}}}
 		}
 	})
-	got := string(w.metrics())
-	for _, labels := range []string{`limit="force",outcome="refused"`, `limit="force",outcome="spent"`, `limit="trial",outcome="would_refuse"`, `limit="abroad",outcome="refused"`} {
+	got := string(w.Metrics())
+	for _, labels := range []string{`limit="force",outcome="refused"`,
+		`limit="force",outcome="spent"`, `limit="trial",outcome="would_refuse"`,
+		`limit="abroad",outcome="refused"`} {
 		if !strings.Contains(got, "forebay_limit_checks_total{"+labels+"} 0\n") {
 			t.Errorf("lacks %s", labels)
 		}
 	}
-	if !strings.Contains(got, `forebay_admission_decisions_total{decision="rejected",operation="`+w.plain+`",reason="abroad"} 0`) {
+	abroad := `{decision="rejected",operation="` + w.Plain + `",reason="abroad"} 0`
+	if !strings.Contains(got, "forebay_admission_decisions_total"+abroad) {
 		t.Error("lacks the refusals of a limit on a country")
 	}
 }
@@ -100,11 +114,16 @@ func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
-	noted := &notes{top: []shadows.Count{{Limit: "a", Client: "acme", Operation: "report", Count: 9, Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
-	w := newWorld(t, func(s *setup) { s.adjust = func(_ *world, c *worldConfig) { c.Shadows = noted } })
-	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ", "?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
+	noted := &notes{top: []shadows.Count{{Limit: "a", Client: "acme", Operation: "report", Count: 9,
+		Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
+	w := newWorld(t, func(s *setup) {
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Shadows = noted }
+	})
+	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ",
+		"?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
 		var got api.ShadowLimits
-		strictly(t, query, w.want(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), 200).body, &got)
+		strictly(t, query,
+			w.Want(w.Call("GET", w.Admin+"/admin/v1/shadow-limits"+query, ""), 200).Text, &got)
 		text := ""
 		for _, r := range got.Refusals {
 			text += fmt.Sprint(r.Client, " ", r.Count, " ")
@@ -117,8 +136,10 @@ func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"?limits=a", "?limit=a&limit=b", "?limit=a;b", "?x"} {
-		w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits"+query, ""), http.StatusBadRequest, api.CodeInvalidRequest)
+		w.Problem(w.Call("GET", w.Admin+"/admin/v1/shadow-limits"+query, ""), http.StatusBadRequest,
+			api.CodeInvalidRequest)
 	}
 	noted.err = errors.New("lost")
-	w.problem(w.call("GET", w.admin+"/admin/v1/shadow-limits", ""), http.StatusServiceUnavailable, api.CodeStore)
+	w.Problem(w.Call("GET", w.Admin+"/admin/v1/shadow-limits", ""), http.StatusServiceUnavailable,
+		api.CodeStore)
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -12,28 +12,31 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A Redis that comes back without its last writes has a job stand where it stood before: who was told more hears that.
+// A Redis that comes back without its last writes has a job stand where it stood before: who was
+// told more hears that.
 func TestAStreamTellsOfAJobThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	ticket := w.start(id)
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	ticket := w.Start(id)
 	s := w.stream(id, key(keyA))
 	_, running := s.wants("status", api.Running)
 	setBack := w.snapshot()
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Delayed, Failure: jobs.Failure{Code: jobs.CodeBackendTimeout, Detail: "No answer."}})
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Delayed,
+		Failure: jobs.Failure{Code: jobs.CodeBackendTimeout, Detail: "No answer."}})
 	if _, version := s.wants("status", api.Queued); version <= running {
 		t.Fatalf("version %d after %d", version, running)
 	}
 	setBack()
 	// A connection that is made anew has everybody look; here it is a word on the job that does.
-	if err := w.rdb.Publish(t.Context(), jobs.KeyPrefix(w.backend)+"moved", id).Err(); err != nil {
+	if err := w.Redis.Publish(t.Context(), jobs.KeyPrefix(w.Backend)+"moved",
+		id).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, version := s.wants("status", api.Running); version != running {
 		t.Errorf("version %d, want %d again", version, running)
 	}
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}})
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}})
 	s.wants("done", api.Succeeded)
 	s.over(false)
 }
@@ -41,19 +44,19 @@ func TestAStreamTellsOfAJobThatWasSetBack(t *testing.T) {
 // snapshot notes all that Redis has of the world's backend, and returns what sets it back to that.
 func (w *world) snapshot() (setBack func()) {
 	w.Helper()
-	ctx, all := context.Background(), jobs.KeyPrefix(w.backend)+"*"
+	ctx, all := context.Background(), jobs.KeyPrefix(w.Backend)+"*"
 	type dump struct {
 		ttl  time.Duration // 0: none
 		text string
 	}
 	dumps := map[string]dump{}
-	for _, key := range w.rdb.Keys(ctx, all).Val() {
-		dumps[key] = dump{max(w.rdb.PTTL(ctx, key).Val(), 0), w.rdb.Dump(ctx, key).Val()}
+	for _, key := range w.Redis.Keys(ctx, all).Val() {
+		dumps[key] = dump{max(w.Redis.PTTL(ctx, key).Val(), 0), w.Redis.Dump(ctx, key).Val()}
 	}
 	return func() {
 		w.Helper()
-		_, err := w.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-			p.Del(ctx, w.rdb.Keys(ctx, all).Val()...)
+		_, err := w.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Del(ctx, w.Redis.Keys(ctx, all).Val()...)
 			for key, d := range dumps {
 				p.Restore(ctx, key, d.ttl, d.text)
 			}

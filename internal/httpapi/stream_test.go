@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/testforebay"
 	"github.com/forebay/forebay/internal/web"
 )
 
@@ -22,7 +24,7 @@ const patience = 20 * time.Second
 // stream is an open stream of a job's states, as a client reads it.
 type stream struct {
 	*http.Response
-	w      *world
+	w      *testforebay.World
 	blocks chan block // closed at the stream's end
 }
 
@@ -35,7 +37,7 @@ type block struct {
 // stream opens one, which the server must grant.
 func (w *world) stream(id string, fields ...[2]string) *stream {
 	w.Helper()
-	r, err := http.NewRequestWithContext(w.Context(), "GET", w.url+"/v1/jobs/"+id, nil)
+	r, err := http.NewRequestWithContext(w.Context(), "GET", w.URL+"/v1/jobs/"+id, nil)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -43,16 +45,17 @@ func (w *world) stream(id string, fields ...[2]string) *stream {
 	for _, f := range fields {
 		r.Header.Set(f[0], f[1])
 	}
-	a, err := w.client.Do(r)
+	a, err := w.Client.Do(r)
 	if err != nil {
 		w.Fatal(err)
 	}
-	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "text/event-stream" || a.Header.Get("Cache-Control") != "no-store" ||
+	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "text/event-stream" ||
+		a.Header.Get("Cache-Control") != "no-store" ||
 		a.Header.Get("X-Accel-Buffering") != "no" || a.ContentLength >= 0 {
 		w.Fatalf("no stream: %s %v", a.Status, a.Header)
 	}
-	w.client.Transport.(contract).check(r, a, nil) // of its body there is no schema
-	s := &stream{Response: a, w: w, blocks: make(chan block, 100)}
+	w.CheckContract(r, a, nil) // of its body there is no schema
+	s := &stream{Response: a, w: w.World, blocks: make(chan block, 100)}
 	go s.read()
 	w.Cleanup(func() { a.Body.Close() })
 	if b := s.next(); b.retry != "3000" {
@@ -135,10 +138,11 @@ func (s *stream) over(hint bool) {
 func TestAStreamTellsEachStateUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	s := w.stream(id, key(keyA))
 	job, version := s.wants("status", api.Queued)
-	if job.ID != id || job.Queue == nil || job.Queue.Position != 1 || job.Links.Cancel == "" || version != 0 {
+	if job.ID != id || job.Queue == nil || job.Queue.Position != 1 || job.Links.Cancel == "" ||
+		version != 0 {
 		t.Errorf("version %d: %+v", version, job)
 	}
 	steps := []struct {
@@ -150,13 +154,15 @@ func TestAStreamTellsEachStateUntilTheEnd(t *testing.T) {
 		{"status", api.Running, func() {}},
 		{"done", api.Succeeded, func() {}},
 	}
-	ticket := w.start(id)
+	ticket := w.Start(id)
 	steps[1].do = func() {
-		w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Delayed, Failure: jobs.Failure{Code: jobs.CodeBackendTimeout, Detail: "No answer."}})
+		w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Delayed,
+			Failure: jobs.Failure{Code: jobs.CodeBackendTimeout, Detail: "No answer."}})
 	}
-	steps[2].do = func() { ticket = w.start(id) }
+	steps[2].do = func() { ticket = w.Start(id) }
 	steps[3].do = func() {
-		w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200, Size: 1}, Body: []byte("x")})
+		w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded,
+			Result: jobs.Meta{Status: 200, Size: 1}, Body: []byte("x")})
 	}
 	for _, step := range steps {
 		step.do()
@@ -169,10 +175,12 @@ func TestAStreamTellsEachStateUntilTheEnd(t *testing.T) {
 		}
 	}
 	s.over(false)
-	w.eventually("nobody waits", func() bool { return w.server.waits.held(heldStream) == 0 })
+	w.Eventually("nobody waits",
+		func() bool { return w.Server.HeldAnswers(httpapi.HeldStream) == 0 })
 }
 
-// wantsSoon is wants, after further events of the status before: a job that is queued may be told of several times.
+// wantsSoon is wants, after further events of the status before: a job that is queued may be told
+// of several times.
 func (s *stream) wantsSoon(event, status string) (api.Job, int64) {
 	s.w.Helper()
 	for {
@@ -195,25 +203,28 @@ func (s *stream) wantsSoon(event, status string) (api.Job, int64) {
 func TestAStreamOfADoneJobIsItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), 200)
 	s := w.stream(id, key(keyA))
 	s.wants("done", api.Canceled)
 	s.over(false)
 }
 
-// Whoever comes back hears what it hasn't, and nothing twice; when it has heard all it is told to stay away.
+// Whoever comes back hears what it hasn't, and nothing twice; when it has heard all it is told to
+// stay away.
 func TestAStreamGoesOnWhereItBrokeOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	first := w.stream(id, key(keyA))
 	_, waiting := first.wants("status", api.Queued)
 	first.Body.Close()
-	last := func(version int64) [2]string { return field("Last-Event-ID", strconv.FormatInt(version, 10)) }
+	last := func(version int64) [2]string {
+		return field("Last-Event-ID", strconv.FormatInt(version, 10))
+	}
 
 	second := w.stream(id, key(keyA), last(waiting))
-	ticket := w.start(id)
+	ticket := w.Start(id)
 	_, running := second.wantsSoon("status", api.Running)
 	second.Body.Close()
 
@@ -221,14 +232,16 @@ func TestAStreamGoesOnWhereItBrokeOff(t *testing.T) {
 	third.wants("status", api.Running)
 	third.Body.Close()
 
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: nil})
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200},
+		Body: nil})
 	fourth := w.stream(id, key(keyA), last(running))
 	_, ended := fourth.wants("done", api.Succeeded)
 	fourth.over(false)
 
 	for _, seen := range []int64{ended, ended + 7} {
-		a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Accept", "text/event-stream"), last(seen)), http.StatusNoContent)
-		if len(a.body) != 0 || a.Header.Get("Cache-Control") != "no-store" {
+		a := w.Want(w.Get("/v1/jobs/"+id, key(keyA), field("Accept", "text/event-stream"),
+			last(seen)), http.StatusNoContent)
+		if len(a.Text) != 0 || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("204: %v", a.Header)
 		}
 	}
@@ -241,35 +254,20 @@ func TestAStreamGoesOnWhereItBrokeOff(t *testing.T) {
 
 func TestOnlyThoseWhoAskForAStreamGetOne(t *testing.T) {
 	t.Parallel()
-	for accept, want := range map[string]bool{
-		"text/event-stream": true, "TEXT/Event-Stream": true, "text/event-stream;q=0.5": true, "text/event-stream; charset=utf-8": true,
-		"text/event-stream, application/json;q=0.9": true, "application/json;q=0.9, text/event-stream": true, "text/event-stream, */*": true,
-		"application/json, text/event-stream": true, "text/html, text/event-stream;q=0.2": true,
-		"application/json;q=0.1, */*, text/event-stream;q=0.5": true, "text/event-stream;q=1.0": true, "text/event-stream;q=0.001": true,
-		"": false, "*/*": false, "text/*": false, "application/json": false, "text/event-stream;q=0": false, "text/event-stream;q=0.000": false,
-		"application/json, text/event-stream;q=0.9": false, "*/*, text/event-stream;q=0.9": false, "application/*;q=0.6, text/event-stream;q=0.5": false,
-		"text/event-stream;q=x": false, "text/event-stream;q=": false, "text/event-stream;q=2": false, "text/event-stream;q=-1": false, "text/event-stream;q=NaN": false,
-		`x="text/event-stream"`: false, "text/event-streams": false, ",,;": false,
-	} {
-		if got := wantsStream([]string{accept}); got != want {
-			t.Errorf("Accept: %s: %v, want %v", accept, got, want)
-		}
-	}
-	if !wantsStream([]string{"application/json;q=0.5", "text/event-stream"}) {
-		t.Error("the second line counts for nothing")
-	}
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	for _, accept := range []string{"*/*", "application/json", "text/html"} {
-		if a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Accept", accept)), 200); w.job(a).ID != id || !strings.Contains(a.Header.Get("Vary"), "Accept") {
+		if a := w.Want(w.Get("/v1/jobs/"+id, key(keyA), field("Accept", accept)),
+			200); w.Job(a).ID != id || !strings.Contains(a.Header.Get("Vary"), "Accept") {
 			t.Errorf("%s: %v", accept, a.Header)
 		}
 	}
 	wish := field("Accept", "text/event-stream")
-	w.problem(w.get("/v1/jobs/"+id, key(keyB), wish), http.StatusNotFound, api.CodeUnknownJob)
-	w.problem(w.get("/v1/jobs/"+id, key("wrong"), wish), http.StatusUnauthorized, api.CodeInvalidCredentials)
-	a := w.want(w.call("HEAD", w.url+"/v1/jobs/"+id, "", key(keyA), wish), 200)
-	if a.Header.Get("Content-Type") != "text/event-stream" || len(a.body) != 0 {
+	w.Problem(w.Get("/v1/jobs/"+id, key(keyB), wish), http.StatusNotFound, api.CodeUnknownJob)
+	w.Problem(w.Get("/v1/jobs/"+id, key("wrong"), wish), http.StatusUnauthorized,
+		api.CodeInvalidCredentials)
+	a := w.Want(w.Call("HEAD", w.URL+"/v1/jobs/"+id, "", key(keyA), wish), 200)
+	if a.Header.Get("Content-Type") != "text/event-stream" || len(a.Text) != 0 {
 		t.Errorf("HEAD: %v", a.Header)
 	}
 }
@@ -278,9 +276,9 @@ func TestOnlyThoseWhoAskForAStreamGetOne(t *testing.T) {
 func TestASilentStreamShowsThatItIsThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.pause()
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	w.server.beat, w.server.life = 20*time.Millisecond, time.Hour
+	w.Pause()
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	w.Server.SetStreams(20*time.Millisecond, time.Hour)
 	s := w.stream(id, key(keyA))
 	s.wants("status", api.Queued)
 	for range 3 {
@@ -289,8 +287,9 @@ func TestASilentStreamShowsThatItIsThere(t *testing.T) {
 		}
 	}
 	s.Body.Close()
-	w.eventually("nobody waits", func() bool { return w.server.waits.held(heldStream) == 0 })
-	w.server.beat, w.server.life = time.Hour, 20*time.Millisecond
+	w.Eventually("nobody waits",
+		func() bool { return w.Server.HeldAnswers(httpapi.HeldStream) == 0 })
+	w.Server.SetStreams(time.Hour, 20*time.Millisecond)
 	s = w.stream(id, key(keyA))
 	s.wants("status", api.Queued)
 	s.over(true)
@@ -300,44 +299,44 @@ func TestASilentStreamShowsThatItIsThere(t *testing.T) {
 func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	server := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	server := web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)
 	server.ReadTimeout, server.WriteTimeout = time.Second, 1500*time.Millisecond
-	w.url = listen(t, server)
-	w.server.beat = 100 * time.Millisecond
+	w.URL = listen(t, server)
+	w.Server.SetStreams(100*time.Millisecond, httpapi.StreamLife)
 	s := w.stream(id, key(keyA))
 	s.wants("status", api.Queued)
 	for range 25 { // 2.5 s
 		s.next()
 	}
-	w.start(id)
+	w.Start(id)
 	for b := s.next(); b.event == "" || !strings.Contains(b.data, api.Running); b = s.next() {
 	}
 	s.Body.Close()
 
-	server = web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
+	server = web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)
 	server.ReadTimeout = time.Second
-	w.url = listen(t, server)
+	w.URL = listen(t, server)
 	began := time.Now()
-	a := w.want(w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=3")), 200)
-	if took := time.Since(began); took < 3*time.Second || w.job(a).Status != api.Running {
-		t.Errorf("after %v: %s", took, a.body)
+	a := w.Want(w.Get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=3")), 200)
+	if took := time.Since(began); took < 3*time.Second || w.Job(a).Status != api.Running {
+		t.Errorf("after %v: %s", took, a.Text)
 	}
 }
 
 func TestShuttingDownEndsStreamsWithAHint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	server := web.NewHTTPServer(w.server.Public(), w.server.Web.Log)
-	w.url = listen(t, server)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	server := web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)
+	w.URL = listen(t, server)
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	var streams []*stream
 	for range 5 {
 		s := w.stream(id, key(keyA))
 		s.wants("status", api.Queued)
 		streams = append(streams, s)
 	}
-	w.server.Drain()
+	w.Server.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {

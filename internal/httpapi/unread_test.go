@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/cache"
-	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/testforebay"
 	"github.com/forebay/forebay/internal/web"
 )
 
@@ -77,18 +74,11 @@ func (r reader) rest() (n int64, sum [sha256.Size]byte, err error) {
 // large is more than the kernel's buffers take of an answer to a reader: Linux has up to 4 MiB.
 const large = 16 << 20
 
-// noise is n bytes of which no piece is like another.
-func noise(n int, seed byte) []byte {
-	body := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{seed}).Read(body)
-	return body
-}
-
 // result has a job of a caller succeed with a body, and returns the path of its result.
 func (w *world) result(body []byte, fields ...[2]string) string {
 	w.Helper()
-	id := w.job(w.want(w.submit(w.plain, `1`, fields...), http.StatusAccepted)).ID
-	w.succeed(id, http.StatusOK, "application/octet-stream", body)
+	id := w.Job(w.Want(w.Submit(w.Plain, `1`, fields...), http.StatusAccepted)).ID
+	w.Succeed(id, http.StatusOK, "application/octet-stream", body)
 	return "/v1/jobs/" + id + "/result"
 }
 
@@ -112,8 +102,9 @@ func TestSlowReadersOfALargeResultTakeLittleMemory(t *testing.T) {
 	before := heap()
 	for range readers {
 		var r reader
-		w.eventually("the answer begins", func() bool { // on a busy machine Redis is late with so much
-			r = w.reader("GET", w.url+path, "", key(keyA))
+		// on a busy machine Redis is late with so much
+		w.Eventually("the answer begins", func() bool {
+			r = w.reader("GET", w.URL+path, "", key(keyA))
 			return r.StatusCode != http.StatusServiceUnavailable
 		})
 		if r.StatusCode != http.StatusOK || r.ContentLength != large {
@@ -126,7 +117,7 @@ func TestSlowReadersOfALargeResultTakeLittleMemory(t *testing.T) {
 	if grown > 64<<20 {
 		t.Errorf("%d slow readers of %d MiB take %d MiB of heap", readers, large>>20, grown>>20)
 	}
-	if held := w.server.unread.under(everyone); held != readers*piece {
+	if held := w.Server.UnreadBytes(); held != readers*httpapi.Piece {
 		t.Errorf("%d bytes are counted as unread", held)
 	}
 	if n, got, err := all[0].rest(); err != nil || n != large || got != sum {
@@ -135,20 +126,21 @@ func TestSlowReadersOfALargeResultTakeLittleMemory(t *testing.T) {
 	for _, r := range all {
 		r.conn.Close()
 	}
-	w.eventually("nothing is unread", func() bool { return w.server.unread.under(everyone) == 0 })
+	w.Eventually("nothing is unread", func() bool { return w.Server.UnreadBytes() == 0 })
 }
 
 // A result is the backend's bytes and fields, of whatever length.
 func TestAResultOfAnyLengthIsWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	for _, n := range []int{0, 1, smallAnswer + 1, piece - 1, piece, piece + 1, 2 * piece, 5*piece + 7} {
+	for _, n := range []int{0, 1, httpapi.SmallAnswer + 1, httpapi.Piece - 1, httpapi.Piece,
+		httpapi.Piece + 1, 2 * httpapi.Piece, 5*httpapi.Piece + 7} {
 		body := noise(n, 2)
-		id := w.job(w.want(w.submit(w.plain, `1`, key(keyA)), http.StatusAccepted)).ID
+		id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)).ID
 		w.succeedWith(id, "image/png", "Etag: \"7\"\n", string(body))
 		path := "/v1/jobs/" + id + "/result"
-		a := w.want(w.get(path, key(keyA)), http.StatusOK)
-		head := w.want(w.call("HEAD", w.url+path, "", key(keyA)), http.StatusOK)
+		a := w.Want(w.Get(path, key(keyA)), http.StatusOK)
+		head := w.Want(w.Call("HEAD", w.URL+path, "", key(keyA)), http.StatusOK)
 		for _, got := range []answer{a, head} {
 			w.says(got, map[string]string{"Content-Type": "image/png", "ETag": `"7"`,
 				"X-Content-Type-Options": "nosniff"})
@@ -156,54 +148,58 @@ func TestAResultOfAnyLengthIsWhole(t *testing.T) {
 				t.Errorf("%d bytes: Content-Length is %d", n, got.ContentLength)
 			}
 		}
-		if !bytes.Equal(a.body, body) {
-			t.Errorf("%d bytes: got %d others", n, len(a.body))
+		if !bytes.Equal(a.Text, body) {
+			t.Errorf("%d bytes: got %d others", n, len(a.Text))
 		}
-		if err := w.rdb.Del(context.Background(), jobs.ResultKey(w.backend, id)).Err(); err != nil {
+		if err := w.Redis.Del(context.Background(),
+			jobs.ResultKey(w.Backend, id)).Err(); err != nil {
 			t.Fatal(err)
 		}
-		w.problem(w.get(path, key(keyA)), http.StatusGone, api.CodeResultGone)
+		w.Problem(w.Get(path, key(keyA)), http.StatusGone, api.CodeResultGone)
 	}
-	if held := w.server.unread.under(everyone); held != 0 {
+	if held := w.Server.UnreadBytes(); held != 0 {
 		t.Errorf("%d bytes are counted as unread", held)
 	}
 }
 
-// A result that goes while it is read isn't taken for a whole one: not where it is purged, nor where
-// its time is over and the same Idempotency-Key has made a job with another result.
+// A result that goes while it is read isn't taken for a whole one: not where it is purged, nor
+// where its time is over and the same Idempotency-Key has made a job with another result.
 func TestAResultThatGoesWhileItIsReadIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.adjust = func(w *world, c *worldConfig) { c.operation(w.plain).Keep = 2 * time.Second }
+		s.Adjust = func(w *testforebay.World,
+			c *testforebay.Config) {
+			c.Operation(w.Plain).Keep = 2 * time.Second
+		}
 	})
 	again := idempotent("again")
 	path := w.result(noise(large, 3), key(keyA), again)
 	id := strings.Split(path, "/")[3]
-	r := w.reader("GET", w.url+path, "", key(keyA))
-	w.eventually("the key makes another job", func() bool {
-		a := w.submit(w.plain, `1`, key(keyA), again)
-		return a.StatusCode == http.StatusAccepted && w.job(a).ID == id
+	r := w.reader("GET", w.URL+path, "", key(keyA))
+	w.Eventually("the key makes another job", func() bool {
+		a := w.Submit(w.Plain, `1`, key(keyA), again)
+		return a.StatusCode == http.StatusAccepted && w.Job(a).ID == id
 	})
-	w.succeed(id, http.StatusOK, "application/octet-stream", noise(large, 4))
+	w.Succeed(id, http.StatusOK, "application/octet-stream", noise(large, 4))
 	if n, _, err := r.rest(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("of a result whose time was over: %d bytes, %v", n, err)
 	}
 
 	path = w.result(noise(large, 5), key(keyA))
-	r = w.reader("GET", w.url+path, "", key(keyA))
-	purge := w.url + strings.TrimSuffix(path, "/result") + "?purge=1"
-	w.want(w.call("DELETE", purge, "", key(keyA)), http.StatusNoContent)
+	r = w.reader("GET", w.URL+path, "", key(keyA))
+	purge := w.URL + strings.TrimSuffix(path, "/result") + "?purge=1"
+	w.Want(w.Call("DELETE", purge, "", key(keyA)), http.StatusNoContent)
 	if n, _, err := r.rest(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("of a purged result: %d bytes, %v", n, err)
 	}
-	w.eventually("both are counted", func() bool {
-		return w.metric(`forebay_results_cut_total{reason="gone"}`) == "2"
+	w.Eventually("both are counted", func() bool {
+		return w.Metric(`forebay_results_cut_total{reason="gone"}`) == "2"
 	})
 }
 
 // shaky is a line of which pieces of results can't be had for some calls.
 type shaky struct {
-	wholeLine
+	testforebay.Line
 	fails *atomic.Int64 // calls to come that fail
 }
 
@@ -211,19 +207,21 @@ func (s shaky) ResultPart(ctx context.Context, id string, from, n int64) ([]byte
 	if from > 0 && s.fails.Add(-1) >= 0 {
 		return nil, errors.New("the store fails")
 	}
-	return s.wholeLine.ResultPart(ctx, id, from, n)
+	return s.Line.ResultPart(ctx, id, from, n)
 }
 
 func TestAResultIsWholeWhereTheStoreFailsForAMoment(t *testing.T) {
 	t.Parallel()
 	var fails atomic.Int64
-	w := newWorld(t, func(s *setup) { s.wrap = func(l wholeLine) wholeLine { return shaky{l, &fails} } })
-	body := noise(3*piece, 6)
+	w := newWorld(t, func(s *setup) {
+		s.Wrap = func(l testforebay.Line) testforebay.Line { return shaky{l, &fails} }
+	})
+	body := noise(3*httpapi.Piece, 6)
 	path := w.result(body, key(keyA))
 	fails.Store(3)
-	a := w.want(w.get(path, key(keyA)), http.StatusOK)
-	if !bytes.Equal(a.body, body) || fails.Load() > 0 {
-		t.Errorf("%d of %d bytes, and %d failures to come", len(a.body), len(body), fails.Load())
+	a := w.Want(w.Get(path, key(keyA)), http.StatusOK)
+	if !bytes.Equal(a.Text, body) || fails.Load() > 0 {
+		t.Errorf("%d of %d bytes, and %d failures to come", len(a.Text), len(body), fails.Load())
 	}
 }
 
@@ -236,9 +234,9 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	sum := sha256.Sum256(body)
 	path := w.result(body, key(keyA))
 	const listener = 200 * time.Millisecond
-	server := func(patience time.Duration) (string, *Server) {
-		s := w.process()
-		s.patience = func(int) time.Duration { return patience }
+	server := func(patience time.Duration) (string, *httpapi.Server) {
+		s := w.Process()
+		s.SetPatience(patience)
 		h := web.NewHTTPServer(s.Public(), s.Web.Log)
 		h.WriteTimeout = listener
 		return listen(t, h), s
@@ -251,11 +249,11 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	}
 	short, s := server(listener)
 	r = w.reader("GET", short+path, "", key(keyA))
-	w.eventually("it is cut", func() bool { return s.unread.under(everyone) == 0 })
+	w.Eventually("it is cut", func() bool { return s.UnreadBytes() == 0 })
 	if n, _, err := r.rest(); err == nil {
 		t.Errorf("a reader beyond its time got %d bytes", n)
 	}
-	if got := web.SlowTime(piece); got != 69*time.Second { // 64 KiB at 1 KiB/s, and 5 s
+	if got := web.SlowTime(httpapi.Piece); got != 69*time.Second { // 64 KiB at 1 KiB/s, and 5 s
 		t.Errorf("the slowest reader has %v for a piece", got)
 	}
 }
@@ -266,60 +264,58 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	t.Run("pieces", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, nil)
-		w.server.unread.bounds = quarters(piece)
+		w.Server.QuarterUnread(httpapi.Piece)
 		// A job without a key is the bearer's of its id.
 		one, two := from("192.0.2.1"), from("192.0.2.2")
 		path := w.result(noise(large, 8), one)
-		get := func(caller [2]string) reader { return w.reader("GET", w.url+path, "", caller) }
-		w.bounded(get, func(caller [2]string) answer { return w.get(path, caller) })
+		get := func(caller [2]string) reader { return w.reader("GET", w.URL+path, "", caller) }
+		w.bounded(get, func(caller [2]string) answer { return w.Get(path, caller) })
 
 		// The same room is for what else is in memory whole.
 		first := get(one)
-		id := w.job(w.want(w.submit(w.plain, `1`, one), http.StatusAccepted)).ID
-		w.fail(id, jobs.CodeBackendStatus, 500, "", noise(2*smallAnswer, 9))
+		id := w.Job(w.Want(w.Submit(w.Plain, `1`, one), http.StatusAccepted)).ID
+		w.FailJob(id, jobs.CodeBackendStatus, 500, "", noise(2*httpapi.SmallAnswer, 9))
 		failed := "/v1/jobs/" + id + "/result"
-		w.problem(w.get(failed, one), http.StatusTooManyRequests, api.CodeTooManyAnswers)
-		w.problem(w.get(failed, two), http.StatusFailedDependency, jobs.CodeBackendStatus)
+		w.Problem(w.Get(failed, one), http.StatusTooManyRequests, api.CodeTooManyAnswers)
+		w.Problem(w.Get(failed, two), http.StatusFailedDependency, jobs.CodeBackendStatus)
 		// A client that waited for a result without room learns where it is.
-		id = w.job(w.want(w.submit(w.plain, `1`, one, idempotent("k")), http.StatusAccepted)).ID
-		w.succeed(id, http.StatusOK, "text/plain", noise(2*smallAnswer, 9))
+		id = w.Job(w.Want(w.Submit(w.Plain, `1`, one, idempotent("k")), http.StatusAccepted)).ID
+		w.Succeed(id, http.StatusOK, "text/plain", noise(2*httpapi.SmallAnswer, 9))
 		wait := field("Prefer", "wait=5")
-		a := w.want(w.submit(w.plain, `1`, one, idempotent("k"), wait), http.StatusOK)
-		if w.job(a).ID != id || a.Header.Get("Content-Location") != "/v1/jobs/"+id {
-			t.Errorf("%v %s", a.Header, a.body)
+		a := w.Want(w.Submit(w.Plain, `1`, one, idempotent("k"), wait), http.StatusOK)
+		if w.Job(a).ID != id || a.Header.Get("Content-Location") != "/v1/jobs/"+id {
+			t.Errorf("%v %s", a.Header, a.Text)
 		}
 		first.conn.Close()
-		w.eventually("it is read", func() bool { return w.server.unread.under(everyone) == 0 })
-		a = w.want(w.submit(w.plain, `1`, one, idempotent("k"), wait), http.StatusOK)
-		if len(a.body) != 2*smallAnswer || a.Header.Get("Content-Location") != "/v1/jobs/"+id+"/result" {
-			t.Errorf("%v, %d bytes", a.Header, len(a.body))
+		w.Eventually("it is read", func() bool { return w.Server.UnreadBytes() == 0 })
+		a = w.Want(w.Submit(w.Plain, `1`, one, idempotent("k"), wait), http.StatusOK)
+		if len(a.Text) != 2*httpapi.SmallAnswer ||
+			a.Header.Get("Content-Location") != "/v1/jobs/"+id+"/result" {
+			t.Errorf("%v, %d bytes", a.Header, len(a.Text))
 		}
 	})
 	t.Run("stored answers", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, func(s *setup) {
-			s.adjust = func(w *world, c *worldConfig) { c.operation(w.shared).Overload.FreshFor = time.Hour }
+			s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+				c.Operation(w.Shared).Overload.FreshFor = time.Hour
+			}
 		})
 		const n = 5 << 20 // as little as doesn't fit: each is read from Redis within a second
-		w.server.unread.bounds = quarters(n)
-		w.remember(w.shared, "", `1`, cache.Answer{Status: 200, Body: noise(n, 10)})
-		request := `{"operation":"` + w.shared + `","payload":1}`
-		jobs := w.url + "/v1/jobs"
+		w.Server.QuarterUnread(n)
+		w.Remember(w.Shared, "", `1`, cache.Answer{Status: 200, Body: noise(n, 10)})
+		request := `{"operation":"` + w.Shared + `","payload":1}`
+		jobs := w.URL + "/v1/jobs"
 		w.bounded(func(caller [2]string) reader { return w.reader("POST", jobs, request, caller) },
-			func(caller [2]string) answer { return w.call("POST", jobs, request, caller) })
-		labels := `{decision="rejected",operation="` + w.shared + `",reason="too_many_answers"}`
-		if got := w.metric("forebay_admission_decisions_total" + labels); got != "2" {
+			func(caller [2]string) answer { return w.Call("POST", jobs, request, caller) })
+		labels := `{decision="rejected",operation="` + w.Shared + `",reason="too_many_answers"}`
+		if got := w.Metric("forebay_admission_decisions_total" + labels); got != "2" {
 			t.Errorf("%s rejected", got)
 		}
-		if n := w.count(); n != 0 {
+		if n := w.Accepted(); n != 0 {
 			t.Errorf("%d jobs instead of a stored answer", n)
 		}
 	})
-}
-
-// quarters are bounds on answers of n bytes: one of an address, four of all.
-func quarters(n int) heldBounds {
-	return heldBounds{all: 4 * n, client: n, anonymous: 8 * n, address: n, network: 8 * n}
 }
 
 // bounded holds answers against their quarters.
@@ -328,7 +324,7 @@ func (w *world) bounded(slow func(caller [2]string) reader, ask func(caller [2]s
 	addresses := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"}
 	var readers []reader
 	for _, address := range addresses {
-		w.eventually("an answer is on its way", func() bool { // Redis may be too slow for it once
+		w.Eventually("an answer is on its way", func() bool { // Redis may be too slow for it once
 			r := slow(from(address))
 			readers = append(readers, r)
 			return r.StatusCode == http.StatusOK
@@ -336,11 +332,11 @@ func (w *world) bounded(slow func(caller [2]string) reader, ask func(caller [2]s
 	}
 	refused := func(address string, status int) (a answer) {
 		w.Helper()
-		w.eventually("it is decided on", func() bool {
+		w.Eventually("it is decided on", func() bool {
 			a = ask(from(address))
-			return !strings.Contains(string(a.body), api.CodeStore)
+			return !strings.Contains(string(a.Text), api.CodeStore)
 		})
-		w.problem(a, status, api.CodeTooManyAnswers)
+		w.Problem(a, status, api.CodeTooManyAnswers)
 		return a
 	}
 	one := refused(addresses[0], http.StatusTooManyRequests)
@@ -350,87 +346,18 @@ func (w *world) bounded(slow func(caller [2]string) reader, ask func(caller [2]s
 			w.Errorf("Retry-After: %q", after)
 		}
 	}
-	for _, bound := range []string{boundClient, boundAll} {
-		if got := w.metric(`forebay_answers_refused_total{bound="` + bound + `"}`); got != "1" {
+	for _, bound := range []string{httpapi.BoundClient, httpapi.BoundAll} {
+		if got := w.Metric(`forebay_answers_refused_total{bound="` + bound + `"}`); got != "1" {
 			w.Errorf("%s were refused by the bound on %s", got, bound)
 		}
 	}
-	if !strings.Contains(w.log.String(), "a bound on unread answers is reached") {
+	if !strings.Contains(w.Logs.String(), "a bound on unread answers is reached") {
 		w.Error("the log doesn't tell")
 	}
 	for _, r := range readers {
 		r.conn.Close()
 	}
-	w.eventually("nothing is unread", func() bool { return w.server.unread.under(everyone) == 0 })
-	w.eventually("there is room", func() bool { return ask(from("192.0.2.5")).StatusCode == http.StatusOK })
-}
-
-// Answers that are made of the same bytes take them once, and a first answer finds room however large
-// it is. A client with a key may take a quarter, and no number of addresses more than half.
-func TestUnreadBytesByTheirClients(t *testing.T) {
-	t.Parallel()
-	u := newUnread(unreadBounds(1600), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	keyed := func(name string) identity.Client { return identity.Client{ID: name} }
-	address := func(text string) identity.Client {
-		return identity.Client{ID: "ip:" + text, Anonymous: true, Address: text}
-	}
-	var frees []func()
-	hold := func(c identity.Client, body []byte, n int) func() {
-		t.Helper()
-		free, err := u.reserve(c, body, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		frees = append(frees, free)
-		return free
-	}
-	refused := func(status int, c identity.Client, body []byte, n int) {
-		t.Helper()
-		var p *api.Problem
-		if _, err := u.reserve(c, body, n); !errors.As(err, &p) || p.Status != status {
-			t.Errorf("%s holds %d more: %v, want %d", c.ID, n, err, status)
-		}
-	}
-	held := func(name string, want int) {
-		t.Helper()
-		if got := u.under(name); got != want {
-			t.Errorf("%q holds %d, want %d", name, got, want)
-		}
-	}
-	a, b, body := keyed("a"), keyed("b"), make([]byte, 300)
-	first, second := hold(a, body, 300), hold(a, body, 300)
-	hold(b, body, 300)
-	hold(b, nil, 100)
-	held(everyone, 400)
-	held("a", 300)
-	held("b", 400)
-	refused(http.StatusTooManyRequests, a, make([]byte, 101), 101)
-	refused(http.StatusTooManyRequests, b, nil, 1)
-	first()
-	held("a", 300)
-	second()
-	held("a", 0)
-	held(everyone, 400) // b still reads them
-	frees = frees[2:]
-
-	hold(address("192.0.2.1"), nil, 100)
-	refused(http.StatusTooManyRequests, address("192.0.2.1"), nil, 1)
-	hold(address("192.0.2.2"), nil, 100)
-	refused(http.StatusTooManyRequests, address("192.0.2.3"), nil, 1) // of the same network
-	for _, one := range []string{"198.51.100.1", "198.51.100.2", "203.0.113.1", "203.0.113.2",
-		"2001:db8:1:1::/64", "2001:db8:1:2::/64"} {
-		hold(address(one), nil, 100)
-	}
-	refused(http.StatusTooManyRequests, address("2001:db8:2::/64"), nil, 1) // addresses have half
-	held(everyone, 1200)
-	hold(a, nil, 400)
-	refused(http.StatusServiceUnavailable, keyed("c"), nil, 1)
-	for _, free := range frees {
-		free()
-	}
-	if len(u.bytes) != 0 || len(u.readers) != 0 {
-		t.Errorf("left: %v, %v", u.bytes, u.readers)
-	}
-	hold(a, nil, 5000)() // more than all may have: the only one
-	held(everyone, 0)
+	w.Eventually("nothing is unread", func() bool { return w.Server.UnreadBytes() == 0 })
+	w.Eventually("there is room",
+		func() bool { return ask(from("192.0.2.5")).StatusCode == http.StatusOK })
 }

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -12,12 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/identity"
+	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
 	"github.com/forebay/forebay/internal/store"
+	"github.com/forebay/forebay/internal/testforebay"
 )
 
 // later makes a call and hands on its answer.
@@ -30,7 +31,8 @@ func (w *world) later(call func() answer) <-chan answer {
 // held waits until so many answers of a kind are held back.
 func (w *world) held(kind string, n int) {
 	w.Helper()
-	w.eventually(fmt.Sprintf("%d of kind %s are held back", n, kind), func() bool { return w.server.waits.held(kind) == n })
+	w.Eventually(fmt.Sprintf("%d of kind %s are held back", n, kind),
+		func() bool { return w.Server.HeldAnswers(kind) == n })
 }
 
 func (w *world) soon(answers <-chan answer) answer {
@@ -48,44 +50,48 @@ func (w *world) soon(answers <-chan answer) answer {
 func TestALongPollEndsWithTheNextMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	poll := func(etag string, wait int) answer {
-		return w.get("/v1/jobs/"+id, key(keyA), field("If-None-Match", etag), field("Prefer", fmt.Sprint("wait=", wait)))
+		return w.Get("/v1/jobs/"+id, key(keyA), field("If-None-Match", etag),
+			field("Prefer", fmt.Sprint("wait=", wait)))
 	}
-	etag := w.want(w.get("/v1/jobs/"+id, key(keyA)), 200).Header.Get("ETag")
+	etag := w.Want(w.Get("/v1/jobs/"+id, key(keyA)), 200).Header.Get("ETag")
 	answers := w.later(func() answer { return poll(etag, 30) })
-	w.held(heldWait, 1)
-	ticket := w.start(id)
-	a := w.want(w.soon(answers), 200)
+	w.held(httpapi.HeldWait, 1)
+	ticket := w.Start(id)
+	a := w.Want(w.soon(answers), 200)
 	if a.Header.Get("Preference-Applied") != "wait=30" || a.Header.Get("ETag") == etag {
-		t.Errorf("%v %s", a.Header, a.body)
+		t.Errorf("%v %s", a.Header, a.Text)
 	}
-	if w.job(a).Status == api.Queued {
+	if w.Job(a).Status == api.Queued {
 		// It had its slot, which is a move too, and had not yet started.
-		a = w.want(poll(a.Header.Get("ETag"), 30), 200)
+		a = w.Want(poll(a.Header.Get("ETag"), 30), 200)
 	}
-	if w.job(a).Status != api.Running {
-		t.Errorf("%s", a.body)
+	if w.Job(a).Status != api.Running {
+		t.Errorf("%s", a.Text)
 	}
 	running := a.Header.Get("ETag")
 
 	began := time.Now()
-	same := w.want(poll(running, 1), http.StatusNotModified)
-	if took := time.Since(began); took < time.Second || same.Header.Get("ETag") != running || same.Header.Get("Preference-Applied") != "wait=1" {
+	same := w.Want(poll(running, 1), http.StatusNotModified)
+	if took := time.Since(began); took < time.Second || same.Header.Get("ETag") != running ||
+		same.Header.Get("Preference-Applied") != "wait=1" {
 		t.Errorf("304 after %v: %v", took, same.Header)
 	}
 	began = time.Now()
-	w.want(poll(etag, 30), 200) // what it knows is old
-	w.want(poll(`"x", W/"y"`, 30), 200)
+	w.Want(poll(etag, 30), 200) // what it knows is old
+	w.Want(poll(`"x", W/"y"`, 30), 200)
 
 	answers = w.later(func() answer { return poll(`"x", `+running, 30) })
-	w.held(heldWait, 1)
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Failed, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "The backend answered 400."}})
-	ended := w.want(w.soon(answers), 200)
-	if w.job(ended).Status != api.Failed {
-		t.Errorf("%s", ended.body)
+	w.held(httpapi.HeldWait, 1)
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Failed,
+		Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "The backend answered 400."}})
+	ended := w.Want(w.soon(answers), 200)
+	if w.Job(ended).Status != api.Failed {
+		t.Errorf("%s", ended.Text)
 	}
-	w.want(poll(ended.Header.Get("ETag"), 30), http.StatusNotModified) // there is nothing to wait for
+	// there is nothing to wait for
+	w.Want(poll(ended.Header.Get("ETag"), 30), http.StatusNotModified)
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("answers that were known took %v", took)
 	}
@@ -95,15 +101,16 @@ func TestALongPollEndsWithTheNextMove(t *testing.T) {
 func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	w.pause()
-	first := w.job(w.submit(w.plain, `1`, key(keyA))).ID
-	second := w.job(w.submit(w.plain, `2`, key(keyA))).ID
-	etag := w.want(w.get("/v1/jobs/"+second, key(keyA)), 200).Header.Get("ETag")
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+first, "", key(keyA)), 200)
+	w.Pause()
+	first := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
+	second := w.Job(w.Submit(w.Plain, `2`, key(keyA))).ID
+	etag := w.Want(w.Get("/v1/jobs/"+second, key(keyA)), 200).Header.Get("ETag")
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+first, "", key(keyA)), 200)
 	began := time.Now()
-	a := w.want(w.get("/v1/jobs/"+second, key(keyA), field("If-None-Match", etag), field("Prefer", "wait=1")), 200)
-	if took := time.Since(began); took < time.Second || w.job(a).Queue.Position != 1 {
-		t.Errorf("after %v: %s", took, a.body)
+	a := w.Want(w.Get("/v1/jobs/"+second, key(keyA), field("If-None-Match", etag),
+		field("Prefer", "wait=1")), 200)
+	if took := time.Since(began); took < time.Second || w.Job(a).Queue.Position != 1 {
+		t.Errorf("after %v: %s", took, a.Text)
 	}
 }
 
@@ -113,15 +120,18 @@ func TestAShareIsToldOfItsJob(t *testing.T) {
 	w := newWorld(t, nil)
 	share := func(fingerprint string) string {
 		t.Helper()
-		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.backend), Operation: w.plain, Client: w.clientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1"), Fingerprint: fingerprint},
+		o := leaky.Offer{Job: jobs.Job{ID: jobs.NewID(w.Backend), Operation: w.Plain,
+			Client: w.ClientA(), Tier: "pro", Priority: jobs.Normal, Payload: []byte("1"),
+			Fingerprint: fingerprint},
 			Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Join: "0123456789abcdef0123456789abcdef"}
-		if place, err := w.line.Offer(context.Background(), o); err != nil || place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
+		if place, err := w.Line.Offer(context.Background(), o); err != nil ||
+			place.Outcome != leaky.Accepted && place.Outcome != leaky.Joined {
 			t.Fatalf("%+v, %v", place, err)
 		}
 		return o.Job.ID
 	}
 	stays, leaves := share("one"), share("another")
-	look, err := w.line.Look(context.Background(), stays)
+	look, err := w.Line.Look(context.Background(), stays)
 	if err != nil || look.Job.Of == "" {
 		t.Fatalf("no share: %+v, %v", look, err)
 	}
@@ -131,22 +141,25 @@ func TestAShareIsToldOfItsJob(t *testing.T) {
 		t.Errorf("%+v", told)
 	}
 	_, before := other.wants("status", api.Queued)
-	answers := w.later(func() answer { return w.get(path, key(keyA), field("Prefer", "wait=30")) })
-	w.held(heldWait, 1)
-	ticket := w.start(look.Job.Of)
+	answers := w.later(func() answer {
+		return w.Get(path, key(keyA), field("Prefer", "wait=30"))
+	})
+	w.held(httpapi.HeldWait, 1)
+	ticket := w.Start(look.Job.Of)
 	s.wantsSoon("status", api.Running)
 	if _, running := other.wantsSoon("status", api.Running); running <= before {
 		t.Errorf("version %d after %d", running, before)
 	}
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+leaves, "", key(keyA)), 200)
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+leaves, "", key(keyA)), 200)
 	other.wants("done", api.Canceled)
-	w.settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded, Result: jobs.Meta{Status: 200, ContentType: "text/plain", Size: 1}, Body: []byte("x")})
+	w.Settle(leaky.Settlement{Ticket: ticket, To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200, ContentType: "text/plain", Size: 1}, Body: []byte("x")})
 	s.wants("done", api.Succeeded)
-	if a := w.want(w.soon(answers), 200); w.job(a).ID != stays || w.job(a).Status != api.Succeeded {
-		t.Errorf("%s", a.body)
+	if a := w.Want(w.soon(answers), 200); w.Job(a).ID != stays || w.Job(a).Status != api.Succeeded {
+		t.Errorf("%s", a.Text)
 	}
-	if a := w.want(w.get(path+"/result", key(keyA)), 200); string(a.body) != "x" {
-		t.Errorf("result: %q", a.body)
+	if a := w.Want(w.Get(path+"/result", key(keyA)), 200); string(a.Text) != "x" {
+		t.Errorf("result: %q", a.Text)
 	}
 }
 
@@ -155,78 +168,87 @@ func TestAnEndThatNobodyHeardIsToldAllTheSame(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
-	through := redis.NewClient(&redis.Options{Addr: proxy.Addr, MaxRetries: -1, DisableIdentity: true})
+	through := redis.NewClient(&redis.Options{Addr: proxy.Addr, MaxRetries: -1,
+		DisableIdentity: true})
 	t.Cleanup(func() { through.Close() })
 	w := newWorld(t, func(s *setup) {
-		s.rdb = server.Client(t)
-		s.adjust = func(w *world, c *worldConfig) {
-			w.finals.Close()
-			w.finals = leaky.Listen(through, []string{w.backend})
-			c.Finals = w.finals
+		s.Redis = server.Client(t)
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			w.Finals.Close()
+			w.Finals = leaky.Listen(through, []string{w.Backend})
+			c.Finals = w.Finals
 		}
 	})
-	id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+	id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 	s := w.stream(id, key(keyA))
 	s.wants("status", api.Queued)
-	answers := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=30")) })
-	w.held(heldWait, 1)
+	answers := w.later(func() answer {
+		return w.Get("/v1/jobs/"+id, key(keyA), field("Prefer", "wait=30"))
+	})
+	w.held(httpapi.HeldWait, 1)
 	proxy.Refuse()
-	channel := jobs.KeyPrefix(w.backend) + "final"
-	w.eventually("nobody hears", func() bool {
-		n, err := w.rdb.PubSubNumSub(context.Background(), channel).Result()
+	channel := jobs.KeyPrefix(w.Backend) + "final"
+	w.Eventually("nobody hears", func() bool {
+		n, err := w.Redis.PubSubNumSub(context.Background(), channel).Result()
 		return err == nil && n[channel] == 0
 	})
-	w.succeed(id, 200, "text/plain", []byte("x"))
+	w.Succeed(id, 200, "text/plain", []byte("x"))
 	proxy.Resume()
 	s.wantsSoon("done", api.Succeeded)
-	w.want(w.soon(answers), 200)
+	w.Want(w.soon(answers), 200)
 }
 
-// Redis lost in mid-wait: everybody gets what was known last, or is told to come back, and nobody hangs.
+// Redis lost in mid-wait: everybody gets what was known last, or is told to come back, and nobody
+// hangs.
 func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 	t.Parallel()
-	for name, breaks := range map[string]func(*redistest.Proxy){"hangs": (*redistest.Proxy).Hang, "is gone": (*redistest.Proxy).Refuse} {
+	for name, breaks := range map[string]func(*redistest.Proxy){"hangs": (*redistest.Proxy).Hang,
+		"is gone": (*redistest.Proxy).Refuse} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
-			st, err := store.Open(t.Context(), store.Config{URL: proxy.URL()}, slog.New(slog.DiscardHandler))
+			st, err := store.Open(t.Context(), store.Config{URL: proxy.URL()},
+				slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { st.Close() })
 			w := newWorld(t, func(s *setup) {
-				s.rdb = st.Client()
-				s.adjust = func(_ *world, c *worldConfig) { c.Store = st }
+				s.Redis = st.Client()
+				s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Store = st }
 			})
-			w.pause()
+			w.Pause()
 			wait := field("Prefer", "wait=30")
-			id := w.job(w.submit(w.plain, `1`, key(keyA))).ID
+			id := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID
 			s := w.stream(id, key(keyA))
 			s.wants("status", api.Queued)
-			polled := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), wait) })
-			posted := w.later(func() answer { return w.submit(w.plain, `2`, key(keyA), wait) })
-			w.held(heldWait, 2)
+			polled := w.later(func() answer { return w.Get("/v1/jobs/"+id, key(keyA), wait) })
+			posted := w.later(func() answer { return w.Submit(w.Plain, `2`, key(keyA), wait) })
+			w.held(httpapi.HeldWait, 2)
 			breaks(proxy)
 			began := time.Now()
-			if a := w.want(w.soon(polled), 200); w.job(a).Status != api.Queued || a.Header.Get("Retry-After") == "" {
-				t.Errorf("long poll: %s", a.body)
+			if a := w.Want(w.soon(polled), 200); w.Job(a).Status != api.Queued ||
+				a.Header.Get("Retry-After") == "" {
+				t.Errorf("long poll: %s", a.Text)
 			}
-			if a := w.want(w.soon(posted), http.StatusAccepted); w.job(a).Status != api.Queued || a.Header.Get("Forebay-Decision") != "accepted" {
-				t.Errorf("POST: %s", a.body)
+			if a := w.Want(w.soon(posted), http.StatusAccepted); w.Job(a).Status != api.Queued ||
+				a.Header.Get("Forebay-Decision") != "accepted" {
+				t.Errorf("POST: %s", a.Text)
 			}
 			s.over(true)
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("the waits ended %v after Redis", took)
 			}
-			w.problem(w.get("/v1/jobs/"+id, key(keyA), wait), http.StatusServiceUnavailable, api.CodeStore)
+			w.Problem(w.Get("/v1/jobs/"+id, key(keyA), wait), http.StatusServiceUnavailable,
+				api.CodeStore)
 
 			proxy.Resume()
-			w.eventually("healthy again", st.Healthy)
-			answers := w.later(func() answer { return w.get("/v1/jobs/"+id, key(keyA), wait) })
-			w.held(heldWait, 1)
-			w.want(w.call("DELETE", w.url+"/v1/jobs/"+id, "", key(keyA)), 200)
-			if a := w.want(w.soon(answers), 200); w.job(a).Status != api.Canceled {
-				t.Errorf("after the return: %s", a.body)
+			w.Eventually("healthy again", st.Healthy)
+			answers := w.later(func() answer { return w.Get("/v1/jobs/"+id, key(keyA), wait) })
+			w.held(httpapi.HeldWait, 1)
+			w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), 200)
+			if a := w.Want(w.soon(answers), 200); w.Job(a).Status != api.Canceled {
+				t.Errorf("after the return: %s", a.Text)
 			}
 		})
 	}
@@ -236,18 +258,20 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket, Per: limits.PerClient,
+		s.Pro = []limits.Limit{{Name: "wide", Algorithm: limits.TokenBucket, Per: limits.PerClient,
 			Amount: 1000, Window: time.Hour}}
 	})
-	w.pause()
-	w.server.waits = newWaits(heldBounds{all: 4, client: 3, anonymous: 2, address: 1, network: 1})
-	idA, idB := w.job(w.submit(w.plain, `1`, key(keyA))).ID, w.job(w.submit(w.plain, `1`, key(keyB))).ID
+	w.Pause()
+	w.Server.BoundHeldAnswers(4, 3, 2, 1, 1)
+	idA, idB := w.Job(w.Submit(w.Plain, `1`, key(keyA))).ID,
+		w.Job(w.Submit(w.Plain, `1`, key(keyB))).ID
 	refused := func(id string, caller, how [2]string) {
 		t.Helper()
-		a := w.get("/v1/jobs/"+id, caller, how)
-		p := w.problem(a, http.StatusTooManyRequests, api.CodeTooManyStreams)
-		if p.RetryAfter < fewerFrom || p.RetryAfter > fewerTo || a.Header.Get("Retry-After") == "" {
-			t.Errorf("%s", a.body)
+		a := w.Get("/v1/jobs/"+id, caller, how)
+		p := w.Problem(a, http.StatusTooManyRequests, api.CodeTooManyStreams)
+		if p.RetryAfter < httpapi.FewerFrom || p.RetryAfter > httpapi.FewerTo ||
+			a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s", a.Text)
 		}
 	}
 	asStream, asPoll := field("Accept", "text/event-stream"), field("Prefer", "wait=30")
@@ -257,31 +281,37 @@ func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	}
 	refused(idA, key(keyA), asStream) // its own bound
 	refused(idA, key(keyA), asPoll)
-	w.want(w.get("/v1/jobs/"+idA, key(keyA)), 200)
-	a := w.want(w.submit(w.plain, `2`, key(keyA), field("Prefer", "wait=30")), http.StatusAccepted)
+	w.Want(w.Get("/v1/jobs/"+idA, key(keyA)), 200)
+	a := w.Want(w.Submit(w.Plain, `2`, key(keyA), field("Prefer", "wait=30")), http.StatusAccepted)
 	if a.Header.Get("Preference-Applied") != "" || a.Header.Get("RateLimit") == "" {
 		t.Errorf("an accepted job that can't be waited for: %v", a.Header)
 	}
-	answers := w.later(func() answer { return w.get("/v1/jobs/"+idB, key(keyB), field("Prefer", "wait=30")) })
-	w.held(heldWait, 1)
+	answers := w.later(func() answer {
+		return w.Get("/v1/jobs/"+idB, key(keyB), field("Prefer", "wait=30"))
+	})
+	w.held(httpapi.HeldWait, 1)
 	refused(idB, key(keyB), asStream) // all clients'
-	metrics := w.want(w.call("GET", w.admin+"/metrics", ""), 200).body
-	for _, want := range []string{`forebay_held_answers{kind="stream"} 3`, `forebay_held_answers{kind="wait"} 1`} {
+	metrics := w.Want(w.Call("GET", w.Admin+"/metrics", ""), 200).Text
+	for _, want := range []string{`forebay_held_answers{kind="stream"} 3`,
+		`forebay_held_answers{kind="wait"} 1`} {
 		if !strings.Contains(string(metrics), "\n"+want+"\n") {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
 	streams[0].Body.Close()
-	w.held(heldStream, 2)
+	w.held(httpapi.HeldStream, 2)
 	w.stream(idB, key(keyB))
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+idB, "", key(keyB)), 200)
-	w.want(w.soon(answers), 200)
-	w.want(w.call("DELETE", w.url+"/v1/jobs/"+idA, "", key(keyA)), 200)
-	w.held(heldStream, 0)
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+idB, "", key(keyB)), 200)
+	w.Want(w.soon(answers), 200)
+	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+idA, "", key(keyA)), 200)
+	w.held(httpapi.HeldStream, 0)
 
 	// Callers without a key: an address, its network, all of them.
-	job := func(address string) string { return w.job(w.want(w.submit(w.plain, `1`, from(address)), 202)).ID }
-	one, near, far, more := job("192.0.2.1"), job("192.0.2.200"), job("2001:db8:1:2::1"), job("2001:db8:2::1")
+	job := func(address string) string {
+		return w.Job(w.Want(w.Submit(w.Plain, `1`, from(address)), 202)).ID
+	}
+	one, near, far, more := job("192.0.2.1"), job("192.0.2.200"), job("2001:db8:1:2::1"),
+		job("2001:db8:2::1")
 	first := w.stream(one, from("192.0.2.1"))
 	refused(one, from("192.0.2.1"), asPoll)
 	refused(near, from("192.0.2.200"), asPoll)
@@ -291,45 +321,8 @@ func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	for _, s := range []*stream{first, second, third} {
 		s.Body.Close()
 	}
-	w.held(heldStream, 0)
-	if n := len(w.server.waits.holders); n != 0 {
+	w.held(httpapi.HeldStream, 0)
+	if n := w.Server.Holders(); n != 0 {
 		t.Errorf("%d clients are remembered that hold nothing", n)
 	}
-}
-
-// The bounds in force are those that are documented: a client with a key takes a quarter, and no
-// number of addresses takes more than half.
-func TestAClientMayHoldAQuarterAndAllAddressesHalf(t *testing.T) {
-	t.Parallel()
-	w := newWaits(maxHeld)
-	fill := func(c identity.Client, want int) {
-		t.Helper()
-		n := 0
-		for ; ; n++ {
-			if _, ok := w.enter(heldStream, c); !ok {
-				break
-			}
-		}
-		if n != want {
-			t.Errorf("%s holds %d, want %d", c.ID, n, want)
-		}
-	}
-	anonymous := func(address string) identity.Client {
-		return identity.Client{ID: "ip:" + address, Anonymous: true, Address: address}
-	}
-	fill(anonymous("2001:db8:1:1::/64"), 250)
-	fill(anonymous("2001:db8:1:2::/64"), 250)
-	fill(anonymous("2001:db8:1:3::/64"), 0) // of the same /48
-	fill(anonymous("192.0.2.1"), 250)
-	fill(anonymous("192.0.2.254"), 250)
-	fill(anonymous("192.0.2.77"), 0)
-	for n := range 8 {
-		for host := range 2 {
-			fill(anonymous(fmt.Sprintf("198.51.%d.%d", n, host)), 250)
-		}
-	}
-	fill(anonymous("203.0.113.1"), 0)
-	fill(identity.Client{ID: "acme"}, 2500)
-	fill(identity.Client{ID: "globex"}, 2500)
-	fill(identity.Client{ID: "initech"}, 0)
 }

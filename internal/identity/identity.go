@@ -24,6 +24,7 @@ package identity
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -42,7 +43,20 @@ type Client struct {
 }
 
 // Digest is the SHA-256 of an API key.
-type Digest = [sha256.Size]byte
+type Digest [sha256.Size]byte
+
+// Redacted is how the digest begins, for package strictyaml.
+func (d Digest) Redacted() string { return hex.EncodeToString(d[:4]) + "…" }
+
+// UnmarshalText reads 64 hexadecimal digits. Its error doesn't show the text.
+func (d *Digest) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err != nil || len(b) != len(d) {
+		return errors.New(`must be 64 hexadecimal digits: printf %s "$KEY" | sha256sum`)
+	}
+	*d = Digest(b)
+	return nil
+}
 
 // Registered is a client of the config.
 type Registered struct {

@@ -10,13 +10,17 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// limitedBatch is offers of as many clients, each under so many limits of one request an hour, with their charges' parts.
-func limitedBatch(t *testing.T, b *bench, clients, each int) (offers []leaky.Offer, parts []*limits.Part) {
+// limitedBatch returns an offer of each client, with a charge to so many limits of one request an
+// hour each, and the parts of the charges.
+func limitedBatch(
+	t *testing.T, b *bench, clients, each int,
+) (offers []leaky.Offer, parts []*limits.Part) {
 	t.Helper()
 	limiter := limits.New(redistest.Client(t), false)
 	var rules []*limits.Rule
 	for i := range each {
-		rule, err := limits.Compile(limits.Limit{Name: "l" + strconv.Itoa(i), Owner: b.Settings().Backend, Algorithm: limits.FixedWindow,
+		rule, err := limits.Compile(limits.Limit{Name: "l" + strconv.Itoa(i),
+			Owner: b.Settings().Backend, Algorithm: limits.FixedWindow,
 			Per: limits.PerClient, Amount: 1, Window: 24 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +29,8 @@ func limitedBatch(t *testing.T, b *bench, clients, each int) (offers []leaky.Off
 	}
 	for i := range clients {
 		o := b.job("client-" + strconv.Itoa(i))
-		part, err := limiter.Part(limits.Request{Rules: rules, Subject: limits.Subject{Client: o.Job.Client}, Cost: 1, Job: o.Job.ID})
+		part, err := limiter.Part(limits.Request{Rules: rules,
+			Subject: limits.Subject{Client: o.Job.Client}, Cost: 1, Job: o.Job.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,8 +40,8 @@ func limitedBatch(t *testing.T, b *bench, clients, each int) (offers []leaky.Off
 	return offers, parts
 }
 
-// A batch whose limits have more keys than one call may read takes several, and each offer gets its own answer; those without limits
-// stand among them.
+// A batch whose limits have more keys than one call may read takes several calls. Each offer gets
+// its own answer, including those without limits among them.
 func TestABatchWithManyLimitsIsDividedByTheirKeys(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -61,13 +66,14 @@ func TestABatchWithManyLimitsIsDividedByTheirKeys(t *testing.T) {
 	again, parts := limitedBatch(t, b, 60, 10)
 	places, err = b.OfferAll(t.Context(), again)
 	for i, p := range places {
-		if v := parts[i].Verdict(); p.Outcome != leaky.Limited || v.Allowed || v.RetryAfter <= 0 || err != nil {
+		if v := parts[i].Verdict(); p.Outcome != leaky.Limited || v.Allowed || v.RetryAfter <= 0 ||
+			err != nil {
 			t.Errorf("offer %d, whose limits are used up: %+v, %+v, %v", i, p, v, err)
 		}
 	}
 }
 
-// A line that knows of no limits says so, instead of admitting a job whose limits nobody has asked.
+// A line without limits returns an error for an offer with a charge, instead of admitting it.
 func TestALineWithoutLimitsTakesNoCharge(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)

@@ -15,10 +15,10 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// batch is as many as one script call takes.
+// batch is the number of offers that one script call takes.
 const batch = 64
 
-// newBenchLine is a line on Redis's clock that accepts whatever is offered.
+// newBenchLine returns a line on Redis's clock that accepts all offers.
 func newBenchLine(b *testing.B) (*leaky.Line, redis.UniversalClient) {
 	b.Helper()
 	rdb := redistest.Client(b)
@@ -35,11 +35,13 @@ func newBenchLine(b *testing.B) (*leaky.Line, redis.UniversalClient) {
 }
 
 func benchOffer(backend string, n int) leaky.Offer {
-	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(backend), Operation: "monthly-report", Client: "client-" + strconv.Itoa(n%16), Tier: "free",
-		Priority: jobs.Normal, Payload: []byte(strings.Repeat("x", 256))}, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}
+	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(backend), Operation: "monthly-report",
+		Client: "client-" + strconv.Itoa(n%16), Tier: "free",
+		Priority: jobs.Normal, Payload: []byte(strings.Repeat("x", 256))}, Weight: 1,
+		MaxAge: time.Hour, Keep: time.Hour}
 }
 
-// reportScripts reports what CPU time Redis took for each script call that do makes.
+// reportScripts reports the CPU time that Redis took for each script call of do.
 func reportScripts(b *testing.B, rdb redis.UniversalClient, do func()) {
 	b.Helper()
 	before, callsBefore := redisLoad(b, rdb)
@@ -50,7 +52,8 @@ func reportScripts(b *testing.B, rdb redis.UniversalClient, do func()) {
 	b.ReportMetric((after-before)*1e6/float64(callsAfter-callsBefore), "redis-µs/call")
 }
 
-// redisLoad is Redis's CPU time in seconds, and the number of script calls, since it was started.
+// redisLoad returns Redis's CPU time in seconds, and the number of script calls, since it was
+// started.
 func redisLoad(b *testing.B, rdb redis.UniversalClient) (cpu float64, calls int64) {
 	b.Helper()
 	info, err := rdb.InfoMap(context.Background(), "cpu", "commandstats").Result()
@@ -64,7 +67,8 @@ func redisLoad(b *testing.B, rdb redis.UniversalClient) (cpu float64, calls int6
 		}
 		cpu += seconds
 	}
-	text, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_evalsha"], "calls="), ",")
+	text, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_evalsha"], "calls="),
+		",")
 	if text != "" {
 		if calls, err = strconv.ParseInt(text, 10, 64); err != nil {
 			b.Fatal(err)
@@ -73,7 +77,7 @@ func redisLoad(b *testing.B, rdb redis.UniversalClient) (cpu float64, calls int6
 	return cpu, calls
 }
 
-// BenchmarkOfferBatch is one call of the offer script with 64 jobs.
+// BenchmarkOfferBatch measures one call of the offer script with 64 jobs.
 func BenchmarkOfferBatch(b *testing.B) {
 	line, rdb := newBenchLine(b)
 	reportScripts(b, rdb, func() {
@@ -89,16 +93,20 @@ func BenchmarkOfferBatch(b *testing.B) {
 	})
 }
 
-// BenchmarkAdmitBatch is one call of the offer script with 64 jobs of 16 clients, each under three limits.
+// BenchmarkAdmitBatch measures one call of the offer script with 64 jobs of 16 clients, each under
+// three limits.
 func BenchmarkAdmitBatch(b *testing.B) {
 	line, rdb := newBenchLine(b)
 	line.Limited(limits.Script{})
 	limiter := limits.New(rdb, false)
 	var rules []*limits.Rule
 	for _, l := range []limits.Limit{
-		{Name: "per-minute", Algorithm: limits.SlidingWindowCounter, Per: limits.PerClient, Amount: limits.MaxAmount, Window: time.Minute},
-		{Name: "bucket", Algorithm: limits.TokenBucket, Per: limits.PerClientOperation, Amount: 1_000_000, Window: time.Minute},
-		{Name: "all", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 1_000_000, Window: time.Second},
+		{Name: "per-minute", Algorithm: limits.SlidingWindowCounter, Per: limits.PerClient,
+			Amount: limits.MaxAmount, Window: time.Minute},
+		{Name: "bucket", Algorithm: limits.TokenBucket, Per: limits.PerClientOperation,
+			Amount: 1_000_000, Window: time.Minute},
+		{Name: "all", Algorithm: limits.TokenBucket, Per: limits.PerGlobal, Amount: 1_000_000,
+			Window: time.Second},
 	} {
 		l.Owner = line.Settings().Backend
 		rule, err := limits.Compile(l)
@@ -128,14 +136,15 @@ func BenchmarkAdmitBatch(b *testing.B) {
 	})
 }
 
-// BenchmarkOffer is 64 callers at once.
+// BenchmarkOffer measures 64 callers at once.
 func BenchmarkOffer(b *testing.B) {
 	line, rdb := newBenchLine(b)
 	b.SetParallelism(batch)
 	reportScripts(b, rdb, func() {
 		b.RunParallel(func(pb *testing.PB) {
 			for n := 0; pb.Next(); n++ {
-				if _, err := line.Offer(context.Background(), benchOffer(line.Settings().Backend, n)); err != nil {
+				if _, err := line.Offer(context.Background(),
+					benchOffer(line.Settings().Backend, n)); err != nil {
 					b.Error(err)
 					return
 				}
@@ -144,7 +153,7 @@ func BenchmarkOffer(b *testing.B) {
 	})
 }
 
-// BenchmarkLook is 64 callers at once, with 10,000 jobs waiting.
+// BenchmarkLook measures 64 callers at once, with 10,000 jobs waiting.
 func BenchmarkLook(b *testing.B) {
 	line, rdb := newBenchLine(b)
 	var ids []string
@@ -171,10 +180,11 @@ func BenchmarkLook(b *testing.B) {
 	})
 }
 
-// BenchmarkRun is a job's way from its release to its end.
+// BenchmarkRun measures a job from its release to its end.
 func BenchmarkRun(b *testing.B) {
 	line, rdb := newBenchLine(b)
-	if err := line.Tune(context.Background(), leaky.Override{Rate: &leaky.Unlimited}, "bench"); err != nil {
+	if err := line.Tune(context.Background(), leaky.Override{Rate: &leaky.Unlimited},
+		"bench"); err != nil {
 		b.Fatal(err)
 	}
 	var tickets []leaky.Ticket
@@ -196,17 +206,20 @@ func BenchmarkRun(b *testing.B) {
 			}
 			ticket := tickets[0]
 			tickets = tickets[1:]
-			if s, err := line.Start(context.Background(), ticket, "bench"); err != nil || s.Verdict != leaky.Go {
-				b.Fatal(s.Verdict, err)
+			if s, err := line.Start(context.Background(), ticket, "bench"); err != nil ||
+				s.Outcome != leaky.Go {
+				b.Fatal(s.Outcome, err)
 			}
-			if _, _, err := line.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "bench", To: jobs.Succeeded}); err != nil {
+			if _, _, err := line.Settle(context.Background(),
+				leaky.Settlement{Ticket: ticket, Owner: "bench", To: jobs.Succeeded}); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
 }
 
-// BenchmarkMine is one page of the list of a client with 10,000 jobs, of which none is what it looks for, and one of those that wait.
+// BenchmarkMine measures one page of the list of a client with 10,000 jobs, with a filter that none
+// matches, and with one that matches those that wait.
 func BenchmarkMine(b *testing.B) {
 	line, rdb := newBenchLine(b)
 	for range 10_000 / batch {
@@ -218,7 +231,8 @@ func BenchmarkMine(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1}, {Status: "queued", Limit: 50}, {Limit: 50}, {Operation: "other", Limit: 1}} {
+	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1},
+		{Status: "queued", Limit: 50}, {Limit: 50}, {Operation: "other", Limit: 1}} {
 		f.Client = "client-0"
 		b.Run(f.Status+f.Operation+strconv.Itoa(f.Limit), func(b *testing.B) {
 			reportScripts(b, rdb, func() {

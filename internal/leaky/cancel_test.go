@@ -27,14 +27,19 @@ func TestCancelInEachState(t *testing.T) {
 		outcome leaky.CancelOutcome
 		state   jobs.State
 	}{
-		"waiting":   {func(*bench) {}, leaky.Canceled, jobs.Canceled},
-		"delayed":   {settled(jobs.Delayed), leaky.Canceled, jobs.Canceled},
-		"released":  {func(b *bench) { b.release() }, leaky.Canceled, jobs.Canceled},
-		"running":   {func(b *bench) { b.begin(b.release().Tickets[0], "me") }, leaky.Aborting, jobs.Running},
+		"waiting":  {func(*bench) {}, leaky.Canceled, jobs.Canceled},
+		"delayed":  {settled(jobs.Delayed), leaky.Canceled, jobs.Canceled},
+		"released": {func(b *bench) { b.release() }, leaky.Canceled, jobs.Canceled},
+		"running": {func(b *bench) {
+			b.begin(b.release().Tickets[0], "me")
+		}, leaky.Aborting, jobs.Running},
 		"succeeded": {settled(jobs.Succeeded), leaky.AlreadyFinal, jobs.Succeeded},
 		"failed":    {settled(jobs.Failed), leaky.AlreadyFinal, jobs.Failed},
 		"canceled":  {func(b *bench) { b.cancel(b.only) }, leaky.Canceled, jobs.Canceled},
-		"expired":   {func(b *bench) { b.pass(25 * time.Hour); b.release() }, leaky.AlreadyFinal, jobs.Expired},
+		"expired": {func(b *bench) {
+			b.pass(25 * time.Hour)
+			b.release()
+		}, leaky.AlreadyFinal, jobs.Expired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +49,7 @@ func TestCancelInEachState(t *testing.T) {
 			b.offer(o)
 			b.only = o.Job.ID
 			c.bring(b)
-			for range 2 { // twice is no different
+			for range 2 { // a second time is no different
 				if got := b.cancel(b.only); got != c.outcome {
 					t.Errorf("cancel = %s, want %s", got, c.outcome)
 				}
@@ -56,7 +61,7 @@ func TestCancelInEachState(t *testing.T) {
 			if c.state == jobs.Running {
 				return
 			}
-			b.accept("acme") // case C74: its place is free
+			b.accept("acme") // its place is free
 		})
 	}
 }
@@ -64,7 +69,8 @@ func TestCancelInEachState(t *testing.T) {
 func TestCancelOfAnUnknownJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	if got, err := b.Cancel(context.Background(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+	if got, err := b.Cancel(context.Background(), jobs.NewID(b.Settings().Backend)); !errors.Is(err,
+		leaky.ErrUnknownJob) {
 		t.Errorf("cancel = %q, %v", got, err)
 	}
 }
@@ -75,7 +81,7 @@ func TestACanceledJobNeverStarts(t *testing.T) {
 	id := b.accept("acme")
 	ticket := b.release().Tickets[0]
 	b.cancel(id)
-	if s := b.start(ticket, "me"); s.Verdict != leaky.Gone {
+	if s := b.start(ticket, "me"); s.Outcome != leaky.Gone {
 		t.Errorf("start = %+v, want gone", s)
 	}
 	if s := b.status(); s.InFlight != 0 || s.Waiting != 0 {
@@ -83,28 +89,30 @@ func TestACanceledJobNeverStarts(t *testing.T) {
 	}
 }
 
-// Case C108: the worker is told, by message and at its next renewal, and the job gets no further attempt.
+// The worker is notified, by message and at its next renewal, and the job gets no further attempt.
 func TestCancelOfARunningJobAbortsItsCall(t *testing.T) {
 	t.Parallel()
 	for _, to := range []jobs.State{jobs.Canceled, jobs.Waiting, jobs.Delayed} {
 		t.Run(string(to), func(t *testing.T) {
 			t.Parallel()
 			b := newLine(t, nil)
-			heard := make(chan string, 10)
+			received := make(chan string, 10)
 			l := listen(t, b)
-			l.OnAbort(func(id string) { heard <- id })
+			l.OnAbort(func(id string) { received <- id })
 			id := b.accept("acme")
 			ticket := b.release().Tickets[0]
 			b.begin(ticket, "me")
 			version := b.look(id).Standing.Version
 			b.cancel(id)
 			if look := b.look(id); !look.Standing.Canceling || look.Standing.Version == version {
-				t.Errorf("a job to be canceled: %+v, want it said, and another version", look.Standing)
+				t.Errorf("a job to be canceled: %+v, want it said, and another version",
+					look.Standing)
 			}
-			if got := receive(t, heard); got != id {
+			if got := receive(t, received); got != id {
 				t.Errorf("abort of %s, want %s", got, id)
 			}
-			if got, err := b.Renew(context.Background(), "me", []leaky.Ticket{ticket}); err != nil || got[0] != leaky.Stop {
+			if got, err := b.Renew(context.Background(), "me",
+				[]leaky.Ticket{ticket}); err != nil || got[0] != leaky.Stop {
 				t.Errorf("renew = %v, %v, want stop", got, err)
 			}
 			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: to, Delay: time.Second})
@@ -116,7 +124,7 @@ func TestCancelOfARunningJobAbortsItsCall(t *testing.T) {
 	}
 }
 
-// The call had ended before the abort came: its result is kept.
+// If the call ended before the abort came, its result is kept.
 func TestAResultThatCameBeforeTheAbortStands(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -124,9 +132,11 @@ func TestAResultThatCameBeforeTheAbortStands(t *testing.T) {
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
 	b.cancel(id)
-	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte("ok")})
+	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200}, Body: []byte("ok")})
 	st := b.look(id).Standing
-	if body, err := b.Result(context.Background(), id); st.State != jobs.Succeeded || st.Canceling || string(body) != "ok" || err != nil {
+	if body, err := b.Result(context.Background(), id); st.State != jobs.Succeeded ||
+		st.Canceling || string(body) != "ok" || err != nil {
 		t.Errorf("it is %+v with %q, %v", st, body, err)
 	}
 }
@@ -139,21 +149,26 @@ func TestACanceledJobOfADeadWorkerIsCanceled(t *testing.T) {
 	b.cancel(id)
 	b.pass(leaky.Lease)
 	r := b.release()
-	if len(r.Ended) != 1 || r.Ended[0] != (leaky.Ended{ID: id, State: jobs.Canceled}) || len(r.Tickets) != 0 {
+	if len(r.Ended) != 1 || r.Ended[0] != (leaky.Ended{ID: id, State: jobs.Canceled}) ||
+		len(r.Tickets) != 0 {
 		t.Errorf("release = %+v, want the job canceled", r)
 	}
 }
 
-// Case C106: cancel at any moment of a job's life, while workers release, start and settle as fast as they can.
+// Cancel at any moment of a job's life, while workers release, start and settle as fast as they
+// can.
 func TestCancelRacesLeaveOneTruth(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Capacity, s.Concurrency = leaky.Unlimited, 1000, 30 })
-	b.Line = leaky.New(redistest.Client(t), b.Settings()) // on Redis's clock: no goroutine minds the test's
+	b := newLine(t, func(s *leaky.Settings) {
+		s.Rate, s.Capacity, s.Concurrency = leaky.Unlimited, 1000, 30
+	})
+	// On Redis's clock: the test's isn't for several goroutines.
+	b.Line = leaky.New(redistest.Client(t), b.Settings())
 	const n = 300
 	ids := b.fill("acme", n)
 	type end struct {
 		called, aborted bool
-		verdict         leaky.SettleVerdict
+		outcome         leaky.SettleOutcome
 	}
 	var mu sync.Mutex
 	ends := map[string]end{}
@@ -172,12 +187,15 @@ func TestCancelRacesLeaveOneTruth(t *testing.T) {
 					s, err := b.Start(context.Background(), ticket, owner)
 					if err != nil {
 						t.Error(err)
-					} else if s.Verdict == leaky.Go {
+					} else if s.Outcome == leaky.Go {
 						held, err := b.Renew(context.Background(), owner, []leaky.Ticket{ticket})
 						aborted := err == nil && held[0] == leaky.Stop
-						settlement := leaky.Settlement{Ticket: ticket, Owner: owner, To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte(ticket.ID)}
+						settlement := leaky.Settlement{Ticket: ticket, Owner: owner,
+							To: jobs.Succeeded, Result: jobs.Meta{Status: 200},
+							Body: []byte(ticket.ID)}
 						if aborted {
-							settlement.To, settlement.Result, settlement.Body = jobs.Canceled, jobs.Meta{}, nil
+							settlement.To, settlement.Result, settlement.Body = jobs.Canceled,
+								jobs.Meta{}, nil
 						}
 						v, _, err := b.Settle(context.Background(), settlement)
 						if err != nil {
@@ -222,11 +240,14 @@ func TestCancelRacesLeaveOneTruth(t *testing.T) {
 		switch {
 		case e.called && !e.aborted:
 			if st.State != jobs.Succeeded || string(body) != id || err != nil {
-				t.Errorf("%s: its call ended, and it is %s with result %q, %v", id, st.State, body, err)
+				t.Errorf("%s: its call ended, and it is %s with result %q, %v", id, st.State, body,
+					err)
 			}
 		default:
-			if st.State != jobs.Canceled || !errors.Is(err, leaky.ErrNoResult) || canceled[id] == leaky.AlreadyFinal {
-				t.Errorf("%s: never called or aborted, and it is %s with result %q; cancel said %s", id, st.State, body, canceled[id])
+			if st.State != jobs.Canceled || !errors.Is(err, leaky.ErrNoResult) ||
+				canceled[id] == leaky.AlreadyFinal {
+				t.Errorf("%s: never called or aborted, and it is %s with result %q; cancel said %s",
+					id, st.State, body, canceled[id])
 			}
 		}
 		if canceled[id] == leaky.Canceled && (e.called || st.State != jobs.Canceled) {

@@ -7,12 +7,13 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// off is how far the clock takes Redis's time to be from the host's, at one moment of the host's.
+// off returns how far Redis's time is from the host's according to the clock, at one moment of the
+// host's.
 func off(c *leaky.Clock, at time.Time) time.Duration {
 	return time.Duration(c.RedisAt(at)-at.UnixMicro()) * time.Microsecond
 }
 
-func TestAClockKnowsRedisTimeWhateverTheHostsSays(t *testing.T) {
+func TestAClockHasRedisTimeWhateverTheHosts(t *testing.T) {
 	t.Parallel()
 	for _, want := range []time.Duration{0, time.Hour, -30 * 24 * time.Hour} {
 		var c leaky.Clock
@@ -28,7 +29,7 @@ func TestAClockKnowsRedisTimeWhateverTheHostsSays(t *testing.T) {
 	}
 }
 
-// Trap: a task that comes before the first answer would sleep for decades.
+// Without a bound, a task that comes before the first answer would sleep for decades.
 func TestAClockNeverSleepsOnNonsense(t *testing.T) {
 	t.Parallel()
 	const longest = time.Second
@@ -38,7 +39,8 @@ func TestAClockNeverSleepsOnNonsense(t *testing.T) {
 	}
 	now := time.Now()
 	c.Observe(now, now, now.UnixMicro())
-	for due, want := range map[int64]time.Duration{0: 0, now.Add(-time.Minute).UnixMicro(): 0, now.Add(50 * 365 * 24 * time.Hour).UnixMicro(): longest} {
+	for due, want := range map[int64]time.Duration{0: 0, now.Add(-time.Minute).UnixMicro(): 0,
+		now.Add(50 * 365 * 24 * time.Hour).UnixMicro(): longest} {
 		if got := c.Until(due, longest); got != want {
 			t.Errorf("until %d: %v, want %v", due, got, want)
 		}
@@ -50,7 +52,7 @@ func TestAClockTrustsItsMostExactReading(t *testing.T) {
 	var c leaky.Clock
 	base := time.Now()
 	c.Observe(base, base.Add(200*time.Microsecond), base.Add(100*time.Microsecond).UnixMicro())
-	// An answer that took 80 ms, all of it on its way back, would put the clock wrong by 40 ms.
+	// An answer that took 80 ms, all of it on its way back, would make the clock wrong by 40 ms.
 	c.Observe(base, base.Add(80*time.Millisecond), base.UnixMicro())
 	if got := off(&c, base.Add(time.Second)); got.Abs() > time.Millisecond {
 		t.Errorf("after a rough reading the clock is off by %v", got)
@@ -63,14 +65,17 @@ func TestAClockFollowsAStepOfRedisTime(t *testing.T) {
 		var c leaky.Clock
 		base := time.Now()
 		c.Observe(base, base.Add(100*time.Microsecond), base.UnixMicro())
-		c.Observe(base.Add(time.Millisecond), base.Add(21*time.Millisecond), base.Add(11*time.Millisecond+step).UnixMicro()) // a rough reading
+		// A rough reading.
+		c.Observe(base.Add(time.Millisecond), base.Add(21*time.Millisecond),
+			base.Add(11*time.Millisecond+step).UnixMicro())
 		if got := off(&c, base.Add(time.Second)); (got - step).Abs() > time.Millisecond {
 			t.Errorf("after a step of %v the clock says %v", step, got)
 		}
 	}
 }
 
-// Two computers' clocks part by up to 100 µs a second: an old exact reading is worth less than a new rougher one.
+// Two computers' clocks drift apart by up to 100 µs a second, so an old exact reading is worth less
+// than a new rougher one.
 func TestAClockForgetsOldReadings(t *testing.T) {
 	t.Parallel()
 	var c leaky.Clock
@@ -78,7 +83,8 @@ func TestAClockForgetsOldReadings(t *testing.T) {
 	c.Observe(base, base, base.UnixMicro())
 	const drift = 20 * time.Millisecond
 	later := base.Add(10 * time.Minute)
-	c.Observe(later, later.Add(30*time.Millisecond), later.Add(15*time.Millisecond+drift).UnixMicro())
+	c.Observe(later, later.Add(30*time.Millisecond),
+		later.Add(15*time.Millisecond+drift).UnixMicro())
 	if got := off(&c, later.Add(time.Second)); (got - drift).Abs() > time.Millisecond {
 		t.Errorf("10 minutes and %v of drift later the clock says %v", drift, got)
 	}

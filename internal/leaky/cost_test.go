@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Case C89: with 100,000 jobs waiting every step makes as many Redis commands as with 100.
+// With 100,000 jobs waiting every step makes as many Redis commands as with 100.
 func TestABacklogCostsNoMoreCommands(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
@@ -39,7 +39,7 @@ func TestABacklogCostsNoMoreCommands(t *testing.T) {
 		return calls(t, b)
 	}
 	b.fill("flood", 100)
-	work() // what a script's first call costs is paid
+	work() // not the first call of each script
 	few := work()
 	b.fill("flood", 100_000)
 	many := work()
@@ -51,7 +51,8 @@ func TestABacklogCostsNoMoreCommands(t *testing.T) {
 	}
 }
 
-// calls are the commands that Redis has carried out since its statistics were reset, those of scripts too.
+// calls returns the commands that Redis has carried out since its statistics were reset, including
+// those of scripts.
 func calls(t *testing.T, b *bench) map[string]int64 {
 	t.Helper()
 	info, err := b.rdb.Info(context.Background(), "commandstats").Result()
@@ -60,7 +61,8 @@ func calls(t *testing.T, b *bench) map[string]int64 {
 	}
 	all := map[string]int64{}
 	for line := range strings.Lines(info) {
-		name, stats, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"), ":calls=")
+		name, stats, found := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "cmdstat_"),
+			":calls=")
 		if !found || strings.HasPrefix(name, "config") || name == "info" {
 			continue
 		}
@@ -74,11 +76,14 @@ func calls(t *testing.T, b *bench) map[string]int64 {
 	return all
 }
 
-// Whatever has piled up, one release brings back, promotes, drops and grants no more than its bound.
+// However much has piled up, one release returns, promotes, drops and grants no more than its
+// bound.
 func TestOneReleaseDoesABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
-	b := newLineOn(t, rdb, func(s *leaky.Settings) { s.Rate, s.Capacity, s.Concurrency = leaky.Unlimited, 10_000, 1000 })
+	b := newLineOn(t, rdb, func(s *leaky.Settings) {
+		s.Rate, s.Capacity, s.Concurrency = leaky.Unlimited, 10_000, 1000
+	})
 	for i := range 500 {
 		o := b.job(fmt.Sprint("client-", i))
 		o.StartWithin = time.Minute
@@ -92,7 +97,8 @@ func TestOneReleaseDoesABoundedAmountOfWork(t *testing.T) {
 	for i, ticket := range tickets[:400] {
 		b.begin(ticket, "dead")
 		if i%2 == 0 {
-			b.settle(leaky.Settlement{Ticket: ticket, Owner: "dead", To: jobs.Delayed, Delay: time.Minute})
+			b.settle(leaky.Settlement{Ticket: ticket, Owner: "dead", To: jobs.Delayed,
+				Delay: time.Minute})
 		}
 	}
 	b.pass(time.Hour) // all leases, backoffs and deadlines are over
@@ -100,7 +106,8 @@ func TestOneReleaseDoesABoundedAmountOfWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := b.release()
-	if r.Returned > leaky.MaxGrant || len(r.Tickets) > leaky.MaxGrant || len(r.Ended) > 2*leaky.MaxGrant {
+	if r.Returned > leaky.MaxGrant || len(r.Tickets) > leaky.MaxGrant ||
+		len(r.Ended) > 2*leaky.MaxGrant {
 		t.Errorf("%d returned, %d granted, %d ended", r.Returned, len(r.Tickets), len(r.Ended))
 	}
 	if total := calls(t, b)["total"]; total > 64*60 {

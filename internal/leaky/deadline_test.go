@@ -35,13 +35,14 @@ func TestAJobThatIsTooLateUsesNoSlot(t *testing.T) {
 	}
 	for _, id := range hasty {
 		st := b.look(id).Standing
-		if st.State != jobs.Expired || st.Failure.Code != jobs.CodeDeadline || st.Attempts != 0 || !st.FinishedAt.Equal(b.now) {
+		if st.State != jobs.Expired || st.Failure.Code != jobs.CodeDeadline || st.Attempts != 0 ||
+			!st.FinishedAt.Equal(b.now) {
 			t.Errorf("a job past its start_within: %+v", st)
 		}
 	}
 }
 
-// A start_within is seen anywhere in the line, not only at its head, and while the line is paused.
+// A start_within passes anywhere in the line, not only at its head, and while the line is paused.
 func TestDeadlinesPassInTheMiddleOfTheLineAndInAPause(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -52,7 +53,8 @@ func TestDeadlinesPassInTheMiddleOfTheLineAndInAPause(t *testing.T) {
 	b.fill("acme", 5)
 	b.pause(true)
 	b.pass(time.Second)
-	if r := b.release(); len(r.Ended) != 1 || r.Ended[0] != (leaky.Ended{ID: o.Job.ID, State: jobs.Expired, Code: jobs.CodeDeadline}) {
+	if r := b.release(); len(r.Ended) != 1 ||
+		r.Ended[0] != (leaky.Ended{ID: o.Job.ID, State: jobs.Expired, Code: jobs.CodeDeadline}) {
 		t.Errorf("release = %+v, want the job with the deadline ended", r)
 	}
 }
@@ -66,7 +68,8 @@ func TestNoSlotIsGrantedAfterTheDeadline(t *testing.T) {
 	b.offer(o)
 	b.release()
 	b.pass(75 * time.Millisecond)
-	slow := rate(t, "8/s") // the second slot moves from 100 ms to 125 ms: within the horizon, past the deadline
+	// The second slot moves from 100 ms to 125 ms: within the horizon, past the deadline.
+	slow := rate(t, "8/s")
 	b.tune(leaky.Override{Rate: &slow})
 	if r := b.release(); len(r.Tickets) != 0 || len(r.Ended) != 1 {
 		t.Errorf("release = %+v, want the job expired: its slot lies past its start_within", r)
@@ -93,8 +96,8 @@ func TestMaxAgeEndsWaitingAndDelayedJobs(t *testing.T) {
 	}
 }
 
-// start_within is about the first start.
-func TestARetryMindsOnlyMaxAge(t *testing.T) {
+// start_within only bounds the first start.
+func TestARetryIsBoundedByMaxAgeOnly(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job("acme")
@@ -113,8 +116,8 @@ func TestARetryMindsOnlyMaxAge(t *testing.T) {
 	}
 }
 
-// A ticket that comes late is no way around the deadline.
-func TestALateStartMindsTheDeadline(t *testing.T) {
+// A late ticket doesn't bypass the deadline.
+func TestALateStartKeepsTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job("acme")
@@ -122,7 +125,7 @@ func TestALateStartMindsTheDeadline(t *testing.T) {
 	b.offer(o)
 	ticket := b.release().Tickets[0]
 	b.pass(time.Second)
-	if s := b.start(ticket, "me"); s.Verdict != leaky.Back {
+	if s := b.start(ticket, "me"); s.Outcome != leaky.Back {
 		t.Fatalf("start = %+v, want back", s)
 	}
 	if r := b.release(); len(r.Ended) != 1 || r.Ended[0].State != jobs.Expired {

@@ -14,16 +14,18 @@ func (l *Line) At(now func() int64) *Line {
 	return l
 }
 
-// LookForTypes has the next error over a key's type look, however lately one did.
+// LookForTypes makes the next error over a key's type check the keys, however short ago the last
+// check was.
 func (l *Line) LookForTypes() {
 	l.suspects.mu.Lock()
 	defer l.suspects.mu.Unlock()
 	l.suspects.until = time.Time{}
 }
 
-// SharedBy has a job of this line taken for full at so many shares, or so many of one client that may have several.
-func (l *Line) SharedBy(n, each int) *Line {
-	l.shares, l.sharesEach = n, each
+// MaxSubscriptions sets the most subscriptions to a job of this line, and of one client that may
+// have several.
+func (l *Line) MaxSubscriptions(n, each int) *Line {
+	l.subscriptions, l.subscriptionsEach = n, each
 	return l
 }
 
@@ -45,26 +47,26 @@ func (l *Line) OfferAll(ctx context.Context, offers []Offer) ([]Place, error) {
 	return places, err
 }
 
-// Bytes is what of an offer's job counts by Offer.MaxStored.
+// Bytes returns the bytes of an offer's job that count for Offer.MaxStored.
 func (l *Line) Bytes(o Offer) (int64, error) {
 	e, err := l.encode(o)
 	return int64(e.bytes()), err
 }
 
-// WithSilence is a Listener's patience with a connection that is quiet.
+// WithSilence sets the silence after which a Listener gives up a connection.
 func WithSilence(d time.Duration) ListenOption { return func(o *listening) { o.silence = d } }
 
-// Watched counts the jobs that somebody watches.
+// Watched returns the number of watched jobs.
 func (l *Listener) Watched() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.watching)
 }
 
-// ClientTag is the client's name in the line's keys.
+// ClientTag returns the client's name in the line's keys.
 func ClientTag(client string) string { return clientTag(client) }
 
-// What the drain is paced by.
+// How the drain is paced.
 const (
 	Horizon  = horizon
 	MaxGrant = maxGrant
@@ -72,7 +74,7 @@ const (
 	Late     = late
 )
 
-// RedisAt is Redis's time (µs) at a moment of the host's, as the clock knows it.
+// RedisAt returns Redis's time (µs) at a moment of the host's, according to the clock.
 func (c *Clock) RedisAt(t time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,16 +95,19 @@ func (l *Line) LookAll(ctx context.Context, ids []string) ([]Look, []error) {
 	return looks, errs
 }
 
-// Age makes what was last heard of a backend older by d.
+// Age makes the last reading of a backend older by d.
 func (h *Healths) Age(backend string, d time.Duration) {
 	last := h.last[backend].Load()
-	h.last[backend].Store(&heardHealth{last.Health, last.at.Add(-d)})
+	h.last[backend].Store(&healthReading{last.Health, last.at.Add(-d)})
 }
 
-// sources are the scripts' own parts, by name.
-var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua, "renew": renewLua, "settle": settleLua,
-	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua, "tune": tuneLua, "status": statusLua, "health": healthLua,
-	"list": walk + listLua, "redrive": redriveLua, "books": booksLua, "reconcile": walk + reconcileLua, "permits": permitsLua}
+// sources has the scripts' own parts, by name.
+var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua,
+	"renew": renewLua, "settle": settleLua,
+	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua,
+	"tune": tuneLua, "status": statusLua, "health": healthLua,
+	"list": walk + listLua, "redrive": redriveLua, "books": booksLua,
+	"reconcile": walk + reconcileLua, "permits": permitsLua}
 
 // IsCall reports whether the command calls the script of that name, by its digest or its text.
 func IsCall(name string, cmd redis.Cmder) bool {

@@ -5,26 +5,27 @@ import (
 	"fmt"
 )
 
-// FailedFilter says which failed jobs are meant.
+// FailedFilter selects failed jobs.
 type FailedFilter struct {
 	Operation string // "": any
 	Client    string // "": any
 	Code      string // of jobs.Failure; "": any
 }
 
-// What Redrive says of a job, beside LineFull.
+// Outcomes of Redrive, beside LineFull.
 const (
 	Redriven  Outcome = "redriven"   // it waits again
-	NotFailed Outcome = "not_failed" // it hasn't failed, or was redriven already: nothing was changed
-	ForNobody Outcome = "for_nobody" // it was a refresh, and no caller has a share in it: nothing was changed
+	NotFailed Outcome = "not_failed" // it hasn't failed, or was redriven already: nothing changed
+	Unowned   Outcome = "unowned"    // it is a refresh without a subscription: nothing changed
 )
 
-// Redrive puts a failed job back into the line, in one step, as if it had just been offered again: at the end of its
-// client's jobs, with all its attempts, a new max_age, no start_within and no failure or answer. Id and payload stay, and
-// it drains at the rate like any other; those who have shares in it have them again, and others may join it, unless another
-// of its Join is under way. LineFull: there is no room (an operator minds neither the client's share nor the
-// longest wait). ErrUnknownJob: it isn't on record any more. A lost answer may be asked for again: NotFailed then, if it
-// was carried out.
+// Redrive puts a failed job back into the line, in one step, as if it had just been offered: at the
+// end of its client's jobs, with all its attempts, a new max_age, no start_within, and no failure
+// or answer. Id and payload stay. Its subscriptions are restored, and callers may join it again,
+// unless another job with its Join is under way. LineFull: there is no room in the line; the
+// client's share and the longest wait don't matter. Redrive returns ErrUnknownJob if the job isn't
+// on record any more. It may be repeated after an error, and then returns NotFailed if it was
+// carried out before.
 func (l *Line) Redrive(ctx context.Context, id string) (Outcome, error) {
 	outcomes, err := l.redrive(ctx, []string{id})
 	if err != nil {
@@ -38,22 +39,23 @@ func (l *Line) Redrive(ctx context.Context, id string) (Outcome, error) {
 
 const unknownJob Outcome = "unknown"
 
-// RedriveResult is what RedriveAll has done.
+// RedriveResult is the result of RedriveAll.
 type RedriveResult struct {
 	Redriven int     // jobs that wait again
 	Stopped  Outcome // LineFull: no room for more; MaxReached: there may be more; "": none is left
 }
 
-// MaxReached says that as many jobs were redriven as were asked for.
+// MaxReached means that the maximum number of jobs was redriven.
 const MaxReached Outcome = "max_reached"
 
-// RedriveAll redrives the failed jobs that f means, the oldest first, at most max of them, and none that fails while it
-// works. Its steps are bounded, its length is max's; the end of ctx ends it. With an error comes what was done before it; it may be
-// called again.
+// RedriveAll redrives up to max failed jobs that f selects, the oldest first, and none that fails
+// while it works. Each step is bounded; the end of ctx ends it between steps. With an error it
+// returns the result so far, and it may be called again.
 func (l *Line) RedriveAll(ctx context.Context, f FailedFilter, max int) (RedriveResult, error) {
 	var done RedriveResult
 	if max < 1 {
-		return done, fmt.Errorf("line of %s: redrive at least 1 job, not %d", l.settings.Backend, max)
+		return done, fmt.Errorf("line of %s: redrive at least 1 job, not %d", l.settings.Backend,
+			max)
 	}
 	q := query{place: place{key: keyFailed}, client: f.Client, operation: f.Operation, code: f.Code}
 	for !q.end() {
@@ -101,10 +103,10 @@ func (l *Line) redriveEach(ctx context.Context, page []Look, done *RedriveResult
 	return nil
 }
 
-// maxRedrive is how many jobs one call puts back, unless their records are large: the script stops at 1 MiB.
+// maxRedrive bounds the jobs that one call redrives. The script also stops at 1 MiB of records.
 const maxRedrive = 64
 
-// redrive is one call of the redrive script. It answers for one job at least.
+// redrive makes one call of the redrive script. It returns outcomes for at least one of the ids.
 func (l *Line) redrive(ctx context.Context, ids []string) ([]Outcome, error) {
 	args := make([]any, len(ids))
 	for i, id := range ids {

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// fail runs the next job of the line and has it fail; it returns its id.
+// fail runs the next job of the line so that it fails, and returns its id.
 func (b *bench) fail(code string) string {
 	b.t.Helper()
 	tickets := b.release().Tickets
@@ -27,8 +27,11 @@ func (b *bench) fail(code string) string {
 
 func (b *bench) failed(ticket leaky.Ticket, code string) {
 	b.t.Helper()
-	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed, Failure: jobs.Failure{Code: code, Detail: "It said no."},
-		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n"}, Body: []byte("no")}
+	s := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed,
+		Failure: jobs.Failure{Code: code, Detail: "It said no."},
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain",
+			Fields: "Content-Language: de\n"},
+		Body: []byte("no")}
 	if v := b.settle(s); v != leaky.Settled {
 		b.t.Fatalf("settle = %s", v)
 	}
@@ -52,12 +55,14 @@ func (b *bench) redriveAll(f leaky.FailedFilter, max int) leaky.RedriveResult {
 	return r
 }
 
-// listed are the ids of all failed jobs that f means, in the list's order.
+// listed returns the ids of all failed jobs that f selects, in the list's order.
 func (b *bench) listed(f leaky.FailedFilter) []string {
 	b.t.Helper()
 	var ids []string
 	for cursor := ""; ; {
-		page, err := b.List(context.Background(), leaky.ListFilter{State: jobs.Failed, Client: f.Client, Operation: f.Operation, Code: f.Code, Cursor: cursor, Limit: 2})
+		page, err := b.List(context.Background(),
+			leaky.ListFilter{State: jobs.Failed, Client: f.Client, Operation: f.Operation,
+				Code: f.Code, Cursor: cursor, Limit: 2})
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -78,13 +83,17 @@ func TestAFailedJobStaysListedWithItsCauseAndLastAnswer(t *testing.T) {
 	first, second := b.fail(jobs.CodeBackendStatus), b.fail(jobs.CodeResultTooLarge)
 	failed, err := b.List(context.Background(), leaky.ListFilter{State: jobs.Failed, Limit: 10})
 	page := failed.Jobs
-	if err != nil || failed.Next != "" || len(page) != 2 || page[0].Job.ID != second || page[1].Job.ID != first {
+	if err != nil || failed.Next != "" || len(page) != 2 || page[0].Job.ID != second ||
+		page[1].Job.ID != first {
 		t.Fatalf("failed = %+v, %v", failed, err)
 	}
-	want := jobs.Standing{State: jobs.Failed, Attempts: 1, Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."},
-		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n", Size: 2}}
+	want := jobs.Standing{State: jobs.Failed, Attempts: 1,
+		Failure: jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."},
+		Result: jobs.Meta{Status: 404, ContentType: "text/plain", Fields: "Content-Language: de\n",
+			Size: 2}}
 	got := page[1].Standing
-	if got.State != want.State || got.Attempts != want.Attempts || got.Failure != want.Failure || got.Result != want.Result || !got.FinishedAt.Equal(b.now.Add(-2*time.Second)) {
+	if got.State != want.State || got.Attempts != want.Attempts || got.Failure != want.Failure ||
+		got.Result != want.Result || !got.FinishedAt.Equal(b.now.Add(-2*time.Second)) {
 		t.Errorf("it stands %+v", got)
 	}
 	if body, err := b.Result(t.Context(), first); err != nil || string(body) != "no" {
@@ -107,22 +116,24 @@ func TestAFailedJobStaysListedWithItsCauseAndLastAnswer(t *testing.T) {
 	}
 }
 
-// A record has words that its client chose, and places of limits in front of them: neither misleads a filter.
-func TestAFilterReadsWhatARecordSays(t *testing.T) {
+// A record has metadata that its client chose, and permits before it. Neither misleads a filter.
+func TestAFilterReadsRecordsRight(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job(`a"o":"other"{@ `)
-	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + redistest.Name(t, "s") + `}:limit:{"o":"other"}:x`}}
+	o.Job.Holds = jobs.Holds{Member: o.Job.ID,
+		Keys: []string{"fb:{" + redistest.Name(t, "s") + `}:limit:{"o":"other"}:x`}}
 	b.offer(o)
 	b.fail("x")
 	for operation, want := range map[string]int{"report": 1, "other": 0} {
-		if got := b.listed(leaky.FailedFilter{Operation: operation, Client: o.Job.Client}); len(got) != want {
+		if got := b.listed(leaky.FailedFilter{Operation: operation,
+			Client: o.Job.Client}); len(got) != want {
 			t.Errorf("%d jobs of %s, want %d", len(got), operation, want)
 		}
 	}
 }
 
-// C91 in kind: a failed job is kept as long as is promised, whatever its operation asks for, and no longer.
+// A failed job is kept for KeepFailed, whatever its operation asks for, and no longer.
 func TestAFailedJobIsKeptAsLongAsFailedJobsAre(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 24 * time.Hour })
@@ -134,8 +145,10 @@ func TestAFailedJobIsKeptAsLongAsFailedJobsAre(t *testing.T) {
 		t.Errorf("it is said to be kept until %v", at)
 	}
 	backend := b.Settings().Backend
-	for _, key := range []string{jobs.RecordKey(backend, id), jobs.StateKey(backend, id), jobs.ResultKey(backend, id)} {
-		if ttl, err := b.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl > 24*time.Hour || ttl < 24*time.Hour-time.Minute {
+	for _, key := range []string{jobs.RecordKey(backend, id), jobs.StateKey(backend, id),
+		jobs.ResultKey(backend, id)} {
+		if ttl, err := b.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl > 24*time.Hour ||
+			ttl < 24*time.Hour-time.Minute {
 			t.Errorf("%s has a TTL of %v, %v", key, ttl, err)
 		}
 	}
@@ -161,7 +174,7 @@ func TestAFailedJobLeavesTheListInItsTime(t *testing.T) {
 	}
 }
 
-// An operator who raises keep_failed can't bring back what is gone.
+// A raised keep_failed doesn't bring expired jobs back.
 func TestAListedJobWithoutARecordLeavesTheList(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 10 * time.Millisecond })

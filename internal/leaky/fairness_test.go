@@ -11,11 +11,14 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A client with 10,000 jobs waiting, twenty others of two tiers with enough to do, and one with a single low job: each of
-// the twenty gets what its weight says, within 5 %, the flood no more than one of its tier, and the low job its turn.
+// One client has 10,000 jobs waiting, twenty others of two tiers have enough jobs, and one has a
+// single low job. Each of the twenty gets its share by weight, within 5 %. The flood gets no more
+// than another client of its tier, and the low job gets its turn.
 func TestACrowdSharesTheDrainByWeightBesideAFlood(t *testing.T) {
 	t.Parallel()
-	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) { s.Rate, s.Capacity = rate(t, "100/s"), 20_000 })
+	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) {
+		s.Rate, s.Capacity = rate(t, "100/s"), 20_000
+	})
 	b.fill("flood", 10_000)
 	for range 65 {
 		var round []leaky.Offer
@@ -31,7 +34,7 @@ func TestACrowdSharesTheDrainByWeightBesideAFlood(t *testing.T) {
 	low := b.prioritized("patient", jobs.Low)
 	b.offer(low)
 
-	const each = 11 + 3*10 // slots in which a client of weight 1 has one
+	const each = 11 + 3*10 // slots per job of a client of weight 1
 	const turns = 20
 	d := b.drainer(0)
 	for len(d.starts) < turns*each+1 {
@@ -41,7 +44,8 @@ func TestACrowdSharesTheDrainByWeightBesideAFlood(t *testing.T) {
 	within := func(client string, want int) {
 		t.Helper()
 		if got := count(served, client); 100*max(got-want, want-got) > 5*want {
-			t.Errorf("%s was served %d times in %d slots, want %d within 5 %%", client, got, len(served), want)
+			t.Errorf("%s was served %d times in %d slots, want %d within 5 %%", client, got,
+				len(served), want)
 		}
 	}
 	within("flood", turns)
@@ -49,17 +53,20 @@ func TestACrowdSharesTheDrainByWeightBesideAFlood(t *testing.T) {
 		within(fmt.Sprint("light-", i), turns)
 		within(fmt.Sprint("heavy-", i), 3*turns)
 	}
-	// Its weight is a quarter: as far back as a fourth job of a light client.
+	// Its weight is a quarter, so it is as far back as the fourth job of a light client.
 	if place := slices.Index(d.ids(), low.Job.ID); place < 0 || place > 4*each+1 {
 		t.Errorf("the low job was start %d, want one among the first %d", place, 4*each+1)
 	}
 }
 
-// With 10,000 jobs of one client waiting, and long calls that keep the line at its concurrency, ten jobs of a new client that come
-// while it drains all start within the next 25 slots; so do those of a second one.
+// With 10,000 jobs of one client waiting, and long calls that keep the line at its concurrency, ten
+// jobs of a new client that come while it drains all start within the next 25 slots; so do those of
+// a second one.
 func TestANewClientsTenJobsStartWithinTwentyFiveSlots(t *testing.T) {
 	t.Parallel()
-	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) { s.Concurrency, s.Capacity = 8, 20_000 })
+	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) {
+		s.Concurrency, s.Capacity = 8, 20_000
+	})
 	b.fill("flood", 10_000)
 	d := b.drainer(900 * time.Millisecond)
 	for _, newcomer := range []string{"first", "second"} {

@@ -14,11 +14,12 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Design section 13: every call fails once as "not applied" and once as "applied, reply lost"; callers repeat what may
-// be repeated; and each job still ends exactly once, as it should.
+// Every call fails once as "not applied" and once as "applied, reply lost". Callers repeat the
+// calls that may be repeated. Each job still ends exactly once, with the right outcome.
 func TestOneFailedCallChangesNothing(t *testing.T) {
 	t.Parallel()
-	for script, calls := range map[string]int{"offer": 2, "release": 3, "start": 3, "renew": 2, "settle": 5, "cancel": 2, "tune": 2, "look": 1, "status": 1} {
+	for script, calls := range map[string]int{"offer": 2, "release": 3, "start": 3, "renew": 2,
+		"settle": 5, "cancel": 2, "tune": 2, "look": 1, "status": 1} {
 		for nth := 1; nth <= calls; nth++ {
 			for _, applied := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d/applied=%v", script, nth, applied), func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestOneFailedCallChangesNothing(t *testing.T) {
 	}
 }
 
-// try repeats a call as a front or a worker does when its answer was lost.
+// try repeats a call as a front or a worker does after a lost reply.
 func try[T any](t *testing.T, call func() (T, error)) T {
 	t.Helper()
 	var v T
@@ -57,9 +58,9 @@ func try[T any](t *testing.T, call func() (T, error)) T {
 	return v
 }
 
-// story is one run through all that a line does, with what comes of it: five jobs, of which the first needs a second
-// attempt, the second meets a throttled backend, the third is canceled while it runs, the fourth just succeeds and
-// the fifth is canceled while it waits.
+// story runs five jobs through the line and checks their outcomes: the first needs a second
+// attempt, the second meets a throttling backend, the third is canceled while it runs, the fourth
+// just succeeds, and the fifth is canceled while it waits.
 func (b *bench) story(client string) {
 	b.t.Helper()
 	ctx := context.Background()
@@ -79,7 +80,9 @@ func (b *bench) story(client string) {
 		b.t.Errorf("cancel = %s", got)
 	}
 	two := 2
-	try(b.t, func() (any, error) { return nil, b.Tune(ctx, leaky.Override{Concurrency: &two}, "operator") })
+	try(b.t, func() (any, error) {
+		return nil, b.Tune(ctx, leaky.Override{Concurrency: &two}, "operator")
+	})
 	try(b.t, func() (any, error) { return nil, b.ResetTuning(ctx, "operator") })
 
 	outcome := func(s leaky.Started) leaky.Settlement {
@@ -94,30 +97,36 @@ func (b *bench) story(client string) {
 			}
 			return leaky.Settlement{To: jobs.Canceled}
 		}
-		return leaky.Settlement{To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte(s.Job.ID)}
+		return leaky.Settlement{To: jobs.Succeeded, Result: jobs.Meta{Status: 200},
+			Body: []byte(s.Job.ID)}
 	}
 	for end := b.now.Add(time.Minute); ; b.pass(100 * time.Millisecond) {
-		if s := try(b.t, func() (leaky.Status, error) { return b.Status(ctx) }); s.Waiting+s.Delayed+s.InFlight == 0 {
+		if s := try(b.t, func() (leaky.Status, error) {
+			return b.Status(ctx)
+		}); s.Waiting+s.Delayed+s.InFlight == 0 {
 			break
 		} else if b.now.After(end) {
 			b.t.Fatalf("it doesn't end: %+v", s)
 		}
 		r, err := b.Release(ctx)
 		if err != nil {
-			continue // its tickets are lost; their leases bring the jobs back
+			continue // its tickets are lost, and the jobs return when their leases expire
 		}
 		for _, ticket := range r.Tickets {
 			s := try(b.t, func() (leaky.Started, error) { return b.Start(ctx, ticket, "me") })
-			if s.Verdict != leaky.Go {
+			if s.Outcome != leaky.Go {
 				continue
 			}
 			settlement := outcome(s)
 			settlement.Ticket, settlement.Owner = ticket, "me"
-			held := try(b.t, func() ([]leaky.Renewal, error) { return b.Renew(ctx, "me", []leaky.Ticket{ticket}) })
-			if want := map[bool]leaky.Renewal{true: leaky.Stop, false: leaky.Held}[settlement.To == jobs.Canceled]; held[0] != want {
+			held := try(b.t, func() ([]leaky.Renewal, error) {
+				return b.Renew(ctx, "me", []leaky.Ticket{ticket})
+			})
+			if want := map[bool]leaky.Renewal{true: leaky.Stop,
+				false: leaky.Held}[settlement.To == jobs.Canceled]; held[0] != want {
 				b.t.Errorf("renew = %v, want %s", held, want)
 			}
-			if v := try(b.t, func() (leaky.SettleVerdict, error) {
+			if v := try(b.t, func() (leaky.SettleOutcome, error) {
 				v, _, err := b.Settle(ctx, settlement)
 				return v, err
 			}); v != leaky.Settled {
@@ -128,23 +137,28 @@ func (b *bench) story(client string) {
 	b.ended(ids)
 }
 
-// ended checks what the story's jobs have come to.
+// ended checks the final states of the story's jobs.
 func (b *bench) ended(ids []string) {
 	b.t.Helper()
 	ctx := context.Background()
 	for i, want := range []struct {
 		state    jobs.State
 		attempts int
-	}{{jobs.Succeeded, 2}, {jobs.Succeeded, 1}, {jobs.Canceled, 1}, {jobs.Succeeded, 1}, {jobs.Canceled, 0}} {
+	}{{jobs.Succeeded, 2}, {jobs.Succeeded, 1}, {jobs.Canceled, 1}, {jobs.Succeeded, 1},
+		{jobs.Canceled, 0}} {
 		look := try(b.t, func() (leaky.Look, error) { return b.Look(ctx, ids[i]) })
 		if look.Standing.State != want.state || look.Standing.Attempts != want.attempts {
-			b.t.Errorf("job %d: %s after %d attempts, want %s after %d", i, look.Standing.State, look.Standing.Attempts, want.state, want.attempts)
+			b.t.Errorf("job %d: %s after %d attempts, want %s after %d", i, look.Standing.State,
+				look.Standing.Attempts, want.state, want.attempts)
 		}
-		if body, err := b.Result(ctx, ids[i]); (want.state == jobs.Succeeded) != (err == nil && string(body) == ids[i]) {
+		if body, err := b.Result(ctx, ids[i]); (want.state == jobs.Succeeded) != (err == nil &&
+			string(body) == ids[i]) {
 			b.t.Errorf("job %d: result %q, %v", i, body, err)
 		}
 	}
-	if got, want := b.status().Books, (leaky.Books{Accepted: 5, Succeeded: 3, Canceled: 2, Started: 6, Throttled: 1}); got != want {
+	if got, want := b.status().Books,
+		(leaky.Books{Accepted: 5, Succeeded: 3, Canceled: 2, Started: 6,
+			Throttled: 1}); got != want {
 		b.t.Errorf("books = %+v, want %+v", got, want)
 	}
 }
@@ -159,7 +173,7 @@ func TestTheStoryOnMiniredis(t *testing.T) {
 	receive(t, l.Wake(b.Settings().Backend))
 }
 
-// Case C29: no script's keys lie in two slots of a cluster, whatever clients are called.
+// The keys of each script are in one slot of a cluster, whatever the names of clients.
 func TestTheLineWorksOnACluster(t *testing.T) {
 	t.Parallel()
 	rdb, _ := redistest.StartCluster(t)

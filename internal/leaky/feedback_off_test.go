@@ -9,10 +9,11 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-func TestWithoutFeedbackAThrottledJobWaitsByItselfAndHoldsUpNobody(t *testing.T) {
+func TestWithoutFeedbackAThrottledJobWaitsByItself(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Feedback, s.Attempts = false, 1 })
-	for _, c := range []struct{ asked, want time.Duration }{{0, time.Second}, {7 * time.Second, 7 * time.Second}} {
+	for _, c := range []struct{ asked, want time.Duration }{{0, time.Second},
+		{7 * time.Second, 7 * time.Second}} {
 		id := b.accept("acme")
 		ticket := b.next()
 		throttle := isThrottle
@@ -21,7 +22,8 @@ func TestWithoutFeedbackAThrottledJobWaitsByItselfAndHoldsUpNobody(t *testing.T)
 			t.Errorf("throttled: %+v", f)
 		}
 		look := b.look(id)
-		if at := b.now.Add(c.want); look.Standing.State != jobs.Delayed || look.Standing.Attempts != 0 || !look.Standing.NextAt.Equal(at) {
+		if at := b.now.Add(c.want); look.Standing.State != jobs.Delayed ||
+			look.Standing.Attempts != 0 || !look.Standing.NextAt.Equal(at) {
 			t.Errorf("the throttled job: %+v, want delayed by %v", look.Standing, c.want)
 		}
 		b.try1(succeeds)
@@ -34,7 +36,8 @@ func TestWithoutFeedbackAThrottledJobWaitsByItselfAndHoldsUpNobody(t *testing.T)
 			t.Errorf("%s: %+v", trouble.Sign, f)
 		}
 	}
-	if s := b.status(); s.Feedback || s.Factor != 1 || s.EffectiveRate != 10 || s.Books.Throttled != 2 {
+	if s := b.status(); s.Feedback || s.Factor != 1 || s.EffectiveRate != 10 ||
+		s.Books.Throttled != 2 {
 		t.Errorf("status = %+v", s)
 	}
 }
@@ -48,7 +51,8 @@ func TestWithoutFeedbackAJobThatIsThrottledForEverEndsByItsAge(t *testing.T) {
 	d := b.drainer(0)
 	d.outcome = func(leaky.Started) leaky.Settlement { return isThrottle }
 	d.run(40 * time.Second)
-	if look := b.look(o.Job.ID); look.Standing.State != jobs.Expired || len(d.starts) < 25 || len(d.starts) > 30 {
+	if look := b.look(o.Job.ID); look.Standing.State != jobs.Expired || len(d.starts) < 25 ||
+		len(d.starts) > 30 {
 		t.Errorf("%+v after %d calls", look.Standing, len(d.starts))
 	}
 }
@@ -66,7 +70,8 @@ func TestFeedbackIsSwitchedLive(t *testing.T) {
 	b.tune(leaky.Override{Feedback: &off})
 	b.pass(100 * time.Millisecond)
 	other := b.again()
-	if s := other.status(); s.Feedback || s.Override.Feedback == nil || *s.Override.Feedback || s.Factor != 1 || s.Cause != "" || !s.GateUntil.IsZero() {
+	if s := other.status(); s.Feedback || s.Override.Feedback == nil || *s.Override.Feedback ||
+		s.Factor != 1 || s.Cause != "" || !s.GateUntil.IsZero() {
 		t.Errorf("switched off: %+v", s)
 	}
 	d := other.drainer(0)
@@ -74,9 +79,10 @@ func TestFeedbackIsSwitchedLive(t *testing.T) {
 	if len(d.starts) != 3 {
 		t.Errorf("%d starts in 200 ms at 10/s with feedback off", len(d.starts))
 	}
-	// Switched on it begins anew: what it knew is too old to hold.
+	// Switched on again it begins anew, as its old state doesn't count any more.
 	other.tune(leaky.Override{Feedback: &on})
-	if s := other.status(); !s.Feedback || !*s.Override.Feedback || s.Factor != 1 || !s.GateUntil.IsZero() {
+	if s := other.status(); !s.Feedback || !*s.Override.Feedback || s.Factor != 1 ||
+		!s.GateUntil.IsZero() {
 		t.Errorf("switched on: %+v", s)
 	}
 	if err := other.ResetTuning(context.Background(), "operator"); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// What the attempts of these tests come to.
+// The outcomes of attempts in these tests.
 var (
 	succeeds   = leaky.Settlement{To: jobs.Succeeded}
 	isAnswered = leaky.Settlement{To: jobs.Failed, Sign: leaky.Answered} // 404, say
@@ -21,25 +21,25 @@ var (
 	isRefused  = leaky.Settlement{To: jobs.Delayed, Delay: time.Hour, Sign: leaky.Unreachable}
 )
 
-// outcome settles a ticket's running job so.
+// outcome settles a ticket's running job with s.
 func (b *bench) outcome(ticket leaky.Ticket, s leaky.Settlement) leaky.Feedback {
 	b.t.Helper()
 	s.Ticket, s.Owner = ticket, "me"
-	v, f := b.tell(s)
+	v, f := b.settleFeedback(s)
 	if v != leaky.Settled {
 		b.t.Fatalf("settle of %s = %s", ticket.ID, v)
 	}
 	return f
 }
 
-// try1 accepts a fresh job, which is the only one, and has its one attempt end so.
+// try1 accepts a fresh job, which must be the only one, and ends its only attempt with s.
 func (b *bench) try1(s leaky.Settlement) leaky.Feedback {
 	b.t.Helper()
 	b.accept("acme")
 	return b.outcome(b.next(), s)
 }
 
-// next starts the job that is next, and no other may be granted with it.
+// next starts the next job. No other may be granted with it.
 func (b *bench) next() leaky.Ticket {
 	b.t.Helper()
 	r := b.release()
@@ -54,7 +54,8 @@ func (b *bench) next() leaky.Ticket {
 	return r.Tickets[0]
 }
 
-// sick is a line whose backend has been in trouble for so long that the factor is at its floor.
+// sick returns a line whose backend has been in trouble for so long that the factor is at its
+// minimum.
 func sick(t *testing.T, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	b := newLine(t, adjust)
@@ -74,7 +75,8 @@ func TestTroubleHalvesTheRateOnceACoolDownAndNeverToNothing(t *testing.T) {
 	for i, want := range []float64{0.5, 0.25, 0.125, 0.0625, 0.05, 0.05} {
 		b.pass(5 * time.Second)
 		f := b.try1(isRefused)
-		if lowered := slices.Equal(f.Changes, []leaky.Change{leaky.Lowered}); f.Factor != want || lowered != (i < 5) || f.Gate != 0 {
+		if lowered := slices.Equal(f.Changes, []leaky.Change{leaky.Lowered}); f.Factor != want ||
+			lowered != (i < 5) || f.Gate != 0 {
 			t.Errorf("trouble %d: %+v, want factor %v", i, f, want)
 		}
 		b.pass(4999 * time.Millisecond)
@@ -82,7 +84,8 @@ func TestTroubleHalvesTheRateOnceACoolDownAndNeverToNothing(t *testing.T) {
 			t.Errorf("more of trouble %d: %+v", i, f)
 		}
 	}
-	if s := b.status(); s.Cause != leaky.Timeout || s.Rate.String() != "10/s" || s.EffectiveRate != 0.5 || s.Factor != 0.05 || !s.GateUntil.IsZero() || s.Probing {
+	if s := b.status(); s.Cause != leaky.Timeout || s.Rate.String() != "10/s" ||
+		s.EffectiveRate != 0.5 || s.Factor != 0.05 || !s.GateUntil.IsZero() || s.Probing {
 		t.Errorf("status = %+v", s)
 	}
 }
@@ -93,7 +96,8 @@ func TestTheEffectiveRateIsKeptAsExactlyAsAnyOther(t *testing.T) {
 	b.try1(isRefused)
 	b.fill("acme", 20)
 	d := b.drainer(0)
-	d.outcome = func(leaky.Started) leaky.Settlement { return isAnswered } // neither trouble nor success: the factor stays
+	// Neither trouble nor success: the factor stays.
+	d.outcome = func(leaky.Started) leaky.Settlement { return isAnswered }
 	d.run(3 * time.Second)
 	if len(d.starts) != 15 {
 		t.Fatalf("%d starts in 3 s at half of 10/s", len(d.starts))
@@ -103,14 +107,16 @@ func TestTheEffectiveRateIsKeptAsExactlyAsAnyOther(t *testing.T) {
 			t.Fatalf("start %d is due %d µs off", i, s.Due-want)
 		}
 	}
-	if p := b.offer(b.job("acme")); p.Wait < 1100*time.Millisecond || p.Wait > 1300*time.Millisecond {
+	if p := b.offer(b.job("acme")); p.Wait < 1100*time.Millisecond ||
+		p.Wait > 1300*time.Millisecond {
 		t.Errorf("behind 5 jobs at 5/s: %v predicted", p.Wait)
 	}
 }
 
 func TestAMinuteOfHealthMakesTheRateWholeAgain(t *testing.T) {
 	t.Parallel()
-	for name, every := range map[string]time.Duration{"a busy line": 100 * time.Millisecond, "a slow one": 4 * time.Second} {
+	for name, every := range map[string]time.Duration{"a busy line": 100 * time.Millisecond,
+		"a slow one": 4 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := sick(t, func(s *leaky.Settings) { s.Rate = rate(t, "1000/s") })
@@ -124,10 +130,12 @@ func TestAMinuteOfHealthMakesTheRateWholeAgain(t *testing.T) {
 				}
 				before, changes = f.Factor, f.Changes
 			}
-			if took := b.now.Sub(began); took < 57*time.Second || took > time.Minute || !slices.Equal(changes, []leaky.Change{leaky.RaisedToFull}) {
+			if took := b.now.Sub(began); took < 57*time.Second || took > time.Minute ||
+				!slices.Equal(changes, []leaky.Change{leaky.RaisedToFull}) {
 				t.Errorf("%v after %v, want raised to full after 57 s", changes, took)
 			}
-			if s := b.status(); s.Factor != 1 || s.Cause != leaky.NoSign || s.EffectiveRate != 1000 {
+			if s := b.status(); s.Factor != 1 || s.Cause != leaky.NoSign ||
+				s.EffectiveRate != 1000 {
 				t.Errorf("status = %+v", s)
 			}
 			if f := b.try1(succeeds); len(f.Changes) != 0 {
@@ -137,7 +145,7 @@ func TestAMinuteOfHealthMakesTheRateWholeAgain(t *testing.T) {
 	}
 }
 
-// However long a line was idle, one success makes up for 5 s, and an answer that isn't one for nothing.
+// However long a line was idle, one success makes up for 5 s, and any other answer for nothing.
 func TestIdlingHealsNothing(t *testing.T) {
 	t.Parallel()
 	b := sick(t, nil)
@@ -150,14 +158,16 @@ func TestIdlingHealsNothing(t *testing.T) {
 	}
 }
 
-// The bound holds whatever the factor does: rate × w + burst of the rate that is in force without it.
+// The bound of rate × w + burst, with the rate without feedback, holds however the factor changes.
 func TestAFactorThatRisesGivesNoBurst(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		burst := rapid.IntRange(1, 5).Draw(rt, "burst")
 		r := rate(t, rapid.SampledFrom([]string{"100/s", "10/s", "1/s"}).Draw(rt, "rate"))
-		b := newUnchecked(t, rdb, func(s *leaky.Settings) { s.Rate, s.Burst, s.Concurrency, s.Capacity = r, burst, 100, 500 })
+		b := newUnchecked(t, rdb, func(s *leaky.Settings) {
+			s.Rate, s.Burst, s.Concurrency, s.Capacity = r, burst, 100, 500
+		})
 		gaps := []time.Duration{0, time.Millisecond, time.Second, 6 * time.Second, time.Minute}
 		var starts []int64
 		for range rapid.IntRange(10, 60).Draw(rt, "steps") {
@@ -166,11 +176,13 @@ func TestAFactorThatRisesGivesNoBurst(t *testing.T) {
 			}
 			for _, ticket := range b.release().Tickets {
 				s := b.start(ticket, "me")
-				if s.Verdict != leaky.Go {
+				if s.Outcome != leaky.Go {
 					continue
 				}
 				starts = append(starts, max(s.Due, b.now.UnixMicro()))
-				b.outcome(ticket, rapid.SampledFrom([]leaky.Settlement{succeeds, succeeds, succeeds, timesOut, isThrottle}).Draw(rt, "outcome"))
+				b.outcome(ticket,
+					rapid.SampledFrom([]leaky.Settlement{succeeds, succeeds, succeeds, timesOut,
+						isThrottle}).Draw(rt, "outcome"))
 			}
 			b.pass(rapid.SampledFrom(gaps).Draw(rt, "gap"))
 		}
@@ -178,8 +190,8 @@ func TestAFactorThatRisesGivesNoBurst(t *testing.T) {
 	})
 }
 
-// What a low factor let lag behind is no more than a burst at a higher one.
-func TestABurstThatASickBackendWasSparedIsNotMadeUpFor(t *testing.T) {
+// Slots that were saved up at a low factor are no more than a burst at a higher one.
+func TestSlotsThatASickBackendWasSparedAreNotMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := sick(t, func(s *leaky.Settings) { s.Burst, s.Concurrency, s.Capacity = 5, 100, 500 })
 	b.pass(time.Hour)
@@ -204,7 +216,8 @@ func TestWithoutARateTheConcurrencyIsLowered(t *testing.T) {
 	b.try1(timesOut)
 	b.fill("acme", 10)
 	r := b.release()
-	if s := b.status(); len(r.Tickets) != 4 || r.Reason != leaky.OnConcurrency || s.Concurrency != 9 || s.EffectiveConcurrency != 4 || !math.IsInf(s.EffectiveRate, 1) {
+	if s := b.status(); len(r.Tickets) != 4 || r.Reason != leaky.OnConcurrency ||
+		s.Concurrency != 9 || s.EffectiveConcurrency != 4 || !math.IsInf(s.EffectiveRate, 1) {
 		t.Fatalf("at half of 9: %+v, %+v", r, s)
 	}
 	for _, ticket := range r.Tickets {
@@ -217,7 +230,8 @@ func TestWithoutARateTheConcurrencyIsLowered(t *testing.T) {
 	}
 }
 
-// A cut that lies ahead since Redis's clock was set back holds up neither the next cut nor the recovery.
+// A cut that is in the future, because Redis's clock was set back, delays neither the next cut nor
+// the recovery.
 func TestFeedbackBearsAClockThatIsSetBack(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)

@@ -6,94 +6,114 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Outcome is what the line says to an offered job.
+// Outcome is the line's answer to an offered job. The job was written only if it is Accepted, or
+// Joined and not a refresh.
 type Outcome string
 
 const (
-	Accepted    Outcome = "accepted"
-	Exists      Outcome = "exists"        // a job of this id, or one of Offer.Others, is on record: nothing was written
-	Limited     Outcome = "limited"       // the limits of Offer.Charge have no room: nothing was written
+	Accepted Outcome = "accepted"
+	// A job with this id, or one of Offer.Others, is on record.
+	Exists      Outcome = "exists"
+	Limited     Outcome = "limited"       // the limits of Offer.Charge have no room
 	LineFull    Outcome = "line_full"     // Capacity jobs wait
-	ClientShare Outcome = "client_share"  // the client holds its share of the line
+	ClientShare Outcome = "client_share"  // the client has its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
 	StoredFull  Outcome = "stored_full"   // the client's jobs take Offer.MaxStored
-	Joined      Outcome = "joined"        // the same is under way: the job is a share in it. Of a refresh: that, or such a one failed just now: nothing was written
-	Spent       Outcome = "spent"         // its id, of a client's key, is that of a job that was purged and would be on record still: nothing was written
-	Again       Outcome = "again"         // the client has a share in what is under way, Place.Share: nothing was written, and Holds were given back
+	// Joined: a job with this Join is under way, and the offer is now a subscription to it. For a
+	// refresh: such a job is under way, or such a refresh has failed lately.
+	Joined Outcome = "joined"
+	// Spent: the id is from an Idempotency-Key, and its job was purged before its record expired.
+	Spent Outcome = "spent"
+	// Again: the client has a subscription already, Place.ID. The Holds of the offer were given
+	// back.
+	Again Outcome = "again"
 )
 
-// What a waiting job waits on, as Reason of a release and WaitingOn of a prediction.
+// Values of Reason of a Release and of WaitingOn of a Place: what the next job waits on.
 const (
 	OnRate        = "rate"
 	OnConcurrency = "concurrency"
 	OnPaused      = "paused"
-	OnQueuePaused = "queue_paused" // the queue that brings tickets to the workers stands still; see QueuePaused
-	OnCooldown    = "cooldown"     // the backend is left alone: its gate is closed, or one call tries whether it is well again
+	OnQueuePaused = "queue_paused" // the queue of tickets is paused; see QueuePaused
+	OnCooldown    = "cooldown"     // the backend's gate is closed, or a probe is under way
 	OnIdle        = "idle"         // nothing waits
 )
 
-// Offer is a job that asks for a place in the line.
+// Offer is a job that is offered to the line.
 type Offer struct {
 	Job         jobs.Job
 	Weight      float64       // tier weight × priority weight; > 0
 	StartWithin time.Duration // how long the job may wait for its first start; 0: as long as MaxAge
 	MaxAge      time.Duration // how long it may live before its final state; > 0
 	Keep        time.Duration // how long record and result outlive the final state; > 0
-	// MaxStored is how many bytes the client's jobs of this backend may take, this one's included: of
-	// those that wait or run their payloads, and what is noted beside them (some hundred bytes,
-	// 2.5 KiB at most); of those that are kept also their results. 0: any number, and this job's bytes aren't
-	// counted. A result is counted and never refused. A job that callers share counts for the first of
-	// them, a refresh for nobody.
+	// MaxStored bounds the bytes of the client's jobs on this backend, including this one. A job
+	// that waits or runs counts with its payload and metadata (some hundred bytes, 2.5 KiB at
+	// most); one that has ended also with its result. A result is counted and never refused. 0:
+	// unbounded, and this job's bytes aren't counted. A shared job counts for its first caller, a
+	// refresh for no client.
 	MaxStored int64
 
-	// Join names what is asked for, and who may share its answer; "": the job is nobody else's. Offers of one Join whose jobs haven't
-	// ended share one job: each caller has a share in it, with an id, a status, a cancel and Holds of its own (Job.Of). A job with
-	// StartWithin is nobody else's, whatever Join says: one caller's deadline is none of another's. A client has one share in a job;
-	// but callers without a key, who only share an address, one for each offer, and so offers with a Fingerprint, whose ids are
-	// their own; with another Callback it is another share. Where the job waits and an offer's own would stand earlier, it moves
-	// there: the turn is that client's then. Else its place is the first caller's, also after that one has left.
+	// Join identifies the work, and the callers that may share its answer; "": the job isn't
+	// shared. Offers with one Join share a job until it ends. Each caller has a subscription to it
+	// (Job.Of), with its own id, status, cancel and Holds. An offer with StartWithin isn't shared,
+	// because a deadline of one caller isn't for others.
+	//
+	// A client has one subscription to a job for each Callback. Anonymous callers, who only have an
+	// address in common, have one for each offer, and so do offers with a Fingerprint, whose ids
+	// are fixed.
+	//
+	// If the shared job waits and a job of the offer's own would stand earlier, it moves to that
+	// place, and takes the turn of that client. Otherwise it has the place of its first caller,
+	// even after that one has left.
 	Join string
-	// Others are the ids of the other jobs that the Idempotency-Key of this one may have made, of this backend or of others: where one of
-	// them is on record, it is the answer (Exists), and where one was purged, the key is Spent. On Redis Cluster only those of this backend can
-	// be asked about.
+	// Others are the ids of other jobs, of any backend, that this job's Idempotency-Key may have
+	// made. If one of them is on record, it is the answer (Exists). If one was purged, the key is
+	// Spent. On Redis Cluster they must be of this backend.
 	Others []string
-	// Charge is what the job takes of limits (Line.Limited), as those know it; nil: nothing, or it was charged before. Then the job's permits
-	// (Job.Holds) are taken along with its place.
+	// Charge is the job's charge to the limits (see Line.Limited). With it the job's permits
+	// (Job.Holds) are taken together with its place. nil: no charge, or it was made before.
 	Charge any
-	// Refresh marks a job that no caller waits for, of a Join: it is placed only where nothing of that Join is under way, and has no share,
-	// no Callback and no place in its client's list. One that fails, and that no caller has joined meanwhile, isn't listed and is kept for a
-	// minute at most; none is placed after it for 10 s, twice as long after each further one that fails, 10 min at most, until a job of that
-	// Join succeeds.
+	// Refresh marks a job that no caller waits for. It is accepted only if no job with its Join is
+	// under way. It has no subscription and no Callback, and isn't in its client's list. If it
+	// fails and no caller has joined it, it isn't listed as failed and is kept for a minute at
+	// most. Then no refresh with that Join is accepted for 10 s, twice as long after each further
+	// failure, 10 min at most, until a job with that Join succeeds.
 	Refresh bool
 }
 
-// Place is the line's answer.
+// Place is the line's answer to an Offer.
 type Place struct {
-	Outcome    Outcome
-	AcceptedAt time.Time     // where the job is on record now: by Redis's clock, and another µs for each job of the backend
+	Outcome Outcome
+	// On Redis's clock, different for each job of the backend; zero: not accepted now.
+	AcceptedAt time.Time
 	Position   int64         // accepted: 1 is next
-	Wait       time.Duration // predicted, from now to the start; 0 while paused: a pause has no predicted end
-	WaitingOn  string        // what the line waits on
-	Share      string        // again: the id of the share that the client has; exists: of that of Offer.Others which is on record, or ""
-	RetryAfter time.Duration // refused: after it an equal offer fits, if nobody else comes and calls take what they took; ≥ 1 µs. StoredFull: 30 s where that hangs on jobs that haven't ended
+	Wait       time.Duration // predicted, from now to the start; 0 while paused
+	WaitingOn  string        // what the next job waits on
+	// ID is, with Again, the id of the client's subscription. With Exists it is the id of the one
+	// of Offer.Others that is on record, or "".
+	ID string
+	// RetryAfter is set if the offer was refused: after it an equal offer is accepted, if no other
+	// comes before it and calls take as long as now; ≥ 1 µs. With StoredFull it is 30 s if jobs
+	// have to end first.
+	RetryAfter time.Duration
 }
 
-// Look is where one job stands, with its place where it waits.
+// Look is a job and its standing, with its place in the line if it waits.
 type Look struct {
 	Job       jobs.Job // without Payload
 	Standing  jobs.Standing
-	Position  int64         // waiting: 1 is next; else 0
+	Position  int64         // waiting: 1 is next; otherwise 0
 	Wait      time.Duration // waiting: predicted, as in Place
 	WaitingOn string        // waiting
 	CallTime  time.Duration // smoothed length of the backend's calls; 0: not known
-	Now       time.Time     // when this was so, by Redis's clock
+	Now       time.Time     // the time of the look, on Redis's clock
 }
 
-// CancelOutcome is what Cancel found.
+// CancelOutcome is the outcome of Cancel.
 type CancelOutcome string
 
 const (
-	Canceled     CancelOutcome = "canceled" // it is final now, or was canceled before
+	Canceled     CancelOutcome = "canceled" // the job is canceled now, or was before
 	Aborting     CancelOutcome = "aborting" // its call is being aborted
-	AlreadyFinal CancelOutcome = "final"    // it ended otherwise: nothing changed
+	AlreadyFinal CancelOutcome = "final"    // it has another final state: nothing changed
 )

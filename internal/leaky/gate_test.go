@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Design decision 9, case C78: a throttled backend is not a failed job.
+// A throttled call doesn't fail the job.
 func TestAThrottledCallUsesNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Attempts = 1 })
@@ -24,8 +24,10 @@ func TestAThrottledCallUsesNoAttempt(t *testing.T) {
 		if s := b.begin(ticket, "me"); s.Attempt != 1 {
 			t.Fatalf("attempt %d, want 1", s.Attempt)
 		}
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
-		if look := b.look(ticket.ID); look.Standing.State != jobs.Waiting || look.Standing.Attempts != 0 || look.Position != 1 {
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting,
+			Sign: leaky.Throttled, Failure: jobs.Failure{Code: jobs.CodeBackendStatus}})
+		if look := b.look(ticket.ID); look.Standing.State != jobs.Waiting ||
+			look.Standing.Attempts != 0 || look.Position != 1 {
 			t.Fatalf("the throttled job: %+v", look)
 		}
 	}
@@ -44,15 +46,18 @@ func TestTheGateClosesForAllUntilTheBackendsTime(t *testing.T) {
 	b.pass(100 * time.Millisecond)
 	onTheWay := b.release().Tickets[0]
 	closed := b.now
-	b.settle(leaky.Settlement{Ticket: ahead, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: 7 * time.Second})
+	b.settle(leaky.Settlement{Ticket: ahead, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled,
+		Gate: 7 * time.Second})
 
-	if s := other.start(onTheWay, "other"); s.Verdict != leaky.Back {
+	if s := other.start(onTheWay, "other"); s.Outcome != leaky.Back {
 		t.Errorf("a released job's start behind the closed gate = %+v, want back", s)
 	}
 	for b.now.Before(closed.Add(7*time.Second - time.Millisecond)) {
 		other.now = b.now
-		if r := other.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown || r.Wait != closed.Add(7*time.Second).Sub(b.now) {
-			t.Fatalf("release of another process, %v after the gate closed = %+v", b.now.Sub(closed), r)
+		if r := other.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown ||
+			r.Wait != closed.Add(7*time.Second).Sub(b.now) {
+			t.Fatalf("release of another process, %v after the gate closed = %+v",
+				b.now.Sub(closed), r)
 		}
 		b.pass(500 * time.Millisecond)
 	}
@@ -62,7 +67,8 @@ func TestTheGateClosesForAllUntilTheBackendsTime(t *testing.T) {
 	}
 }
 
-// Without a Retry-After the line closes the gate for 1 s, then 2, up to a minute; a success forgets the streak.
+// Without a Retry-After the line closes the gate for 1 s, then 2, up to a minute; a success resets
+// that.
 func TestTheLinesOwnGateDoublesUpToAMinute(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Concurrency = 3 })
@@ -75,7 +81,8 @@ func TestTheLinesOwnGateDoublesUpToAMinute(t *testing.T) {
 		return max(b.status().GateUntil.Sub(b.now), 0)
 	}
 	throttled := func(ticket leaky.Ticket) {
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting,
+			Sign: leaky.Throttled})
 	}
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		if got := closedFor(throttled); got != want*time.Second {
@@ -88,7 +95,7 @@ func TestTheLinesOwnGateDoublesUpToAMinute(t *testing.T) {
 	}
 }
 
-// Calls that were under way when the gate closed say nothing new.
+// Calls that were under way when the gate closed are no new sign.
 func TestOneTroubleOfTheBackendCountsOnce(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
@@ -99,7 +106,8 @@ func TestOneTroubleOfTheBackendCountsOnce(t *testing.T) {
 	}
 	closed := b.now
 	for _, ticket := range tickets {
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting,
+			Sign: leaky.Throttled})
 		b.pass(50 * time.Millisecond)
 	}
 	if until := b.status().GateUntil; !until.Equal(closed.Add(time.Second)) {
@@ -115,15 +123,16 @@ func TestTheLongerOfTwoRestsCounts(t *testing.T) {
 	b.begin(tickets[0], "me")
 	b.begin(tickets[1], "me")
 	for i, gate := range []time.Duration{9 * time.Second, 2 * time.Second} {
-		b.settle(leaky.Settlement{Ticket: tickets[i], Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: gate})
+		b.settle(leaky.Settlement{Ticket: tickets[i], Owner: "me", To: jobs.Waiting,
+			Sign: leaky.Throttled, Gate: gate})
 	}
 	if until := b.status().GateUntil; !until.Equal(b.now.Add(9 * time.Second)) {
 		t.Errorf("the gate is closed for %v, want 9s", until.Sub(b.now))
 	}
 }
 
-// A worker that stops gives back what it can't finish.
-func TestAGivenBackJobIsNextAndHasLostNothing(t *testing.T) {
+// A worker that stops gives back jobs that it can't finish.
+func TestAGivenBackJobIsNextAndKeepsItsAttempts(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	ids := b.fill("acme", 3)
@@ -140,10 +149,12 @@ func TestAGivenBackJobIsNextAndHasLostNothing(t *testing.T) {
 	}
 }
 
-// Case C71: backoffs that end at once hold up nothing, and break no rate.
+// Backoffs that end at the same moment hold up nothing, and keep the rate.
 func TestManyBackoffsThatEndAtOnceDrainAtTheRate(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Capacity, s.Concurrency = rate(t, "200/s"), 300, 300 })
+	b := newLine(t, func(s *leaky.Settings) {
+		s.Rate, s.Capacity, s.Concurrency = rate(t, "200/s"), 300, 300
+	})
 	b.fill("acme", 300)
 	d := b.drainer(0)
 	over := b.now.Add(time.Minute)

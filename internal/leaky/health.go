@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// Health is what feedback says of a backend. While it is off, the backend is always well.
+// Health is a backend's health according to feedback. While feedback is off, a backend is always
+// healthy.
 type Health struct {
-	Gate    time.Duration // until the gate opens; 0: it is open
-	Probing bool          // one call tries whether the backend is well again; nothing else starts until it has ended
-	Factor  float64       // what is left of the rate; 1: all of it
+	Gate time.Duration // until the gate opens; 0: it is open
+	// A call probes whether the backend has recovered; no other starts meanwhile.
+	Probing bool
+	Factor  float64 // the part of the rate that is in force; 1: all of it
 }
 
-// Health tells how the backend is.
+// Health reads the backend's health.
 func (l *Line) Health(ctx context.Context) (Health, error) {
 	a, err := l.run(ctx, healthScript)
 	if err != nil {
@@ -25,33 +27,35 @@ func (l *Line) Health(ctx context.Context) (Health, error) {
 }
 
 const (
-	// healthPoll is how often a backend's health is asked for: a closed gate is at least 1 s long.
+	// healthPoll is how often a backend's health is read: a gate is closed for at least 1 s.
 	healthPoll = 250 * time.Millisecond
-	// healthHolds is how long the last word holds where no newer one comes.
+	// healthHolds is how long a reading is used if there is no newer one.
 	healthHolds = 5 * time.Second
 )
 
-// Healths knows how several backends are: it asks in the background, so that who wants to know pays nothing. Safe for concurrent use.
+// Healths reads the health of several backends in the background, so that Sick costs nothing. Safe
+// for concurrent use.
 type Healths struct {
 	lines map[string]*Line
-	last  map[string]*atomic.Pointer[heardHealth]
+	last  map[string]*atomic.Pointer[healthReading]
 }
 
-type heardHealth struct {
+type healthReading struct {
 	Health
 	at time.Time
 }
 
-// NewHealths returns the Healths of these lines' backends, by name. Of any other it knows nothing. Until Run has asked once, all are well.
+// NewHealths returns the Healths of the backends of these lines, by name. Until Run has read them
+// once, all are healthy.
 func NewHealths(lines map[string]*Line) *Healths {
-	h := &Healths{lines: lines, last: make(map[string]*atomic.Pointer[heardHealth], len(lines))}
+	h := &Healths{lines: lines, last: make(map[string]*atomic.Pointer[healthReading], len(lines))}
 	for backend := range lines {
-		h.last[backend] = new(atomic.Pointer[heardHealth])
+		h.last[backend] = new(atomic.Pointer[healthReading])
 	}
 	return h
 }
 
-// Run asks for every backend's health four times a second until ctx ends.
+// Run reads every backend's health four times a second until ctx ends.
 func (h *Healths) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for backend, line := range h.lines {
@@ -60,14 +64,15 @@ func (h *Healths) Run(ctx context.Context) {
 	all.Wait()
 }
 
-func (h *Healths) follow(ctx context.Context, line *Line, last *atomic.Pointer[heardHealth]) {
+func (h *Healths) follow(ctx context.Context, line *Line, last *atomic.Pointer[healthReading]) {
 	tick := time.NewTicker(healthPoll)
 	defer tick.Stop()
 	for {
 		asked := time.Now()
 		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		if found, err := line.Health(bounded); err == nil { // else the last word holds for a while
-			last.Store(&heardHealth{found, asked})
+		// Otherwise the last reading is used for a while.
+		if found, err := line.Health(bounded); err == nil {
+			last.Store(&healthReading{found, asked})
 		}
 		cancel()
 		select {
@@ -78,17 +83,18 @@ func (h *Healths) follow(ctx context.Context, line *Line, last *atomic.Pointer[h
 	}
 }
 
-// Sick reports whether a backend's gate is closed or being probed, or what feedback leaves of its rate is under the given part. It
-// waits for nothing. A backend of which nothing was heard for 5 s isn't sick.
+// Sick reports whether a backend's gate is closed or being probed, or its Factor is below the given
+// part. It doesn't block. A backend without a reading in the last 5 s isn't sick, and neither is an
+// unknown one.
 func (h *Healths) Sick(backend string, below float64) bool {
 	last := h.last[backend]
 	if last == nil {
 		return false
 	}
-	heard := last.Load()
-	if heard == nil {
+	reading := last.Load()
+	if reading == nil {
 		return false
 	}
-	age := time.Since(heard.at)
-	return age <= healthHolds && (heard.Gate > age || heard.Probing || heard.Factor < below)
+	age := time.Since(reading.at)
+	return age <= healthHolds && (reading.Gate > age || reading.Probing || reading.Factor < below)
 }

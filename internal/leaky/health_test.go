@@ -19,14 +19,15 @@ func (b *bench) health() leaky.Health {
 	return h
 }
 
-func TestABackendsHealthIsWhatFeedbackSays(t *testing.T) {
+func TestABackendsHealthIsThatOfFeedback(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	if h := b.health(); h != (leaky.Health{Factor: 1}) {
 		t.Errorf("well: %+v", h)
 	}
 	b.accept("acme")
-	b.outcome(b.next(), leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: 10 * time.Second})
+	b.outcome(b.next(),
+		leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: 10 * time.Second})
 	b.pass(4 * time.Second)
 	if h := b.health(); h != (leaky.Health{Gate: 6 * time.Second, Factor: 0.5}) {
 		t.Errorf("behind the gate: %+v", h)
@@ -50,17 +51,18 @@ func TestABackendsHealthIsWhatFeedbackSays(t *testing.T) {
 	}
 }
 
-// await waits until the background has heard what makes a backend sick, or well.
+// await waits until a reading shows a backend sick, or healthy.
 func await(t *testing.T, h *leaky.Healths, backend string, below float64, sick bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); h.Sick(backend, below) != sick; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); h.Sick(backend, below) != sick; {
 		if time.Now().After(end) {
 			t.Fatalf("sick: %v, want %v", !sick, sick)
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
-// run runs the Healths until the test, or the returned function, ends it.
+// run runs the Healths until the end of the test, or a call of stop.
 func run(t *testing.T, h *leaky.Healths) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,11 +78,12 @@ func TestASickBackendIsKnownWithoutAsking(t *testing.T) {
 	b, well := newLine(t, nil), newLine(t, nil)
 	name := b.Settings().Backend
 	b.accept("acme")
-	b.outcome(b.next(), leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: time.Minute})
+	b.outcome(b.next(),
+		leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: time.Minute})
 
 	h := leaky.NewHealths(map[string]*leaky.Line{name: b.Line, well.Settings().Backend: well.Line})
 	if h.Sick(name, 1) {
-		t.Error("sick before anything was heard")
+		t.Error("sick before any reading")
 	}
 	stop := run(t, h)
 	await(t, h, name, 0, true) // the gate is closed
@@ -108,11 +111,12 @@ func TestALowRateIsSickBelowTheGivenPart(t *testing.T) {
 	if h.Sick(name, 0.05) || h.Sick(name, 0) {
 		t.Error("sick, although the rate isn't under the part")
 	}
-	// The word of a gate ends with the gate, though nobody says so.
+	// A gate in a reading opens in time even without a newer reading.
 	stop()
 	b.pass(time.Second)
 	b.accept("acme")
-	b.outcome(b.next(), leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: 2 * time.Second})
+	b.outcome(b.next(),
+		leaky.Settlement{To: jobs.Waiting, Sign: leaky.Throttled, Gate: 2 * time.Second})
 	stop = run(t, h)
 	await(t, h, name, 0, true)
 	stop()
@@ -122,8 +126,8 @@ func TestALowRateIsSickBelowTheGivenPart(t *testing.T) {
 	}
 }
 
-// A poll that fails leaves the last word standing.
-func TestALostRedisMakesNobodyWellAtOnce(t *testing.T) {
+// If a poll fails, the last reading is used.
+func TestWithoutRedisASickBackendStaysSickForAWhile(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newUnchecked(t, server.Client(t), nil)

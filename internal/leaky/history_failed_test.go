@@ -15,7 +15,7 @@ import (
 
 // redrive is the model's Redrive.
 func (m *model) redrive(id string) leaky.Outcome {
-	if s := m.shares[id]; s != nil {
+	if s := m.subs[id]; s != nil {
 		return m.redrive(s.job.Of)
 	}
 	j, v := m.jobs[id], m.view()
@@ -25,8 +25,8 @@ func (m *model) redrive(id string) leaky.Outcome {
 	if j.st.State != jobs.Failed {
 		return leaky.NotFailed
 	}
-	if m.forNobody(id) {
-		return leaky.ForNobody
+	if m.unowned(id) {
+		return leaky.Unowned
 	}
 	if float64(len(m.line)+len(m.delayed)) >= v.capacity {
 		return leaky.LineFull
@@ -49,24 +49,27 @@ func (m *model) redrive(id string) leaky.Outcome {
 	return leaky.Redriven
 }
 
-// trim is what a release does to the list of failed jobs.
+// trim does to the list of failed jobs what a release does.
 func (m *model) trim() {
 	for _, id := range m.failed.within(upTo(m.now-usec(m.s.KeepFailed)), leaky.MaxGrant) {
 		delete(m.failed, id)
 	}
 }
 
-// list is the model's List, or Failed, of everything at once.
+// list is the model's List, of all pages at once.
 func (m *model) list(state jobs.State, client, code string) []leaky.Look {
 	newest := m.failed.sorted()
 	slices.Reverse(newest)
-	ids := map[jobs.State][]string{jobs.Waiting: m.line.sorted(), jobs.Delayed: m.delayed.sorted(), jobs.Running: m.inflight.sorted(),
-		jobs.Released: m.inflight.sorted(), jobs.Failed: newest}
-	ids[""] = slices.Concat(ids[jobs.Waiting], ids[jobs.Delayed], ids[jobs.Running], ids[jobs.Failed])
+	ids := map[jobs.State][]string{jobs.Waiting: m.line.sorted(), jobs.Delayed: m.delayed.sorted(),
+		jobs.Running: m.inflight.sorted(), jobs.Released: m.inflight.sorted(), jobs.Failed: newest}
+	ids[""] = slices.Concat(ids[jobs.Waiting], ids[jobs.Delayed], ids[jobs.Running],
+		ids[jobs.Failed])
 	var all []leaky.Look
 	for _, id := range ids[state] {
 		look := m.look(id)
-		if (client == "" || look.Job.Client == client) && (state == "" || look.Standing.State == state) && (code == "" || look.Standing.Failure.Code == code) {
+		if (client == "" || look.Job.Client == client) &&
+			(state == "" || look.Standing.State == state) &&
+			(code == "" || look.Standing.Failure.Code == code) {
 			all = append(all, look)
 		}
 	}
@@ -90,8 +93,10 @@ func (h *history) client() string {
 }
 
 func (h *history) list() {
-	f := leaky.ListFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"), Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
-		State: rapid.SampledFrom([]jobs.State{"", jobs.Waiting, jobs.Delayed, jobs.Released, jobs.Running, jobs.Failed}).Draw(h.T, "state")}
+	f := leaky.ListFilter{Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
+		State: rapid.SampledFrom([]jobs.State{"", jobs.Waiting, jobs.Delayed, jobs.Released,
+			jobs.Running, jobs.Failed}).Draw(h.T, "state")}
 	h.agree("list", h.pages(f), h.model.list(f.State, f.Client, ""), nil)
 }
 
@@ -99,7 +104,8 @@ func (h *history) pages(f leaky.ListFilter) (got []leaky.Look) {
 	for {
 		page, err := h.line.List(context.Background(), f)
 		if err != nil || len(page.Jobs) > f.Limit || page.Work > cmp.Or(f.Work, leaky.MaxWork) {
-			h.Fatalf("a page of %d jobs of %d that were looked at, want %d of %d: %v", len(page.Jobs), page.Work, f.Limit, f.Work, err)
+			h.Fatalf("a page of %d jobs of %d that were looked at, want %d of %d: %v",
+				len(page.Jobs), page.Work, f.Limit, f.Work, err)
 		}
 		got = append(got, page.Jobs...)
 		if f.Cursor = page.Next; f.Cursor == "" {
@@ -109,16 +115,19 @@ func (h *history) pages(f leaky.ListFilter) (got []leaky.Look) {
 }
 
 func (h *history) failed() {
-	f := leaky.ListFilter{State: jobs.Failed, Client: h.client(), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
-		Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
-		Code: rapid.SampledFrom([]string{"", jobs.CodeWorkerLost, jobs.CodeBackendStatus, "other"}).Draw(h.T, "code")}
+	f := leaky.ListFilter{State: jobs.Failed, Client: h.client(),
+		Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Work:  rapid.IntRange(0, 4).Draw(h.T, "work"),
+		Code: rapid.SampledFrom([]string{"", jobs.CodeWorkerLost, jobs.CodeBackendStatus,
+			"other"}).Draw(h.T, "code")}
 	h.agree("failed", h.pages(f), h.model.list(jobs.Failed, f.Client, f.Code), nil)
 }
 
 func (h *history) books() {
 	got, err := h.line.CheckBooks(context.Background())
 	s := h.model.status()
-	want := leaky.Report{At: when(h.model.now), Waiting: s.Waiting, Delayed: s.Delayed, InFlight: s.InFlight, Listed: int64(len(h.model.failed)),
+	want := leaky.Report{At: when(h.model.now), Waiting: s.Waiting, Delayed: s.Delayed,
+		InFlight: s.InFlight, Listed: int64(len(h.model.failed)),
 		Books: s.Books, Repairs: map[string]int64{}}
 	for _, kind := range leaky.RepairKinds {
 		want.Repairs[kind] = 0
@@ -126,7 +135,7 @@ func (h *history) books() {
 	h.agree("books", got, want, err)
 }
 
-// reconcile finds nothing to do, whatever the line's scripts have done.
+// reconcile checks that the reconciler finds nothing to repair after the line's scripts.
 func (h *history) reconcile() {
 	got, err := h.line.Reconcile(context.Background())
 	if err != nil || len(got.Repairs) > 0 {
@@ -134,7 +143,7 @@ func (h *history) reconcile() {
 	}
 }
 
-// checkRight fails the test unless everything fits together: a whole round of the reconciler finds nothing to repair.
+// checkRight fails the test if a whole round of the reconciler finds something to repair.
 func (b *bench) checkRight() {
 	b.t.Helper()
 	if repairs := b.round(); len(repairs) > 0 {
@@ -142,11 +151,11 @@ func (b *bench) checkRight() {
 	}
 }
 
-// round reconciles until everything has been looked at once from its beginning, and returns the repairs.
+// round reconciles through one whole round from its beginning, and returns the repairs.
 func (b *bench) round() []leaky.Repair {
 	b.t.Helper()
 	var all []leaky.Repair
-	for rounds := 0; rounds < 2; { // the first may be the end of one that a test began
+	for rounds := 0; rounds < 2; { // the first one may be the end of a round that a test began
 		b.pass(5 * time.Second)
 		r := b.reconcile()
 		if r.Resting {

@@ -18,10 +18,11 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Whatever happens to a line, in whatever order: each script does and returns what the model says.
+// Whatever happens to a line, in any order, each script does and returns the same as the model.
 func TestLuaAndOracleAgree(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": ownServer(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{"redis": ownServer(t),
+		"miniredis": redistest.Miniredis(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(rt *rapid.T) { runHistory(t, rt, rdb) })
@@ -60,13 +61,16 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		KeepFailed: rapid.SampledFrom([]time.Duration{30 * 24 * time.Hour, time.Hour, 0}).Draw(rt, "keep_failed"),
 	}
 	h := &history{T: rt, model: newModel(s), rdb: rdb}
-	// Histories lie in the past, so that the books, which are checked on Redis's own clock, find no lease that ends too late.
+	// Histories are in the past, so that CheckBooks, on Redis's own clock, finds no lease that ends
+	// too late.
 	h.model.now = float64(time.Now().Add(-60 * 24 * time.Hour).UnixMicro())
-	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "shares")
-	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "shares of one")
+	h.model.most = rapid.SampledFrom([]int{1000, 3, 1}).Draw(rt, "subscriptions")
+	h.model.each = rapid.SampledFrom([]int{100, 2, 1}).Draw(rt, "subscriptions of one")
 	h.model.bytes = func(o leaky.Offer) int64 { return h.bytes(o) }
 	h.model.limited = newLimited(t, rt, h.model)
-	h.line = leaky.New(rdb, s).Limited(limits.Script{}).At(func() int64 { return int64(h.model.now) }).SharedBy(h.model.most, h.model.each)
+	h.line = leaky.New(rdb, s).Limited(limits.Script{}).At(func() int64 {
+		return int64(h.model.now)
+	}).MaxSubscriptions(h.model.most, h.model.each)
 	rt.Repeat(map[string]func(*rapid.T){
 		"offer":   func(*rapid.T) { h.offer() },
 		"release": func(*rapid.T) { h.release() },
@@ -110,7 +114,7 @@ func drawRate(rt *rapid.T) leaky.Rate {
 	return r
 }
 
-// agree fails the history unless the line answered what the model says.
+// agree fails the history if the answers of the line and the model differ.
 func (h *history) agree(what string, got, want any, err error) {
 	h.Helper()
 	if err != nil {
@@ -121,14 +125,17 @@ func (h *history) agree(what string, got, want any, err error) {
 	}
 }
 
-func (h *history) owner() string { return rapid.SampledFrom([]string{"w1", "w2"}).Draw(h.T, "owner") }
+func (h *history) owner() string {
+	return rapid.SampledFrom([]string{"w1", "w2"}).Draw(h.T, "owner")
+}
 
-// ticket draws one of those granted, the newest first; none before the first grant.
+// ticket draws one of the granted tickets, the newest most likely; none before the first grant.
 func (h *history) ticket() leaky.Ticket {
 	if len(h.tickets) == 0 {
 		h.Skip("no ticket yet")
 	}
-	return h.tickets[len(h.tickets)-1-rapid.IntRange(0, min(len(h.tickets), 8)-1).Draw(h.T, "ticket")]
+	return h.tickets[len(h.tickets)-1-rapid.IntRange(0, min(len(h.tickets), 8)-1).Draw(h.T,
+		"ticket")]
 }
 
 func (h *history) id() string {
@@ -152,21 +159,26 @@ func (h *history) offer() {
 }
 
 func (h *history) draw() leaky.Offer {
-	priority := rapid.SampledFrom([]jobs.Priority{jobs.Normal, jobs.High, jobs.Low}).Draw(h.T, "priority")
+	priority := rapid.SampledFrom([]jobs.Priority{jobs.Normal, jobs.High, jobs.Low}).Draw(h.T,
+		"priority")
 	h.serial++
 	name := strconv.Itoa(h.serial)
 	if rapid.IntRange(0, 9).Draw(h.T, "known") == 0 {
 		name = strconv.Itoa(rapid.IntRange(1, h.serial).Draw(h.T, "again"))
 	}
 	client := rapid.SampledFrom([]string{"a", "b", "c", "ip:192.0.2.1"}).Draw(h.T, "client")
-	o := h.share(leaky.Offer{
-		Job: jobs.Job{ID: jobs.DeriveID(h.line.Settings().Backend, client, "report", name), Operation: "report",
-			Client: client, Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
-		Weight:      rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
-		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second, time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),
-		MaxAge:      rapid.SampledFrom([]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}).Draw(h.T, "max_age"),
-		Keep:        time.Hour,
-		MaxStored:   rapid.SampledFrom([]int64{0, 0, 1 << 30, 1500, 300, 100}).Draw(h.T, "max_stored"),
+	o := h.withJoin(leaky.Offer{
+		Job: jobs.Job{ID: jobs.DeriveID(h.line.Settings().Backend, client, "report", name),
+			Operation: "report",
+			Client:    client, Tier: "free", Priority: priority, Payload: []byte("\x00 1\n")},
+		Weight: rapid.SampledFrom([]float64{1, 3}).Draw(h.T, "tier") * priority.Weight(),
+		StartWithin: rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Millisecond, time.Second,
+			time.Minute, 2 * time.Hour}).Draw(h.T, "start_within"),
+		MaxAge: rapid.SampledFrom([]time.Duration{24 * time.Hour, time.Hour, time.Minute,
+			time.Second}).Draw(h.T, "max_age"),
+		Keep: time.Hour,
+		MaxStored: rapid.SampledFrom([]int64{0, 0, 1 << 30, 1500, 300, 100}).Draw(h.T,
+			"max_stored"),
 	})
 	if len(h.ids) > 0 && !o.Refresh && rapid.IntRange(0, 5).Draw(h.T, "others") == 0 {
 		o.Others = []string{jobs.NewID("another"), h.id()}
@@ -182,7 +194,7 @@ func (h *history) release() []leaky.Ticket {
 	return want.Tickets
 }
 
-// work is what a worker does when nothing goes wrong.
+// work does what a worker does when nothing goes wrong.
 func (h *history) work() {
 	for _, t := range h.release() {
 		h.start(t, "w1")
@@ -198,7 +210,7 @@ func (h *history) work() {
 func (h *history) start(t leaky.Ticket, owner string) {
 	got, err := h.line.Start(context.Background(), t, owner)
 	want := h.model.start(t, owner)
-	if want.Verdict == leaky.Go {
+	if want.Outcome == leaky.Go {
 		want.Job = h.model.jobs[t.ID].job
 		want.Job.Payload = []byte("\x00 1\n")
 		want.Job.CreatedAt = when(h.model.jobs[t.ID].accepted)
@@ -208,15 +220,20 @@ func (h *history) start(t leaky.Ticket, owner string) {
 
 func (h *history) settle(t leaky.Ticket, owner string) {
 	s := leaky.Settlement{Ticket: t, Owner: owner,
-		To:    rapid.SampledFrom([]jobs.State{jobs.Succeeded, jobs.Delayed, jobs.Waiting, jobs.Failed, jobs.Canceled, jobs.Expired}).Draw(h.T, "to"),
-		Delay: rapid.SampledFrom([]time.Duration{0, 700 * time.Millisecond, time.Minute}).Draw(h.T, "delay"),
-		Took:  rapid.SampledFrom([]time.Duration{0, 3 * time.Millisecond, 2 * time.Second}).Draw(h.T, "took")}
+		To: rapid.SampledFrom([]jobs.State{jobs.Succeeded, jobs.Delayed, jobs.Waiting,
+			jobs.Failed, jobs.Canceled, jobs.Expired}).Draw(h.T, "to"),
+		Delay: rapid.SampledFrom([]time.Duration{0, 700 * time.Millisecond, time.Minute}).Draw(h.T,
+			"delay"),
+		Took: rapid.SampledFrom([]time.Duration{0, 3 * time.Millisecond,
+			2 * time.Second}).Draw(h.T, "took")}
 	if s.To != jobs.Succeeded {
 		s.Failure = jobs.Failure{Code: jobs.CodeBackendStatus, Detail: "It said no."}
 	}
-	s.Sign = rapid.SampledFrom([]leaky.Sign{leaky.NoSign, leaky.Answered, leaky.Throttled, leaky.Timeout, leaky.Unreachable}).Draw(h.T, "sign")
+	s.Sign = rapid.SampledFrom([]leaky.Sign{leaky.NoSign, leaky.Answered, leaky.Throttled,
+		leaky.Timeout, leaky.Unreachable}).Draw(h.T, "sign")
 	if s.Sign == leaky.Throttled {
-		s.Gate = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second, 5 * time.Minute}).Draw(h.T, "gate")
+		s.Gate = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second,
+			5 * time.Minute}).Draw(h.T, "gate")
 	}
 	if s.To.Final() {
 		s.Result, s.Body = jobs.Meta{Status: 200, ContentType: "text/plain"}, []byte("\r\n\x00")
@@ -269,7 +286,8 @@ func (h *history) lookAt(id string) {
 func (h *history) tune() {
 	var o leaky.Override
 	number := func() *int { n := rapid.IntRange(1, 8).Draw(h.T, "n"); return &n }
-	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused", "feedback"}).Draw(h.T, "field") {
+	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused",
+		"feedback"}).Draw(h.T, "field") {
 	case "reset":
 		h.model.tune(o, "me")
 		if err := h.line.ResetTuning(context.Background(), "me"); err != nil {
@@ -299,13 +317,15 @@ func (h *history) tune() {
 }
 
 func (h *history) pass() {
-	h.model.now += usec(rapid.SampledFrom([]time.Duration{time.Microsecond, 5 * time.Millisecond, 12 * time.Millisecond,
+	h.model.now += usec(rapid.SampledFrom([]time.Duration{time.Microsecond, 5 * time.Millisecond,
+		12 * time.Millisecond,
 		130 * time.Millisecond, time.Second, 3 * time.Second}).Draw(h.T, "time"))
 }
 
-// leap is the clock's step: over leases and backoffs, or back.
+// leap steps the clock: over leases and backoffs, or back.
 func (h *history) leap() {
-	h.model.now += usec(rapid.SampledFrom([]time.Duration{11 * time.Second, time.Hour, -time.Second, -time.Hour}).Draw(h.T, "step"))
+	h.model.now += usec(rapid.SampledFrom([]time.Duration{11 * time.Second, time.Hour, -time.Second,
+		-time.Hour}).Draw(h.T, "step"))
 }
 
 func (h *history) status() {
@@ -314,10 +334,11 @@ func (h *history) status() {
 	h.agree("status", got, h.model.status(), err)
 }
 
-// compareKeys holds what the line keeps in Redis against the model.
+// compareKeys compares the line's keys in Redis with the model.
 func (h *history) compareKeys() {
 	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
-	for name, want := range map[string]zset{"line": h.model.line, "delayed": h.model.delayed, "inflight": h.model.inflight,
+	for name, want := range map[string]zset{"line": h.model.line, "delayed": h.model.delayed,
+		"inflight":  h.model.inflight,
 		"deadlines": h.model.deadlines, "flows": h.model.flows, "failed": h.model.failed} {
 		members, err := h.rdb.ZRangeWithScores(ctx, prefix+name, 0, -1).Result()
 		got := zset{}
@@ -342,13 +363,14 @@ func (h *history) compareKeys() {
 		}
 	}
 	h.agree("words of pace", words, wantWords, err)
-	pace, err := h.rdb.HMGet(ctx, prefix+"pace", "last", "at", "gate", "v", "call", "streak", "factor", "cut", "healed").Result()
+	pace, err := h.rdb.HMGet(ctx, prefix+"pace", "last", "at", "gate", "v", "call", "streak",
+		"factor", "cut", "healed").Result()
 	got := make([]float64, len(pace))
 	for i, field := range pace {
 		if text, ok := field.(string); ok {
 			got[i], err = strconv.ParseFloat(text, 64)
 		}
 	}
-	h.agree("pace", got, []float64{h.model.last, h.model.at, h.model.gate, h.model.v, h.model.call, float64(h.model.streak),
-		h.model.factor, h.model.cut, h.model.healed}, err)
+	h.agree("pace", got, []float64{h.model.last, h.model.at, h.model.gate, h.model.v, h.model.call,
+		float64(h.model.streak), h.model.factor, h.model.cut, h.model.healed}, err)
 }

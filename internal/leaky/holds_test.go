@@ -12,8 +12,9 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// However a job ends, its places in limits of concurrency are free with its end, in the same step; and until then they aren't.
-func TestAJobsPlacesAreGivenBackWithItsEnd(t *testing.T) {
+// However a job ends, its permits of concurrency limits are returned with its end, in the same
+// step, and not before.
+func TestAJobsPermitsAreReturnedWithItsEnd(t *testing.T) {
 	t.Parallel()
 	end := func(to jobs.State) func(*bench) {
 		return func(b *bench) {
@@ -48,7 +49,8 @@ func TestAJobsPlacesAreGivenBackWithItsEnd(t *testing.T) {
 			for _, limit := range []string{"jobs", "reports"} {
 				key := "fb:{" + redistest.Name(t, "s") + "}:limit:" + limit + ":x"
 				o.Job.Holds.Keys = append(o.Job.Holds.Keys, key)
-				for _, member := range []string{o.Job.Holds.Member, o.Job.ID, "another"} { // a twin's place is its own
+				// The permit of a duplicate request is its own.
+				for _, member := range []string{o.Job.Holds.Member, o.Job.ID, "another"} {
 					rdb.ZAdd(t.Context(), key, redis.Z{Score: 1, Member: member})
 				}
 			}
@@ -56,8 +58,10 @@ func TestAJobsPlacesAreGivenBackWithItsEnd(t *testing.T) {
 			c.bring(b)
 			for _, key := range o.Job.Holds.Keys {
 				members := rdb.ZRange(t.Context(), key, 0, -1).Val()
-				if held := slices.Contains(members, o.Job.Holds.Member); held != c.held || !slices.Contains(members, "another") || !slices.Contains(members, o.Job.ID) {
-					t.Errorf("%s: places of %q; its own is held: %v, want %v", name, members, held, c.held)
+				if held := slices.Contains(members, o.Job.Holds.Member); held != c.held ||
+					!slices.Contains(members, "another") || !slices.Contains(members, o.Job.ID) {
+					t.Errorf("%s: permits of %q; its own is held: %v, want %v", name, members, held,
+						c.held)
 				}
 			}
 			if look := b.look(b.only); !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) {
@@ -67,7 +71,7 @@ func TestAJobsPlacesAreGivenBackWithItsEnd(t *testing.T) {
 	}
 }
 
-// lose has as many workers start the job and die.
+// lose makes as many workers start the job and die.
 func (b *bench) lose(workers int) {
 	for range workers {
 		b.begin(b.release().Tickets[0], "dies")

@@ -25,11 +25,14 @@ func TestAResultIsKeptByteForByte(t *testing.T) {
 			id := b.accept("acme")
 			ticket := b.release().Tickets[0]
 			b.begin(ticket, "me")
-			meta := jobs.Meta{Status: 203, ContentType: `text/plain; charset="ütf-8"`, Fields: "Etag: \"ü\"\n"}
-			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: to, Result: meta, Body: body})
+			meta := jobs.Meta{Status: 203, ContentType: `text/plain; charset="ütf-8"`,
+				Fields: "Etag: \"ü\"\n"}
+			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: to, Result: meta,
+				Body: body})
 			got, err := b.Result(context.Background(), id)
 			if err != nil || !bytes.Equal(got, body) {
-				t.Errorf("%s: the result of a job that has %s has %d bytes, %v, want %d", name, to, len(got), err, len(body))
+				t.Errorf("%s: the result of a job that has %s has %d bytes, %v, want %d", name, to,
+					len(got), err, len(body))
 			}
 			meta.Size = int64(len(body))
 			if look := b.look(id); look.Standing.Result != meta {
@@ -44,24 +47,30 @@ func TestAPayloadIsKeptByteForByte(t *testing.T) {
 	b := newLine(t, nil)
 	o := b.job("ip:2001:db8::/64")
 	o.Job.Payload = []byte("{\"a\" : 1.0}\n\x00\xff " + strings.Repeat("x", 5000))
-	o.Job.Traceparent, o.Job.Fingerprint, o.Job.Priority = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "f", jobs.High
+	o.Job.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	o.Job.Fingerprint, o.Job.Priority = "f", jobs.High
 	b.offer(o)
-	if look := b.look(o.Job.ID); look.Job.Payload != nil || look.Job.Client != o.Job.Client || look.Job.Traceparent != o.Job.Traceparent {
+	if look := b.look(o.Job.ID); look.Job.Payload != nil || look.Job.Client != o.Job.Client ||
+		look.Job.Traceparent != o.Job.Traceparent {
 		t.Errorf("look = %+v", look.Job)
 	}
-	if payload, err := b.Payload(context.Background(), o.Job.ID); err != nil || !bytes.Equal(payload, o.Job.Payload) {
+	if payload, err := b.Payload(context.Background(), o.Job.ID); err != nil ||
+		!bytes.Equal(payload, o.Job.Payload) {
 		t.Errorf("payload = %q, %v", payload, err)
 	}
-	if _, err := b.Payload(context.Background(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+	if _, err := b.Payload(context.Background(), jobs.NewID(b.Settings().Backend)); !errors.Is(err,
+		leaky.ErrUnknownJob) {
 		t.Errorf("payload of no job: %v", err)
 	}
 	s := b.begin(b.release().Tickets[0], "me")
-	if !bytes.Equal(s.Job.Payload, o.Job.Payload) || s.Job.Priority != jobs.High || !s.Job.CreatedAt.Equal(b.now) {
+	if !bytes.Equal(s.Job.Payload, o.Job.Payload) || s.Job.Priority != jobs.High ||
+		!s.Job.CreatedAt.Equal(b.now) {
 		t.Errorf("start = %+v", s.Job)
 	}
 }
 
-// Design section 11: no key without a TTL or an owner. CheckBooks looks for keys without one; here is how long they last.
+// Every key has a TTL or an owner. CheckBooks looks for keys without either. This test checks the
+// TTLs.
 func TestAFinishedJobIsKeptAsLongAsItsOperationSays(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
@@ -70,7 +79,8 @@ func TestAFinishedJobIsKeptAsLongAsItsOperationSays(t *testing.T) {
 	b.offer(settled)
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte("x")})
+	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200}, Body: []byte("x")})
 	canceled := b.job("acme")
 	canceled.Keep = 2 * time.Hour
 	b.offer(canceled)
@@ -80,7 +90,8 @@ func TestAFinishedJobIsKeptAsLongAsItsOperationSays(t *testing.T) {
 			t.Errorf("it is said to be kept until %v, now is %v", at, b.now)
 		}
 		backend := b.Settings().Backend
-		for _, key := range []string{jobs.RecordKey(backend, id), jobs.StateKey(backend, id), jobs.ResultKey(backend, id)} {
+		for _, key := range []string{jobs.RecordKey(backend, id), jobs.StateKey(backend, id),
+			jobs.ResultKey(backend, id)} {
 			ttl, err := b.rdb.PTTL(context.Background(), key).Result()
 			if id == canceled.Job.ID && key == jobs.ResultKey(backend, id) {
 				continue
@@ -92,7 +103,7 @@ func TestAFinishedJobIsKeptAsLongAsItsOperationSays(t *testing.T) {
 	}
 }
 
-func TestAJobIsUnknownWhenItsTimeIsOver(t *testing.T) {
+func TestAJobIsUnknownAfterItHasExpired(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.job("acme")
@@ -100,7 +111,8 @@ func TestAJobIsUnknownWhenItsTimeIsOver(t *testing.T) {
 	b.offer(o)
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte("x")})
+	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200}, Body: []byte("x")})
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if _, err := b.Look(context.Background(), o.Job.ID); errors.Is(err, leaky.ErrUnknownJob) {
 			break
@@ -119,7 +131,8 @@ func TestAJobIsUnknownWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// Redis can lose a record only by eviction or by a foreign hand. Then the job is lost; the line is not.
+// Redis can lose a record only by eviction, or if another program removes it. Then that job is
+// lost, and the line goes on.
 func TestALostRecordLosesItsJobAlone(t *testing.T) {
 	t.Parallel()
 	for name, bring := range map[string]func(b *bench) leaky.Ticket{
@@ -133,7 +146,8 @@ func TestALostRecordLosesItsJobAlone(t *testing.T) {
 		"delayed": func(b *bench) leaky.Ticket {
 			ticket := b.release().Tickets[0]
 			b.begin(ticket, "me")
-			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed, Delay: time.Second})
+			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed,
+				Delay: time.Second})
 			return ticket
 		},
 		"waiting with a deadline": func(b *bench) leaky.Ticket {
@@ -150,21 +164,27 @@ func TestALostRecordLosesItsJobAlone(t *testing.T) {
 			}
 			b.offer(o)
 			ticket := bring(b)
-			if err := b.rdb.Del(context.Background(), jobs.RecordKey(b.Settings().Backend, o.Job.ID)).Err(); err != nil {
+			if err := b.rdb.Del(context.Background(),
+				jobs.RecordKey(b.Settings().Backend, o.Job.ID)).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if ticket.ID != "" {
-				if s, err := b.Start(context.Background(), ticket, "me"); err != nil || s.Verdict != leaky.Gone {
+				if s, err := b.Start(context.Background(), ticket, "me"); err != nil ||
+					s.Outcome != leaky.Gone {
 					t.Errorf("start = %+v, %v", s, err)
 				}
-				if v, _, err := b.Settle(context.Background(), leaky.Settlement{Ticket: ticket, Owner: "other", To: jobs.Succeeded}); err != nil || v != leaky.Forfeited {
+				if v, _, err := b.Settle(context.Background(),
+					leaky.Settlement{Ticket: ticket, Owner: "other",
+						To: jobs.Succeeded}); err != nil || v != leaky.Forfeited {
 					t.Errorf("settle = %s, %v", v, err)
 				}
 			}
-			if _, err := b.Look(context.Background(), o.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
+			if _, err := b.Look(context.Background(), o.Job.ID); !errors.Is(err,
+				leaky.ErrUnknownJob) {
 				t.Errorf("look: %v", err)
 			}
-			if _, err := b.Cancel(context.Background(), o.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
+			if _, err := b.Cancel(context.Background(), o.Job.ID); !errors.Is(err,
+				leaky.ErrUnknownJob) {
 				t.Errorf("cancel: %v", err)
 			}
 			b.pass(leaky.Lease)
@@ -184,8 +204,8 @@ func TestALostRecordLosesItsJobAlone(t *testing.T) {
 	}
 }
 
-// Whoever looks at the same moment is not to suffer.
-func TestAnUnreadableRecordIsItsOwnErrorAlone(t *testing.T) {
+// Other looks at the same moment don't fail with it.
+func TestAnUnreadableRecordIsAnErrorOfItsOwnLook(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	bad, good := b.accept("acme"), b.accept("acme")
@@ -199,8 +219,8 @@ func TestAnUnreadableRecordIsItsOwnErrorAlone(t *testing.T) {
 	b.rdb.Set(context.Background(), key, record, 0)
 }
 
-// A restart of Redis, or a failover, loses its script cache.
-func TestALostScriptCacheIsNotNoticed(t *testing.T) {
+// After a restart of Redis, or a failover, its script cache is empty.
+func TestAnEmptyScriptCacheIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newLineOn(t, server.Client(t), nil)
@@ -218,7 +238,8 @@ func TestALostScriptCacheIsNotNoticed(t *testing.T) {
 	flush()
 	b.begin(ticket, "me")
 	flush()
-	if got, err := b.Renew(context.Background(), "me", []leaky.Ticket{ticket}); err != nil || got[0] != leaky.Held {
+	if got, err := b.Renew(context.Background(), "me", []leaky.Ticket{ticket}); err != nil ||
+		got[0] != leaky.Held {
 		t.Errorf("renew = %v, %v", got, err)
 	}
 	flush()

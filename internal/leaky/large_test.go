@@ -12,14 +12,16 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// stuck holds back every command with a large payload until it is released, as a slow line does.
+// stuck holds back every command with a large payload until it is released, like a slow connection.
 type stuck struct {
 	came    chan int // bytes of a large command's payloads
 	release chan struct{}
 }
 
 func (stuck) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return next(ctx, network, addr)
+	}
 }
 
 func (stuck) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -42,8 +44,8 @@ func (s stuck) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Large payloads don't fail small ones (issue 10, point 8): while large offers are stuck on their
-// way to Redis, each in a call of its own and two at once, small ones get their places.
+// Large payloads don't make small ones fail: while large offers are stuck on their way to Redis,
+// each in a call of its own and two at once, small ones are accepted.
 func TestLargeOffersDoNotHoldSmallOnesUp(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)

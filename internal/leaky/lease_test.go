@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-func TestAReleasedJobThatNobodyStartsIsBackAfterTwoSeconds(t *testing.T) {
+func TestAReleasedJobThatDoesNotStartIsBackAfterTwoSeconds(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
@@ -21,18 +21,19 @@ func TestAReleasedJobThatNobodyStartsIsBackAfterTwoSeconds(t *testing.T) {
 	}
 	b.pass(time.Microsecond)
 	r := b.release()
-	if r.Returned != 1 || len(r.Tickets) != 1 || r.Tickets[0].ID != id || r.Tickets[0].Run != lost.Run+1 {
+	if r.Returned != 1 || len(r.Tickets) != 1 || r.Tickets[0].ID != id ||
+		r.Tickets[0].Run != lost.Run+1 {
 		t.Fatalf("release = %+v, want the job again, with a new run", r)
 	}
-	if s := b.start(lost, "late"); s.Verdict != leaky.Gone {
+	if s := b.start(lost, "late"); s.Outcome != leaky.Gone {
 		t.Errorf("the old ticket's start = %+v, want gone", s)
 	}
 	if s := b.begin(r.Tickets[0], "me"); s.Attempt != 1 {
-		t.Errorf("attempt %d: a ticket that was lost is none", s.Attempt)
+		t.Errorf("attempt %d: a lost ticket uses none", s.Attempt)
 	}
 }
 
-// Case C65: what a killed worker ran starts elsewhere, ahead of what waits.
+// The job of a killed worker starts elsewhere, ahead of waiting jobs.
 func TestAJobOfADeadWorkerIsBackAtTheHead(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -47,11 +48,13 @@ func TestAJobOfADeadWorkerIsBackAtTheHead(t *testing.T) {
 	if s := b.begin(r.Tickets[0], "alive"); s.Attempt != 2 {
 		t.Errorf("attempt %d, want 2", s.Attempt)
 	}
-	late := leaky.Settlement{Ticket: ticket, Owner: "dead", To: jobs.Succeeded, Body: []byte("late"), Result: jobs.Meta{Status: 200}}
+	late := leaky.Settlement{Ticket: ticket, Owner: "dead", To: jobs.Succeeded,
+		Body: []byte("late"), Result: jobs.Meta{Status: 200}}
 	if v := b.settle(late); v != leaky.Forfeited {
 		t.Errorf("the dead worker's result = %s, want forfeited", v)
 	}
-	if got, err := b.Renew(context.Background(), "dead", []leaky.Ticket{ticket}); err != nil || got[0] != leaky.Lost {
+	if got, err := b.Renew(context.Background(), "dead", []leaky.Ticket{ticket}); err != nil ||
+		got[0] != leaky.Lost {
 		t.Errorf("the dead worker's renewal = %v, %v, want lost", got, err)
 	}
 	if st := b.look(ids[0]).Standing; st.State != jobs.Running || st.Attempts != 2 {
@@ -59,7 +62,7 @@ func TestAJobOfADeadWorkerIsBackAtTheHead(t *testing.T) {
 	}
 }
 
-// A worker that froze for longer than a lease may still be the only one to have an answer.
+// A worker that froze for longer than a lease may still be the only one with an answer.
 func TestALateResultStandsWhileNoNewerAttemptRuns(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -75,7 +78,10 @@ func TestALateResultStandsWhileNoNewerAttemptRuns(t *testing.T) {
 
 func TestARenewedLeaseHolds(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Concurrency, s.Rate = 400, leaky.Unlimited; s.Capacity = 400 })
+	b := newLine(t, func(s *leaky.Settings) {
+		s.Concurrency, s.Rate = 400, leaky.Unlimited
+		s.Capacity = 400
+	})
 	b.fill("acme", 300)
 	var mine []leaky.Ticket
 	for range 5 { // more than one call's worth
@@ -87,11 +93,14 @@ func TestARenewedLeaseHolds(t *testing.T) {
 	for range 10 {
 		b.pass(leaky.RenewEvery)
 		got, err := b.Renew(context.Background(), "me", mine)
-		if err != nil || len(got) != 300 || slices.ContainsFunc(got, func(r leaky.Renewal) bool { return r != leaky.Held }) {
+		if err != nil || len(got) != 300 || slices.ContainsFunc(got, func(r leaky.Renewal) bool {
+			return r != leaky.Held
+		}) {
 			t.Fatalf("renew = %v, %v, want all 300 held", got, err)
 		}
 		if r := b.release(); r.Returned != 0 {
-			t.Fatalf("after %v: %d jobs were taken from a living worker", leaky.RenewEvery, r.Returned)
+			t.Fatalf("after %v: %d jobs were taken from a living worker", leaky.RenewEvery,
+				r.Returned)
 		}
 	}
 	b.pass(leaky.Lease)
@@ -115,7 +124,8 @@ func TestAJobThatKillsItsWorkersFails(t *testing.T) {
 		b.pass(leaky.Lease)
 	}
 	r := b.release()
-	if len(r.Ended) != 1 || r.Ended[0] != (leaky.Ended{ID: id, State: jobs.Failed, Code: jobs.CodeWorkerLost}) {
+	if len(r.Ended) != 1 ||
+		r.Ended[0] != (leaky.Ended{ID: id, State: jobs.Failed, Code: jobs.CodeWorkerLost}) {
 		t.Fatalf("release = %+v", r)
 	}
 	if st := b.look(id).Standing; st.Failure.Code != jobs.CodeWorkerLost || st.Attempts != 3 {
@@ -123,7 +133,7 @@ func TestAJobThatKillsItsWorkersFails(t *testing.T) {
 	}
 }
 
-// Both are asked again when their answer was lost.
+// Both are repeated after a lost reply.
 func TestStartAndSettleMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -132,14 +142,17 @@ func TestStartAndSettleMayBeRepeated(t *testing.T) {
 	first := b.begin(ticket, "me")
 	b.pass(time.Second)
 	second := b.begin(ticket, "me")
-	if second.Attempt != 1 || second.Due != first.Due || string(second.Job.Payload) != string(first.Job.Payload) {
+	if second.Attempt != 1 || second.Due != first.Due ||
+		string(second.Job.Payload) != string(first.Job.Payload) {
 		t.Errorf("the repeated start = %+v, the first was %+v", second, first)
 	}
-	retry := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed, Delay: time.Second, Failure: jobs.Failure{Code: "backend_status"}}
+	retry := leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed, Delay: time.Second,
+		Failure: jobs.Failure{Code: "backend_status"}}
 	b.settle(retry)
 	version := b.look(id).Standing.Version
 	if v := b.settle(retry); v != leaky.Settled || b.look(id).Standing.Version != version {
-		t.Errorf("the repeated settlement = %s, version %d, want settled and %d", v, b.look(id).Standing.Version, version)
+		t.Errorf("the repeated settlement = %s, version %d, want settled and %d", v,
+			b.look(id).Standing.Version, version)
 	}
 	b.pass(time.Second)
 	again := b.release().Tickets[0]
@@ -163,13 +176,14 @@ func TestALateStartTakesAnotherSlot(t *testing.T) {
 	}
 	b.pass(20 * time.Millisecond)
 	if s := b.begin(r.Tickets[0], "me"); s.Due != b.now.Add(30*time.Millisecond).UnixMicro() {
-		t.Errorf("20 ms late: due in %d µs, want 30 ms from now: the slot after the other's", s.Due-b.now.UnixMicro())
+		t.Errorf("20 ms late: due in %d µs, want 30 ms from now: the slot after the other's",
+			s.Due-b.now.UnixMicro())
 	}
 	b.begin(r.Tickets[1], "me")
 }
 
-// At a slow rate the next slot may be far: a lone late job moves its own slot, any other goes back.
-func TestALateStartKeepsItsSlotWhereNoneFollowed(t *testing.T) {
+// At a slow rate the next slot may be far. A lone late job moves its own slot; any other goes back.
+func TestALateStartKeepsItsSlotIfNoneFollowed(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = rate(t, "0.2/s") })
 	b.accept("acme")
@@ -184,23 +198,24 @@ func TestALateStartKeepsItsSlotWhereNoneFollowed(t *testing.T) {
 	}
 }
 
-func TestALateStartGoesBackWhereTheNextSlotIsFar(t *testing.T) {
+func TestALateStartGoesBackIfTheNextSlotIsFar(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	ids := b.fill("acme", 2)
 	first := b.release().Tickets[0]
 	b.pass(100 * time.Millisecond)
 	second := b.release().Tickets[0]
-	if s := b.start(first, "me"); s.Verdict != leaky.Back {
+	if s := b.start(first, "me"); s.Outcome != leaky.Back {
 		t.Fatalf("start 100 ms late, with another slot granted since = %+v, want back", s)
 	}
 	b.begin(second, "me")
-	if look := b.look(ids[0]); look.Standing.State != jobs.Waiting || look.Position != 1 || look.Standing.Attempts != 0 {
+	if look := b.look(ids[0]); look.Standing.State != jobs.Waiting || look.Position != 1 ||
+		look.Standing.Attempts != 0 {
 		t.Errorf("the late job: %+v, want it at the head", look)
 	}
 }
 
-// A clock that is set back leaves leases and slots that lie far ahead.
+// After a clock was set back, leases and slots are far in the future.
 func TestAClockSetBackStrandsNothing(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -210,7 +225,8 @@ func TestAClockSetBackStrandsNothing(t *testing.T) {
 	b.pass(100 * time.Millisecond)
 	released := b.release().Tickets[0]
 	b.pass(-time.Hour)
-	if s := b.start(released, "me"); s.Verdict == leaky.Go && s.Due > b.now.Add(leaky.Horizon).UnixMicro() {
+	if s := b.start(released, "me"); s.Outcome == leaky.Go &&
+		s.Due > b.now.Add(leaky.Horizon).UnixMicro() {
 		t.Errorf("start = %+v: a slot an hour ahead", s)
 	}
 	d := b.drainer(0)
@@ -221,22 +237,23 @@ func TestAClockSetBackStrandsNothing(t *testing.T) {
 	b.checkWindows(d.times(), b.Settings().Rate, 1, 0)
 }
 
-// A message that comes twice, the second time when its attempt has long ended without a word, starts nothing: the job's
-// next call is for the lease's end to bring about, with a slot of its own.
+// A message that comes twice, the second time long after its attempt has ended without a
+// settlement, starts nothing. The job's next call comes after its lease has expired, with a slot of
+// its own.
 func TestADoubledTicketStartsNothingOnceItsAttemptHasEnded(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	b.accept("acme")
 	ticket := b.release().Tickets[0]
-	if first := b.start(ticket, "me"); first.Verdict != leaky.Go {
+	if first := b.start(ticket, "me"); first.Outcome != leaky.Go {
 		t.Fatalf("start = %+v", first)
 	}
 	b.pass(2 * time.Second)
-	if again := b.start(ticket, "me"); again.Verdict != leaky.Go || again.Attempt != 1 {
+	if again := b.start(ticket, "me"); again.Outcome != leaky.Go || again.Attempt != 1 {
 		t.Fatalf("the same question 2 s later = %+v, want the same answer", again)
 	}
 	b.pass(leaky.Lease/2 - time.Second)
-	if late := b.start(ticket, "me"); late.Verdict != leaky.Gone {
+	if late := b.start(ticket, "me"); late.Outcome != leaky.Gone {
 		t.Fatalf("the ticket half a lease later = %+v, want gone", late)
 	}
 }

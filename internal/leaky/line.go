@@ -10,20 +10,24 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Settings are one backend's line and drain as its config sets them. Live overrides (Tune) go before
-// them.
+// Settings are the configured settings of one backend's line and drain. Live overrides (Tune) take
+// precedence.
 type Settings struct {
 	Backend string
 	Drain
 	Room
-	Attempts    int           // attempts of a job before it fails; ≥ 1
-	Feedback    bool          // a backend in trouble is called less: factor, gate and probe
-	KeepFailed  time.Duration // how long a failed job stays listed, and on record if its Keep isn't longer; 0: it isn't listed
-	KeepLongest time.Duration // the longest MaxAge + Keep of a job: a client's list outlives its newest job by that and KeepFailed; 0: 61 days
+	Attempts int  // attempts of a job before it fails; ≥ 1
+	Feedback bool // a sick backend is called less: factor, gate and probe
+	// KeepFailed is how long a failed job stays listed, and on record if its Keep isn't longer; 0:
+	// it isn't listed.
+	KeepFailed time.Duration
+	// KeepLongest is the longest MaxAge + Keep of a job; 0: 61 days. A client's list outlives its
+	// newest job by that and KeepFailed.
+	KeepLongest time.Duration
 }
 
-// Drain is the pace at which a backend is given jobs, over all workers together. Its tags, and those of
-// Room, are what package strictyaml reads: they hold for the config's file.
+// Drain is the pace at which a backend is given jobs, over all workers together. Package
+// strictyaml reads its tags and those of Room: they are the keys of the config's file.
 type Drain struct {
 	Rate Rate `key:"rate" required:"what the backend can bear, such as 5/s, 6/m or unlimited"`
 	// Burst is how many slots may be used at once after idling.
@@ -44,45 +48,51 @@ type Room struct {
 	ClientShare float64 `key:"client_share" default:"1"`
 }
 
-// Line is one backend's line and its drain. Every method is one atomic step in Redis (one script call), on
-// Redis's clock, and any number of processes may work on one line. Safe for concurrent use.
+// Line is one backend's line and its drain. Every method is one atomic step in Redis (one script
+// call), on Redis's clock, and any number of processes may work on one line. Safe for concurrent
+// use.
 type Line struct {
 	rdb      redis.UniversalClient
 	settings Settings
 	keys     []string
-	now      func() any // "" for Redis's clock; tests give their own, in µs
+	now      func() any // "" for Redis's clock; tests set their own, in µs
 	offers   *groupcommit.Collector[encoded, placed]
 	looks    *groupcommit.Collector[string, looked]
 	suspects suspects
 
-	limits      Limits // nil: offers bring none
+	limits      Limits // nil: offers have no charge
 	offerScript *redis.Script
 
-	shares, sharesEach int // the most in a job, and of one client that may have several; in tests fewer
+	// maxSubscriptions and maxSubscriptionsEach; lower in tests.
+	subscriptions, subscriptionsEach int
 }
 
-// Bounds of one shared script call. 64 offers take Redis about 0.5 ms, the time that one call may hold it.
+// Bounds of one shared script call. 64 offers take Redis about 0.5 ms, the time that one call may
+// hold it.
 const (
 	maxBatch    = 64
-	callTimeout = 800 * time.Millisecond // the front answers within 1 s, whatever Redis does
+	callTimeout = 800 * time.Millisecond // so that the front answers within 1 s in any case
 )
 
 // New returns the line of the backend that s names.
 func New(rdb redis.UniversalClient, s Settings) *Line {
-	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), now: func() any { return "" }, offerScript: offerScript, shares: maxShares, sharesEach: maxSharesEach}
+	l := &Line{rdb: rdb, settings: s, keys: keys(s.Backend), offerScript: offerScript,
+		subscriptions: maxSubscriptions, subscriptionsEach: maxSubscriptionsEach,
+		now: func() any { return "" }}
 	l.offers = groupcommit.New(maxBatch, callTimeout, l.offer).Weigh(encoded.bytes).Overlap(2)
 	l.looks = groupcommit.New(maxBatch, callTimeout, l.look)
 	return l
 }
 
-// Settings returns what New was given.
+// Settings returns the settings given to New.
 func (l *Line) Settings() Settings { return l.settings }
 
-// ErrUnknownJob says that no such job is on record: it never was, or its record's time is over.
+// ErrUnknownJob means that there is no such job on record: there never was, or its record has
+// expired.
 var ErrUnknownJob = errors.New("unknown job")
 
-// ErrNoResult says that a job has no stored answer: none yet, none ever, or no longer.
+// ErrNoResult means that a job has no stored answer: not yet, never, or no longer.
 var ErrNoResult = errors.New("no result")
 
-// Ticket is one job's right to start: what a release grants and an attempt runs on.
+// Ticket is the right to start one job, granted by a release.
 type Ticket = jobs.Ticket

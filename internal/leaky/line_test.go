@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// bench is one line under test with a clock that the test moves.
+// bench is one line under test, with a clock that the test moves.
 type bench struct {
 	*leaky.Line
 	t    *testing.T
@@ -22,7 +22,8 @@ type bench struct {
 	only string // the job of a test that has one
 }
 
-// newLine returns a line at 10/s, concurrency 10, capacity 100, changed by adjust; its books are checked at the end.
+// newLine returns a line at 10/s, concurrency 10, capacity 100, changed by adjust; its books are
+// checked at the end.
 func newLine(t *testing.T, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	return newLineOn(t, redistest.Client(t), adjust)
@@ -33,14 +34,14 @@ func newLineOn(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Setti
 	b := newUnchecked(t, rdb, adjust)
 	line := b.Line
 	t.Cleanup(func() {
-		b.Line = line // a test may have put another in its place
+		b.Line = line // a test may have replaced it
 		b.checkRight()
 		redistest.CheckBooks(t, rdb, b.Settings().Backend)
 	})
 	return b
 }
 
-// newUnchecked is for lines that are too long to check.
+// newUnchecked is like newLine, without the check, which would take too long for long lines.
 func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	s := leaky.Settings{
@@ -54,15 +55,16 @@ func newUnchecked(t *testing.T, rdb redis.UniversalClient, adjust func(*leaky.Se
 	if adjust != nil {
 		adjust(&s)
 	}
-	// The test's clock begins in the past, so that it may run ahead by hours and CheckBooks, on Redis's own, finds no
-	// lease without an end.
-	b := &bench{t: t, rdb: rdb, now: time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Microsecond)}
+	// The test's clock begins in the past. So it may run ahead by hours, and CheckBooks, on Redis's
+	// own clock, finds no lease that ends too late.
+	b := &bench{t: t, rdb: rdb,
+		now: time.Now().Add(-60 * 24 * time.Hour).Truncate(time.Microsecond)}
 	b.Line = leaky.New(rdb, s).At(func() int64 { return b.now.UnixMicro() })
 	return b
 }
 
-// ownServer is for tests with many lines, or long ones: on the server that all share, their keys would make every
-// other check of the books slow.
+// ownServer is for tests with many lines, or long ones: on the common server their keys would make
+// every other check of the books slow.
 func ownServer(t *testing.T) redis.UniversalClient {
 	t.Helper()
 	return redistest.Start(t, "--appendonly", "no").Client(t)
@@ -79,11 +81,12 @@ func rate(t *testing.T, text string) leaky.Rate {
 
 func (b *bench) pass(d time.Duration) { b.now = b.now.Add(d) }
 
-// job is an offer of a fresh job by client, whose bytes are counted and hardly bounded.
+// job returns an offer of a fresh job by client, whose bytes are counted with a high bound.
 func (b *bench) job(client string) leaky.Offer {
-	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(b.Settings().Backend), Operation: "report", Client: client, Tier: "free",
-		Priority: jobs.Normal, Payload: []byte(`{"n":1}`)}, Weight: 1, MaxAge: 24 * time.Hour, Keep: time.Hour,
-		MaxStored: 1 << 40}
+	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID(b.Settings().Backend), Operation: "report",
+		Client: client, Tier: "free",
+		Priority: jobs.Normal, Payload: []byte(`{"n":1}`)}, Weight: 1, MaxAge: 24 * time.Hour,
+		Keep: time.Hour, MaxStored: 1 << 40}
 }
 
 func (b *bench) offer(o leaky.Offer) leaky.Place {
@@ -95,7 +98,7 @@ func (b *bench) offer(o leaky.Offer) leaky.Place {
 	return place
 }
 
-// accept offers a fresh job of client and returns its id.
+// accept offers a fresh job of client, which must be accepted, and returns its id.
 func (b *bench) accept(client string) string {
 	b.t.Helper()
 	o := b.job(client)
@@ -123,24 +126,24 @@ func (b *bench) start(ticket leaky.Ticket, owner string) leaky.Started {
 	return s
 }
 
-// begin starts the ticket's job, which must be granted.
+// begin starts the ticket's job, which must succeed.
 func (b *bench) begin(ticket leaky.Ticket, owner string) leaky.Started {
 	b.t.Helper()
 	s := b.start(ticket, owner)
-	if s.Verdict != leaky.Go {
-		b.t.Fatalf("start of %s = %s, want go", ticket.ID, s.Verdict)
+	if s.Outcome != leaky.Go {
+		b.t.Fatalf("start of %s = %s, want go", ticket.ID, s.Outcome)
 	}
 	return s
 }
 
-func (b *bench) settle(s leaky.Settlement) leaky.SettleVerdict {
+func (b *bench) settle(s leaky.Settlement) leaky.SettleOutcome {
 	b.t.Helper()
-	v, _ := b.tell(s)
+	v, _ := b.settleFeedback(s)
 	return v
 }
 
-// tell is settle with what it changes of how the backend is treated.
-func (b *bench) tell(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
+// settleFeedback is settle that also returns the feedback.
+func (b *bench) settleFeedback(s leaky.Settlement) (leaky.SettleOutcome, leaky.Feedback) {
 	b.t.Helper()
 	v, f, err := b.Settle(context.Background(), s)
 	if err != nil {
@@ -149,7 +152,7 @@ func (b *bench) tell(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
 	return v, f
 }
 
-// end settles the ticket's job, which must be ours.
+// end settles the ticket's job, whose lease must not have expired.
 func (b *bench) end(ticket leaky.Ticket, owner string, to jobs.State) {
 	b.t.Helper()
 	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: owner, To: to}); v != leaky.Settled {
@@ -220,7 +223,8 @@ func TestAnAcceptedJobRunsOnceAndKeepsItsResult(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
-	if look := b.look(id); look.Standing.State != jobs.Waiting || look.Position != 1 || look.Job.Client != "acme" {
+	if look := b.look(id); look.Standing.State != jobs.Waiting || look.Position != 1 ||
+		look.Job.Client != "acme" {
 		t.Fatalf("look = %+v", look)
 	}
 	r := b.release()
@@ -228,13 +232,15 @@ func TestAnAcceptedJobRunsOnceAndKeepsItsResult(t *testing.T) {
 		t.Fatalf("release = %+v", r)
 	}
 	started := b.start(r.Tickets[0], "me")
-	if started.Verdict != leaky.Go || started.Attempt != 1 || string(started.Job.Payload) != `{"n":1}` {
+	if started.Outcome != leaky.Go || started.Attempt != 1 ||
+		string(started.Job.Payload) != `{"n":1}` {
 		t.Fatalf("start = %+v", started)
 	}
-	if other := b.start(r.Tickets[0], "other"); other.Verdict != leaky.Gone {
+	if other := b.start(r.Tickets[0], "other"); other.Outcome != leaky.Gone {
 		t.Fatalf("a second worker's start = %+v", other)
 	}
-	done := leaky.Settlement{Ticket: r.Tickets[0], Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200, ContentType: "text/plain"}, Body: []byte("\xff\x00ok")}
+	done := leaky.Settlement{Ticket: r.Tickets[0], Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200, ContentType: "text/plain"}, Body: []byte("\xff\x00ok")}
 	if v := b.settle(done); v != leaky.Settled {
 		t.Fatalf("settle = %s", v)
 	}
@@ -242,7 +248,8 @@ func TestAnAcceptedJobRunsOnceAndKeepsItsResult(t *testing.T) {
 		t.Fatalf("the same settlement again = %s", v)
 	}
 	look := b.look(id)
-	if look.Standing.State != jobs.Succeeded || look.Standing.Attempts != 1 || look.Standing.Result.Size != 4 {
+	if look.Standing.State != jobs.Succeeded || look.Standing.Attempts != 1 ||
+		look.Standing.Result.Size != 4 {
 		t.Fatalf("look = %+v", look)
 	}
 	if body, err := b.Result(t.Context(), id); err != nil || string(body) != "\xff\x00ok" {

@@ -15,53 +15,57 @@ import (
 )
 
 const (
-	// MaxPage is the most jobs that a page may be asked for. One call gives fewer: at most maxGiven.
+	// MaxPage bounds ListFilter.Limit. One call returns fewer jobs: at most maxGiven.
 	MaxPage = 200
-	// MaxWork is how many jobs one call looks at, and maxGiven how many of them it describes, which takes three times as long: under
-	// 1 ms of Redis's one thread, for which everybody else waits.
+	// MaxWork bounds the jobs that one call looks at, and maxGiven those that it describes, which
+	// takes three times as long. So a call takes under 1 ms of Redis's only thread.
 	MaxWork      = 100
 	maxGiven     = MaxWork / 2
 	cursorFields = 3
 )
 
-// work is the number of jobs that a call may look at.
+// work returns the number of jobs that a call may look at.
 func (l *Line) work(asked int) (int, error) {
 	if asked < 0 || asked > MaxWork {
-		return 0, fmt.Errorf("line of %s: a call looks at 1 to %d jobs, not %d", l.settings.Backend, MaxWork, asked)
+		return 0, fmt.Errorf("line of %s: a call looks at 1 to %d jobs, not %d", l.settings.Backend,
+			MaxWork, asked)
 	}
 	return cmp.Or(asked, MaxWork), nil
 }
 
 var (
-	// ErrCursor says that a cursor isn't one that Next gave.
+	// ErrCursor means that a cursor isn't from Page.Next.
 	ErrCursor = errors.New("not a cursor of this list")
-	// ErrNotListed says that jobs of a state have no index, so they can't be listed: those that ended and haven't failed.
+	// ErrNotListed means that jobs in this state can't be listed because they have no index: those
+	// that have ended and haven't failed.
 	ErrNotListed = errors.New("jobs of this state aren't listed")
 )
 
-// ListFilter says which jobs to list, and from where on.
+// ListFilter selects the jobs to list, and where to begin.
 type ListFilter struct {
-	State     jobs.State // Waiting, Delayed, Released, Running or Failed; "": all of them
+	State     jobs.State // Waiting, Delayed, Released, Running or Failed; "": all of these
 	Client    string     // "": any
 	Operation string     // "": any
-	Code      string     // of jobs.Failure; "": any. Of failed jobs alone
+	Code      string     // of jobs.Failure, for failed jobs; "": any
 	Cursor    string     // Next of the page before; "": from the beginning
 	Limit     int        // jobs on the page: 1 to MaxPage
 	Work      int        // jobs to look at, at most: 1 to MaxWork; 0: MaxWork
 }
 
-// Page is a part of a list. It may have fewer jobs than Limit, or none, and still not be the last: one call looks at a
-// bounded number of jobs.
+// Page is a page of a list. A page that isn't the last may have fewer jobs than Limit, or none,
+// because one call looks at a bounded number of jobs.
 type Page struct {
 	Jobs []Look
 	Next string // cursor of the next page; "" after the last
 	Work int    // jobs that were looked at
 }
 
-// List tells of the jobs that wait (next one first), are delayed (by the end of their backoff), are in flight (by the end of
-// their lease) or have failed (newest first, for KeepFailed or until they are redriven); without a State, in this order. Jobs that
-// ended otherwise have no index: ErrNotListed. A cursor stands while jobs come and go: each job that stays where it is is listed once; one in flight
-// whose lease is renewed meanwhile may come twice. ErrCursor: the cursor isn't one of this list.
+// List returns the jobs that wait (the next one first), are delayed (by the end of their backoff),
+// are in flight (by the end of their lease) or have failed (the newest first, for KeepFailed or
+// until they are redriven). Without a State it lists them in this order. For other states it
+// returns ErrNotListed. A cursor stays valid while jobs come and go: each job that keeps its place
+// is listed once. A job in flight whose lease is renewed meanwhile may be listed twice. For a
+// cursor that isn't from this list it returns ErrCursor.
 func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	lists, known := listsOf[f.State]
 	if !known {
@@ -71,7 +75,8 @@ func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	q := query{place: from, reverse: from.key == keyFailed, client: f.Client, operation: f.Operation, code: f.Code, limit: f.Limit, work: f.Work}
+	q := query{place: from, reverse: from.key == keyFailed, client: f.Client,
+		operation: f.Operation, code: f.Code, limit: f.Limit, work: f.Work}
 	if from.key == keyInflight {
 		q.state = f.State
 	}
@@ -86,7 +91,7 @@ func (l *Line) List(ctx context.Context, f ListFilter) (Page, error) {
 	return Page{Jobs: found.jobs, Next: next.String(), Work: found.work}, nil
 }
 
-// listsOf are the zsets that jobs of a state are in.
+// listsOf has the zsets with the jobs of each state.
 var listsOf = map[jobs.State][]int{
 	"":            {keyLine, keyDelayed, keyInflight, keyFailed},
 	jobs.Waiting:  {keyLine},
@@ -96,16 +101,17 @@ var listsOf = map[jobs.State][]int{
 	jobs.Failed:   {keyFailed},
 }
 
-// place is where a list goes on: behind a job of a zset, as that was scored then. Without an id it is the zset's beginning.
+// place is where a list goes on: behind a job in a zset, with its score at that time. Without an id
+// it is the beginning of the zset.
 type place struct {
-	key   int // of keys; -1: nowhere
+	key   int // index in keys; -1: the end
 	score string
 	id    string
 }
 
 func (p place) end() bool { return p.key < 0 }
 
-// following is the beginning of the list after that of key.
+// following returns the beginning of the list after that of key.
 func following(lists []int, key int) place {
 	if i := slices.Index(lists, key) + 1; i < len(lists) {
 		return place{key: lists[i]}
@@ -117,10 +123,11 @@ func (p place) String() string {
 	if p.end() {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(p.key) + " " + p.score + " " + p.id))
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(p.key) + " " + p.score + " " +
+		p.id))
 }
 
-// parseCursor reads what String wrote, and nothing that would make the script fail.
+// parseCursor is the inverse of place.String. It refuses texts that would make the script fail.
 func parseCursor(cursor string, lists []int) (place, error) {
 	if cursor == "" {
 		return place{key: lists[0]}, nil
@@ -140,8 +147,9 @@ func parseCursor(cursor string, lists []int) (place, error) {
 	if p.score == "" && p.id == "" {
 		return p, nil
 	}
-	// Go reads more as a number than Redis does: NaN, inf, 0x_1p4.
-	if _, err := strconv.ParseFloat(p.score, 64); err != nil || strings.Trim(p.score, "0123456789.e+-") != "" {
+	// Go also parses numbers that Redis doesn't: NaN, inf, 0x_1p4.
+	if _, err := strconv.ParseFloat(p.score, 64); err != nil ||
+		strings.Trim(p.score, "0123456789.e+-") != "" {
 		return place{}, ErrCursor
 	}
 	if _, ok := jobs.ParseID(p.id); !ok {
@@ -156,7 +164,7 @@ type query struct {
 	reverse                 bool
 	client, operation, code string
 	state                   jobs.State
-	until                   time.Time // failed jobs: not those that failed later; zero: all
+	until                   time.Time // without jobs that failed later; zero: all
 	limit, work             int
 }
 
@@ -169,7 +177,8 @@ type foundJobs struct {
 
 func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 	if q.limit < 1 || q.limit > MaxPage {
-		return foundJobs{}, fmt.Errorf("line of %s: list: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, q.limit)
+		return foundJobs{}, fmt.Errorf("line of %s: list: a page has 1 to %d jobs, not %d",
+			l.settings.Backend, MaxPage, q.limit)
 	}
 	work, err := l.work(q.work)
 	if err != nil {
@@ -185,7 +194,8 @@ func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 	if !q.until.IsZero() {
 		until = q.until.UnixMicro()
 	}
-	a, err := l.run(ctx, listScript, q.key+1, reverse, q.score, q.id, min(q.limit, maxGiven), work, client, q.operation, string(q.state), q.code, until)
+	a, err := l.run(ctx, listScript, q.key+1, reverse, q.score, q.id, min(q.limit, maxGiven), work,
+		client, q.operation, string(q.state), q.code, until)
 	if err != nil {
 		return foundJobs{}, err
 	}
@@ -201,7 +211,8 @@ func (l *Line) list(ctx context.Context, q query) (foundJobs, error) {
 		id := row.text()
 		look, err := readLook(id, row, waitingOn)
 		if err != nil {
-			return foundJobs{}, fmt.Errorf("line of %s: list: job %s: %w", l.settings.Backend, id, err)
+			return foundJobs{}, fmt.Errorf("line of %s: list: job %s: %w", l.settings.Backend, id,
+				err)
 		}
 		look.Now, look.CallTime = found.now, callTime
 		found.jobs = append(found.jobs, look)

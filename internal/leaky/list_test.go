@@ -32,7 +32,7 @@ func ids(looks []leaky.Look) []string {
 	return ids
 }
 
-// Case C89 in kind: with thousands of jobs of one tag, a page costs what it costs among few.
+// With thousands of jobs of one tag, a page costs as much as among few.
 func TestAListStandsWhileJobsComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.MaxWait = 10_000, 24*time.Hour })
@@ -52,7 +52,8 @@ func TestAListStandsWhileJobsComeAndGo(t *testing.T) {
 		if f.Cursor = page.Next; f.Cursor == "" {
 			break
 		}
-		// The job at which the cursor stands leaves, and so does one that is far ahead; another comes, to the very front.
+		// The job in the cursor leaves, and so does one that is far ahead. Another one comes at the
+		// very front.
 		b.cancel(page.Jobs[len(page.Jobs)-1].Job.ID)
 		if i := len(got) + 3; i < len(want) {
 			b.cancel(want[i])
@@ -71,25 +72,30 @@ func TestFinishedJobsAreNotListed(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	for _, state := range []jobs.State{jobs.Succeeded, jobs.Canceled, jobs.Expired, "queued"} {
-		if _, err := b.List(t.Context(), leaky.ListFilter{State: state, Limit: 1}); !errors.Is(err, leaky.ErrNotListed) {
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: state, Limit: 1}); !errors.Is(err,
+			leaky.ErrNotListed) {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
 }
 
-// Cursors come back from outside.
+// Cursors come from outside, so they may be anything.
 func TestAMadeUpCursorIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
-	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id, "0 1e999 " + id, "0 0x_1p4 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id, "8 1 " + id} {
+	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id,
+		"0 1e999 " + id, "0 0x_1p4 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id,
+		"8 1 " + id} {
 		cursor := base64.RawURLEncoding.EncodeToString([]byte(text))
-		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Waiting, Limit: 1, Cursor: cursor}); !errors.Is(err, leaky.ErrCursor) {
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Waiting, Limit: 1,
+			Cursor: cursor}); !errors.Is(err, leaky.ErrCursor) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	for _, cursor := range []string{"!", "0 1 x"} {
-		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Cursor: cursor, Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
+		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Cursor: cursor,
+			Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
 			t.Errorf("%q: %v", cursor, err)
 		}
 	}
@@ -100,7 +106,8 @@ func TestAMadeUpCursorIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever the filter leaves out, one call looks at a bounded number of jobs, and the next goes on from there.
+// However many jobs the filter excludes, one call looks at a bounded number of jobs, and the next
+// goes on from there.
 func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
@@ -110,7 +117,7 @@ func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
 	last := b.accept("zeta")
 	b.fill("zeta", 2)
 	f := leaky.ListFilter{State: jobs.Waiting, Client: "zeta", Limit: 10}
-	b.list(f) // what a script's first call costs is paid
+	b.list(f) // not the first call of each script
 	var got []string
 	pages := 0
 	for {
@@ -140,13 +147,14 @@ func TestAFilterThatFindsLittleCostsABoundedAmount(t *testing.T) {
 	}
 }
 
-// A job without a record is nobody's to tell of: it spoils no list.
-func TestAListLeavesOutWhatHasNoRecord(t *testing.T) {
+// A job without a record is left out of lists, and they don't fail.
+func TestAListLeavesOutJobsWithoutARecord(t *testing.T) {
 	t.Parallel()
 	b := newUnchecked(t, ownServer(t), nil)
 	gone, there := b.accept("acme"), b.accept("acme")
 	b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, gone))
-	b.rdb.ZAdd(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"failed", redis.Z{Score: 1, Member: gone})
+	b.rdb.ZAdd(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"failed",
+		redis.Z{Score: 1, Member: gone})
 	page := b.list(leaky.ListFilter{Limit: 10})
 	for len(page.Jobs) == 0 && page.Next != "" {
 		page = b.list(leaky.ListFilter{Limit: 10, Cursor: page.Next})

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Listener is one process's ear for all its lines: one pub/sub connection, however many jobs are waited for. What it
-// hears is a hint: messages are lost while the connection is. Whoever watches jobs is told when that may have happened, so that nobody
-// has to poll. Safe for concurrent use.
+// Listener receives the messages of all lines of a process over one pub/sub connection, however
+// many jobs are watched. Messages are lost while the connection is down. Watchers are notified when
+// that may have happened, so they don't have to poll. Safe for concurrent use.
 type Listener struct {
 	rdb      redis.UniversalClient
 	channels []string
@@ -28,26 +28,26 @@ type Listener struct {
 	watching map[string]map[*watcher]struct{} // guarded by mu; by job id
 }
 
-// watcher is one who waits for moves.
+// watcher is one call of Watch.
 type watcher struct{ moved chan struct{} }
 
-func (w *watcher) tell() {
+func (w *watcher) notify() {
 	select {
 	case w.moved <- struct{}{}:
-	default: // it is told already, and will look
+	default: // a notification is pending already
 	}
 }
 
 const (
-	// A connection that is quiet for maxSilence is given up, though a ping goes out every pingEvery: its other end may be gone
-	// without a word, and TCP alone would take a quarter of an hour to say so.
+	// A ping is sent every pingEvery, and a connection that is silent for maxSilence is given up:
+	// its other end may be gone, and TCP by itself would take a quarter of an hour to notice.
 	pingEvery  = 3 * time.Second
 	maxSilence = 10 * time.Second
-	// connectRest is the pause after a connection that couldn't be made.
+	// connectRest is the pause after a connection has failed.
 	connectRest = 100 * time.Millisecond
 )
 
-// ListenOption changes what a Listener hears.
+// ListenOption is an option of Listen.
 type ListenOption func(*listening)
 
 type listening struct {
@@ -55,20 +55,23 @@ type listening struct {
 	silence time.Duration
 }
 
-// WithoutMoves is for processes where nobody waits for jobs: they aren't sent each move of each job. Watch hears nothing of jobs then.
+// WithoutMoves is for processes that don't watch jobs: they don't receive each move of each job.
+// Then Watch isn't notified of moves.
 func WithoutMoves() ListenOption { return func(o *listening) { o.moves = false } }
 
-// Listen subscribes to the wake-ups, aborts and moves of the backends' jobs. It reconnects by itself until Close.
+// Listen subscribes to the wake-ups, aborts and moves of the backends' jobs. It reconnects by
+// itself until Close.
 func Listen(rdb redis.UniversalClient, backends []string, options ...ListenOption) *Listener {
 	o := listening{moves: true, silence: maxSilence}
 	for _, option := range options {
 		option(&o)
 	}
-	l := &Listener{rdb: rdb, silence: o.silence, stop: make(chan struct{}), wakes: map[string]chan struct{}{},
+	l := &Listener{rdb: rdb, silence: o.silence, stop: make(chan struct{}),
+		wakes:  map[string]chan struct{}{},
 		topics: map[string]func(string){}, watching: map[string]map[*watcher]struct{}{}}
-	on := func(channel string, heard func(string)) {
+	on := func(channel string, handle func(string)) {
 		l.channels = append(l.channels, channel)
-		l.topics[channel] = heard
+		l.topics[channel] = handle
 	}
 	for _, backend := range backends {
 		wake := make(chan struct{}, 1)
@@ -76,13 +79,13 @@ func Listen(rdb redis.UniversalClient, backends []string, options ...ListenOptio
 		on(wakeChannel(backend), func(string) {
 			select {
 			case wake <- struct{}{}:
-			default: // one wake-up waits already
+			default: // a wake-up is pending already
 			}
 		})
-		on(abortChannel(backend), l.heardAbort)
+		on(abortChannel(backend), l.handleAbort)
 		if o.moves {
-			on(movedChannel(backend), l.heardMove)
-			on(finalChannel(backend), l.heardMove)
+			on(movedChannel(backend), l.handleMove)
+			on(finalChannel(backend), l.handleMove)
 		}
 	}
 	l.pubsub = rdb.Subscribe(context.Background(), l.channels...)
@@ -91,14 +94,15 @@ func Listen(rdb redis.UniversalClient, backends []string, options ...ListenOptio
 	return l
 }
 
-// current is the connection in use; nil once the listener is closed.
+// current returns the connection in use, or nil once the listener is closed.
 func (l *Listener) current() *redis.PubSub {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.pubsub
 }
 
-// read hands on what comes, until Close. It isn't go-redis's own loop since that one waits for ever on an end that is gone.
+// read handles messages until Close. It doesn't use go-redis's own loop, which waits forever if the
+// other end is gone.
 func (l *Listener) read() {
 	for p := l.current(); p != nil; p = l.current() {
 		message, err := p.ReceiveTimeout(context.Background(), l.silence)
@@ -106,31 +110,31 @@ func (l *Listener) read() {
 		switch {
 		case errors.As(err, &broken) && broken.Timeout():
 			l.renew(p)
-		case err != nil: // p connects again by itself
+		case err != nil: // p reconnects by itself
 			select {
 			case <-time.After(connectRest):
 			case <-l.stop:
 			}
 		default:
-			l.heard(message)
+			l.handle(message)
 		}
 	}
 }
 
-func (l *Listener) heard(message any) {
+func (l *Listener) handle(message any) {
 	switch m := message.(type) {
 	case *redis.Message:
-		if heard := l.topics[m.Channel]; heard != nil {
-			heard(m.Payload)
+		if handle := l.topics[m.Channel]; handle != nil {
+			handle(m.Payload)
 		}
 	case *redis.Subscription:
-		if m.Count >= len(l.channels) { // to the last of them
-			l.tellAll()
+		if m.Count >= len(l.channels) { // the last of them
+			l.notifyAll()
 		}
 	}
 }
 
-// renew puts a new connection in the place of one that is as good as dead.
+// renew replaces a connection that is taken for dead.
 func (l *Listener) renew(dead *redis.PubSub) {
 	dead.Close()
 	fresh := l.rdb.Subscribe(context.Background(), l.channels...)
@@ -154,13 +158,13 @@ func (l *Listener) ping() {
 		}
 		if p := l.current(); p != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), pingEvery)
-			_ = p.Ping(ctx) // read notices what comes of it
+			_ = p.Ping(ctx) // read notices if it fails
 			cancel()
 		}
 	}
 }
 
-// Close ends the subscription and waits for the last handler to return.
+// Close ends the connection and waits for the last handler to return.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	p := l.pubsub
@@ -175,18 +179,20 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// Wake has a value when the backend's drain is worth asking now. Wake-ups that nobody has taken yet become one.
-// The channel is nil, and never ready, for a backend that Listen wasn't given.
+// Wake returns a channel that has a value when it is worth calling Release for the backend.
+// Wake-ups that haven't been received yet become one. For a backend that wasn't given to Listen the
+// channel is nil.
 func (l *Listener) Wake(backend string) <-chan struct{} { return l.wakes[backend] }
 
-// OnAbort has f called with the id of each running job that is to be canceled, whichever process runs it. f must not block.
+// OnAbort makes the listener call f with the id of each running job that is to be canceled, in
+// whatever process it runs. f must not block.
 func (l *Listener) OnAbort(f func(id string)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.abort = f
 }
 
-func (l *Listener) heardAbort(id string) {
+func (l *Listener) handleAbort(id string) {
 	l.mu.Lock()
 	f := l.abort
 	l.mu.Unlock()
@@ -195,11 +201,12 @@ func (l *Listener) heardAbort(id string) {
 	}
 }
 
-// Watch tells when any of the jobs moves from now on: when it runs, waits again, is delayed or ends. (That it gets its slot isn't told: it
-// runs a moment later.) Moves that nobody has taken from the channel yet become one. It also has a value whenever the subscription was
-// made anew, for then moves may have been missed. forget must be called once the caller no longer waits.
+// Watch returns a channel that has a value when any of the jobs has moved: when it runs, waits
+// again, is delayed or ends. (Getting a slot doesn't count, because the job runs a moment later.)
+// Moves that haven't been received yet become one. It also has a value whenever the connection was
+// renewed, because moves may have been missed. forget must be called at the end.
 //
-// Look at the jobs after Watch, and after each value: then nothing is missed and nobody polls.
+// Look at the jobs after Watch, and after each value. Then no move is missed.
 func (l *Listener) Watch(ids ...string) (moved <-chan struct{}, forget func()) {
 	w := &watcher{moved: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -222,20 +229,20 @@ func (l *Listener) Watch(ids ...string) (moved <-chan struct{}, forget func()) {
 	}
 }
 
-func (l *Listener) heardMove(id string) {
+func (l *Listener) handleMove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for w := range l.watching[id] {
-		w.tell()
+		w.notify()
 	}
 }
 
-func (l *Listener) tellAll() {
+func (l *Listener) notifyAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, watchers := range l.watching {
 		for w := range watchers {
-			w.tell()
+			w.notify()
 		}
 	}
 }

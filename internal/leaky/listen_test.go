@@ -18,28 +18,31 @@ import (
 // patience is how long a test waits for a message that must come.
 const patience = 10 * time.Second
 
-// listen returns a listener of b's backend whose subscription stands.
+// listen returns a listener of b's backend that has subscribed.
 func listen(t *testing.T, b *bench, options ...leaky.ListenOption) *leaky.Listener {
 	t.Helper()
 	return listenOn(t, b, b.rdb, options...)
 }
 
-// listenOn is listen through another client. It also listens to a backend that nobody has, for settled.
-func listenOn(t *testing.T, b *bench, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
+// listenOn is listen through another client. It also listens to a backend that doesn't exist, for
+// settled.
+func listenOn(
+	t *testing.T, b *bench, rdb redis.UniversalClient, options ...leaky.ListenOption,
+) *leaky.Listener {
 	t.Helper()
-	l := leaky.Listen(rdb, []string{b.Settings().Backend, b.nobody()}, options...)
+	l := leaky.Listen(rdb, []string{b.Settings().Backend, b.absent()}, options...)
 	t.Cleanup(func() { l.Close() })
 	b.awaitSubscription()
 	b.settled(l)
 	return l
 }
 
-func (b *bench) nobody() string { return b.Settings().Backend + "-nobody" }
+func (b *bench) absent() string { return b.Settings().Backend + "-absent" }
 
-// awaitSubscription waits until the channels have their subscriber. They get it in one step.
+// awaitSubscription waits until the channels have a subscriber. They all get it in one step.
 func (b *bench) awaitSubscription() {
 	b.t.Helper()
-	channel := jobs.KeyPrefix(b.Settings().Backend) + "abort" // every listener hears it
+	channel := jobs.KeyPrefix(b.Settings().Backend) + "abort" // every listener receives it
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		n, err := b.rdb.PubSubNumSub(context.Background(), channel).Result()
 		if err == nil && n[channel] > 0 {
@@ -56,21 +59,23 @@ func receive[T any](t *testing.T, from <-chan T) (got T) {
 	select {
 	case got = <-from:
 	case <-time.After(patience):
-		t.Fatal("nothing was heard")
+		t.Fatal("nothing was received")
 	}
 	return got
 }
 
-// settled waits until all that was published so far has been heard: messages of one connection keep their order.
+// settled waits until all messages so far have been received: messages of one connection keep their
+// order.
 func (b *bench) settled(l *leaky.Listener) {
 	b.t.Helper()
-	if err := b.rdb.Publish(context.Background(), jobs.KeyPrefix(b.nobody())+"wake", "").Err(); err != nil {
+	if err := b.rdb.Publish(context.Background(), jobs.KeyPrefix(b.absent())+"wake",
+		"").Err(); err != nil {
 		b.t.Fatal(err)
 	}
-	receive(b.t, l.Wake(b.nobody()))
+	receive(b.t, l.Wake(b.absent()))
 }
 
-// woken reports whether the drain was woken by what was done so far.
+// woken reports whether the drain was woken so far.
 func (b *bench) woken(l *leaky.Listener) bool {
 	b.t.Helper()
 	b.settled(l)
@@ -113,7 +118,7 @@ func TestTheDrainIsWokenWhenItMustBe(t *testing.T) {
 		t.Fatalf("release = %+v", r)
 	}
 	b.cancel(third.ID)
-	expect(true, "the cancel of a released job that held the last place")
+	expect(true, "the cancel of a released job that used up the concurrency")
 	b.pause(true)
 	expect(true, "a pause")
 	b.pause(false)
@@ -127,7 +132,7 @@ func TestTheDrainIsWokenWhenItMustBe(t *testing.T) {
 	expect(true, "a reset")
 }
 
-// The last job of a line comes back to a drain that sleeps.
+// When the last job of a line comes back, the drain sleeps.
 func TestTheDrainIsWokenByAJobThatComesBack(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -138,11 +143,11 @@ func TestTheDrainIsWokenByAJobThatComesBack(t *testing.T) {
 	b.woken(l)
 	b.end(ticket, "me", jobs.Waiting)
 	if !b.woken(l) {
-		t.Error("a job given back to an empty line woke nobody")
+		t.Error("a job given back to an empty line woke no drain")
 	}
 }
 
-func TestWatchTellsEachEnd(t *testing.T) {
+func TestWatchNotifiesOfEachEnd(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
 	l := listen(t, b)
@@ -154,29 +159,29 @@ func TestWatchTellsEachEnd(t *testing.T) {
 	ids = append(ids, hasty.Job.ID)
 	var moves []<-chan struct{}
 	for _, id := range ids {
-		for range 2 { // any number may wait for one job
+		for range 2 { // any number may watch one job
 			moved, forget := l.Watch(id)
 			defer forget()
 			moves = append(moves, moved)
 		}
 	}
-	everybody := func(heard bool, after string) {
+	all := func(want bool, after string) {
 		t.Helper()
 		b.settled(l)
 		for i, moved := range moves {
 			select {
 			case <-moved:
-				if !heard {
-					t.Errorf("watcher %d was told after %s", i, after)
+				if !want {
+					t.Errorf("watcher %d was notified after %s", i, after)
 				}
 			default:
-				if heard {
-					t.Errorf("watcher %d wasn't told after %s", i, after)
+				if want {
+					t.Errorf("watcher %d wasn't notified after %s", i, after)
 				}
 			}
 		}
 	}
-	everybody(false, "nothing")
+	all(false, "nothing")
 	b.pass(time.Second)
 	b.release() // ends the hasty one
 	b.pause(false)
@@ -185,54 +190,54 @@ func TestWatchTellsEachEnd(t *testing.T) {
 	for _, ticket := range tickets {
 		b.begin(ticket, "me")
 	}
-	everybody(true, "ends and starts")
+	all(true, "ends and starts")
 	moves = moves[2:8] // of those that run
 	for i, ticket := range tickets {
 		b.end(ticket, "me", []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled}[i])
 	}
-	everybody(true, "the ends of calls")
+	all(true, "the ends of calls")
 }
 
-// Clients see a job move before it ends, too.
-func TestWatchTellsEachMoveThatAClientSees(t *testing.T) {
+// Watchers are also notified of moves before the end.
+func TestWatchNotifiesOfEachMoveThatAClientSees(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	l := listen(t, b)
 	id := b.accept("acme")
 	moved, forget := l.Watch(id)
 	defer forget()
-	told := func(want bool, after string) {
+	notified := func(want bool, after string) {
 		t.Helper()
 		b.settled(l)
 		select {
 		case <-moved:
 			if !want {
-				t.Errorf("told after %s", after)
+				t.Errorf("notified after %s", after)
 			}
 		default:
 			if want {
-				t.Errorf("not told after %s", after)
+				t.Errorf("not notified after %s", after)
 			}
 		}
 	}
 	ticket := b.release().Tickets[0]
-	told(false, "its slot, which is a moment ahead of its start")
+	notified(false, "its slot, which is a moment ahead of its start")
 	b.begin(ticket, "me")
-	told(true, "its start")
+	notified(true, "its start")
 	b.end(ticket, "me", jobs.Delayed)
-	told(true, "a try that is to be repeated")
+	notified(true, "a try that is to be repeated")
 	b.pass(time.Hour)
 	ticket = b.release().Tickets[0]
-	told(true, "the end of its backoff")
+	notified(true, "the end of its backoff")
 	b.begin(ticket, "me")
 	b.end(ticket, "me", jobs.Waiting)
-	told(true, "a call that was given back")
+	notified(true, "a call that was given back")
 	b.accept("acme")
-	told(false, "what another job does")
+	notified(false, "what another job does")
 }
 
-// Whoever watches a share in a job hears of both.
-func TestOneWatcherHearsOfSeveralJobs(t *testing.T) {
+// A watcher of a subscription also watches its job.
+func TestOneWatcherIsNotifiedOfSeveralJobs(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	l := listen(t, b)
@@ -244,12 +249,12 @@ func TestOneWatcherHearsOfSeveralJobs(t *testing.T) {
 	}
 	forget()
 	if n := l.Watched(); n != 0 {
-		t.Errorf("%d jobs are watched by nobody", n)
+		t.Errorf("%d watched jobs are left", n)
 	}
 }
 
-// Whoever no longer waits is forgotten; the others still hear.
-func TestForgettingIsForOneWatcherAlone(t *testing.T) {
+// A watcher that no longer waits is forgotten. The others are still notified.
+func TestForgettingIsForOneWatcherOnly(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	l := listen(t, b)
@@ -257,17 +262,17 @@ func TestForgettingIsForOneWatcherAlone(t *testing.T) {
 	_, forget := l.Watch(id)
 	stays, forgetOther := l.Watch(id)
 	forget()
-	forget() // twice is no different
+	forget() // a second time is no different
 	b.cancel(id)
 	receive(t, stays)
 	forgetOther()
 	if n := l.Watched(); n != 0 {
-		t.Errorf("%d jobs are watched by nobody", n)
+		t.Errorf("%d watched jobs are left", n)
 	}
 }
 
-// While the connection is lost a message may be: so everybody looks again once it is back.
-func TestWatchersAreToldWhenMessagesMayHaveBeenLost(t *testing.T) {
+// While the connection is down a message may be lost, so all watchers are notified once it is back.
+func TestWatchersAreNotifiedWhenMessagesMayHaveBeenLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newLineOn(t, server.Client(t), nil)
@@ -283,7 +288,7 @@ func TestWatchersAreToldWhenMessagesMayHaveBeenLost(t *testing.T) {
 	receive(t, other)
 }
 
-// Where the other end is gone without a word nothing says so but its silence.
+// If the other end is gone without closing the connection, only its silence shows it.
 func TestAListenerGivesUpASilentConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -298,7 +303,7 @@ func TestAListenerGivesUpASilentConnection(t *testing.T) {
 	receive(t, moved) // through a new connection
 }
 
-// A quiet connection that answers pings is a good one.
+// A quiet connection that answers pings is kept.
 func TestAListenerKeepsAQuietConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -324,18 +329,20 @@ func TestAListenerKeepsAQuietConnection(t *testing.T) {
 		fmt.Sscanf(info["Commandstats"]["cmdstat_ping"], "calls=%d", &calls)
 		return calls
 	}
-	for from, end := pings(), time.Now().Add(patience); pings() < from+6; time.Sleep(10 * time.Millisecond) { // two silences
+	from, end := pings(), time.Now().Add(patience)
+	for pings() < from+6 { // two silences
 		if time.Now().After(end) {
 			t.Fatal("it doesn't ping")
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	if after := ears(); after != before {
 		t.Errorf("connection %s became %s", before, after)
 	}
 }
 
-// A process where nobody waits isn't sent the moves of all jobs.
-func TestAWorkersListenerHearsWakeUpsAlone(t *testing.T) {
+// A process without watchers doesn't receive the moves of all jobs.
+func TestAWorkersListenerReceivesNoMoves(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	backend := b.Settings().Backend
@@ -351,7 +358,7 @@ func TestAWorkersListenerHearsWakeUpsAlone(t *testing.T) {
 	receive(t, l.Wake(backend))
 }
 
-func TestAListenerHearsAgainAfterItsConnectionWasLost(t *testing.T) {
+func TestAListenerReceivesAgainAfterItsConnectionBroke(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newLineOn(t, server.Client(t), nil)

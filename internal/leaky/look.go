@@ -10,14 +10,15 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// looked is a Look, or what was wrong with this job alone.
+// looked is a Look, or an error for this job only.
 type looked struct {
 	Look
 	err error
 }
 
-// Look tells where a job stands. Concurrent looks share a script call. A share in a job (Job.Of) stands where that one does, until it is
-// canceled. ErrUnknownJob: no such job is on record; a *GoneError, where it is known that there was one.
+// Look returns a job and its standing. Concurrent looks share a script call. A subscription has the
+// standing of the job that it follows (Job.Of), until it is canceled. Look returns ErrUnknownJob if
+// there is no such job on record, as a *GoneError if there was one.
 func (l *Line) Look(ctx context.Context, id string) (Look, error) {
 	found, err := l.looks.Do(ctx, id)
 	if err != nil {
@@ -26,7 +27,7 @@ func (l *Line) Look(ctx context.Context, id string) (Look, error) {
 	return found.Look, found.err
 }
 
-// look is one shared call of the look script.
+// look makes one shared call of the look script.
 func (l *Line) look(ctx context.Context, ids []string) ([]looked, error) {
 	args := make([]any, len(ids))
 	for i, id := range ids {
@@ -69,13 +70,13 @@ func readLook(id string, a *answer, waitingOn string) (Look, error) {
 	}
 	look.Standing = standing(fields)
 	if born := fields.when(); !born.IsZero() {
-		look.Job.CreatedAt = born // a redriven job's record says since when it waits
+		look.Job.CreatedAt = born // the record of a redriven job has the time of the redrive
 	}
 	look.Standing.Result.Fields = jobs.Fields(fields.text())
 	return look, firstError(a.err, fields.err)
 }
 
-// unknown reads what is left of a job that isn't on record: its client's tag, where there was one.
+// unknown returns the error for a job that isn't on record, from the trace that may be left of it.
 func unknown(a *answer) error {
 	if owner := a.text(); owner != "" {
 		return newGoneError(owner)
@@ -84,8 +85,8 @@ func unknown(a *answer) error {
 }
 
 func standing(a *answer) jobs.Standing {
-	s := jobs.Standing{State: jobs.State(a.text()), Attempts: int(a.number()), NextAt: a.when(), StartedAt: a.when(),
-		FinishedAt: a.when(), ExpiresAt: a.when(), Canceling: a.text() != "",
+	s := jobs.Standing{State: jobs.State(a.text()), Attempts: int(a.number()), NextAt: a.when(),
+		StartedAt: a.when(), FinishedAt: a.when(), ExpiresAt: a.when(), Canceling: a.text() != "",
 		Failure: jobs.Failure{Code: a.text(), Detail: a.text()},
 		Result:  jobs.Meta{Status: int(a.number()), ContentType: a.text(), Size: a.number()},
 		Version: a.number()}
@@ -101,7 +102,7 @@ func standing(a *answer) jobs.Standing {
 	return s
 }
 
-// Result returns the bytes of a job's stored answer. ErrNoResult: there is none, or its time is over.
+// Result returns the bytes of a job's stored answer, or ErrNoResult if there is none any more.
 func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
 	body, err := l.rdb.Get(ctx, jobs.ResultKey(l.settings.Backend, id)).Bytes()
 	if errors.Is(err, redis.Nil) {
@@ -114,7 +115,7 @@ func (l *Line) Result(ctx context.Context, id string) ([]byte, error) {
 }
 
 // ResultPart returns the n bytes of a job's stored answer that begin at byte from; n is at least 1.
-// ErrNoResult: the answer has no such bytes, or its time is over.
+// It returns ErrNoResult if the answer has no such bytes or has expired.
 func (l *Line) ResultPart(ctx context.Context, id string, from, n int64) ([]byte, error) {
 	part, err := l.rdb.GetRange(ctx, jobs.ResultKey(l.settings.Backend, id), from, from+n-1).Bytes()
 	switch {
@@ -126,8 +127,9 @@ func (l *Line) ResultPart(ctx context.Context, id string, from, n int64) ([]byte
 	return part, nil
 }
 
-// Cancel ends a job that waits at once, and has the call of a running one aborted. A share in a job ends at once, by itself, unless it
-// is the last: then the job is canceled. ErrUnknownJob: no such job is on record; a *GoneError, where it is known that there was one.
+// Cancel ends a waiting job at once, and aborts the call of a running one. A subscription ends at
+// once, and the job goes on; with the last subscription, the job is canceled. Cancel returns
+// ErrUnknownJob if there is no such job on record, as a *GoneError if there was one.
 func (l *Line) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 	a, err := l.run(ctx, cancelScript, id)
 	if err != nil {

@@ -12,20 +12,25 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A job that waits is a record, a member of the line and a part of its client's list, whoever's it is: with a payload of 256 bytes, and names as short as these, less than
-// 700 in Redis (bench measures a million). The allocator's steps are 64 bytes: longer names may cost one.
+// A waiting job is a record, a member of the line and an entry of its client's list. With a payload
+// of 256 bytes and names as short as these it takes less than 700 bytes in Redis (bench measures a
+// million). The allocator's steps are 64 bytes: longer names may cost one.
 func TestAWaitingJobTakesUnder700Bytes(t *testing.T) {
 	t.Parallel()
-	const waiting, clients, most = 31_744, 1000, 700 // with the clients' lists under 32,768 keys, at which Redis doubles its table
+	// With the clients' lists fewer than 32,768 keys, at which Redis doubles its table.
+	const waiting, clients, most = 31_744, 1000, 700
 	rdb := ownServer(t)
-	b := newUnchecked(t, rdb, func(s *leaky.Settings) { s.Backend, s.Capacity, s.Rate = "bench", waiting+1, leaky.Unlimited })
+	b := newUnchecked(t, rdb, func(s *leaky.Settings) {
+		s.Backend, s.Capacity, s.Rate = "bench", waiting+1, leaky.Unlimited
+	})
 	b.accept("first") // scripts are loaded then
 	before := usedMemory(t, rdb)
 	for n := 0; n < waiting; n += batch {
 		offers := make([]leaky.Offer, batch)
 		for i := range offers {
 			offers[i] = b.job(fmt.Sprint("acme-", (n+i)%clients))
-			offers[i].Job.Operation, offers[i].Job.Payload = "job", []byte(`"`+strings.Repeat("x", 254)+`"`)
+			offers[i].Job.Operation, offers[i].Job.Payload = "job",
+				[]byte(`"`+strings.Repeat("x", 254)+`"`)
 		}
 		places, err := b.OfferAll(context.Background(), offers)
 		if err != nil || places[batch-1].Outcome != leaky.Accepted {

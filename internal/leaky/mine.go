@@ -8,37 +8,39 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Mark is a place in a client's lists of jobs, which begin with the newest: behind the job of that id, accepted at that time. It is one in
-// every backend's list, whosever the job is: no two jobs of a backend are accepted at one µs, and of two backends' at one that with the greater
-// UUID comes first. The zero value is the beginning.
+// Mark is a place in a client's lists of jobs, the newest first: behind the job with that id,
+// accepted at that time. It is a place in the list of every backend: no two jobs of one backend are
+// accepted in the same µs, and jobs of two backends in the same µs are ordered by UUID, the greater
+// first. The zero value is the beginning.
 type Mark struct {
 	At int64 // µs, Redis's clock
 	ID string
 }
 
-// MineFilter says which of a client's jobs to list, and from where on.
+// MineFilter selects the jobs of a client to list, and where to begin.
 type MineFilter struct {
 	Client    string // required
-	Status    string // a public word of jobs.State; "": any
+	Status    string // a value of jobs.State.Public; "": any
 	Operation string // "": any
 	After     Mark
 	Limit     int // 1 to MaxPage
 	Work      int // jobs to look at, at most: 1 to MaxWork; 0: MaxWork
 }
 
-// MinePage is a part of a client's list, newest first. It may have fewer jobs than Limit, or none, and still not be the last: one call
-// looks at a bounded number of jobs.
+// MinePage is a page of a client's list, the newest job first. A page that isn't the last may have
+// fewer jobs than Limit, or none, because one call looks at a bounded number of jobs.
 type MinePage struct {
 	Jobs []Look
-	Next Mark // where to go on: no job that is newer is missing from what was listed so far. The zero value: this was the last page
+	Next Mark // of the next page: all newer jobs have been listed; zero after the last page
 	Work int  // jobs that were looked at
 }
 
-// Mine lists the jobs of one client on this backend that are on record, newest first, whatever became of them. A Mark stands while jobs come
-// and go.
+// Mine lists the jobs of one client on this backend that are on record, in any state, the newest
+// first. A Mark stays valid while jobs come and go.
 func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 	if f.Limit < 1 || f.Limit > MaxPage {
-		return MinePage{}, fmt.Errorf("line of %s: a page has 1 to %d jobs, not %d", l.settings.Backend, MaxPage, f.Limit)
+		return MinePage{}, fmt.Errorf("line of %s: a page has 1 to %d jobs, not %d",
+			l.settings.Backend, MaxPage, f.Limit)
 	}
 	work, err := l.work(f.Work)
 	if err != nil {
@@ -48,14 +50,16 @@ func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 	if f.After != (Mark{}) {
 		bytes, ok := jobs.IDBytes(f.After.ID)
 		if !ok {
-			return MinePage{}, fmt.Errorf("line of %s: list behind job %q: %w", l.settings.Backend, f.After.ID, ErrCursor)
+			return MinePage{}, fmt.Errorf("line of %s: list behind job %q: %w", l.settings.Backend,
+				f.After.ID, ErrCursor)
 		}
 		score, member = f.After.At, string(bytes[:])
 		if backend, _ := jobs.ParseID(f.After.ID); backend == l.settings.Backend {
 			ours = "1"
 		}
 	}
-	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, min(f.Limit, maxGiven), work, f.Operation, f.Status, ours)
+	a, err := l.run(ctx, mineScript, clientTag(f.Client), score, member, min(f.Limit, maxGiven),
+		work, f.Operation, f.Status, ours)
 	if err != nil {
 		return MinePage{}, err
 	}
@@ -66,7 +70,8 @@ func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 		id := row.text()
 		look, err := readLook(id, row, waitingOn)
 		if err != nil {
-			return MinePage{}, fmt.Errorf("line of %s: a client's list: job %s: %w", l.settings.Backend, id, err)
+			return MinePage{}, fmt.Errorf("line of %s: a client's list: job %s: %w",
+				l.settings.Backend, id, err)
 		}
 		look.Now, look.CallTime = now, callTime
 		page.Jobs = append(page.Jobs, look)
@@ -74,11 +79,11 @@ func (l *Line) Mine(ctx context.Context, f MineFilter) (MinePage, error) {
 	return page, a.err
 }
 
-// longest is for how long a client's list outlives its newest job, where Settings don't say what jobs may take: a month to end, and a month
-// on record.
+// longest is how long a client's list outlives its newest job if Settings.KeepLongest is 0: a month
+// to end, and a month on record.
 const longest = 61 * 24 * time.Hour
 
-// listLife is how long a client's list outlives its newest job.
+// listLife returns how long a client's list outlives its newest job.
 func (s Settings) listLife() time.Duration {
 	if s.KeepLongest > 0 {
 		return s.KeepLongest + s.KeepFailed

@@ -34,7 +34,7 @@ func idsOf(looks []leaky.Look) (ids []string) {
 	return ids
 }
 
-// A client's list has its own jobs, whatever became of them, newest first, and none of anybody else's.
+// A client's list has its own jobs, in any state, newest first, and no other client's.
 func TestAClientsListHasItsJobsNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -53,11 +53,12 @@ func TestAClientsListHasItsJobsNewestFirst(t *testing.T) {
 	o := b.job("acme")
 	o.Job.Operation = "summary"
 	b.offer(o)
-	share := b.share("acme", leaky.Accepted)
+	sub := b.subscribe("acme", leaky.Accepted)
 
-	want := []string{share, o.Job.ID, running, delayed, canceled, failed, ended}
+	want := []string{sub, o.Job.ID, running, delayed, canceled, failed, ended}
 	for _, limit := range []int{1, 2, 3, leaky.MaxPage} {
-		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got, want) {
+		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got,
+			want) {
 			t.Errorf("pages of %d: %q, want %q", limit, got, want)
 		}
 	}
@@ -70,10 +71,11 @@ func TestAClientsListHasItsJobsNewestFirst(t *testing.T) {
 		filter leaky.MineFilter
 		want   []string
 	}{
-		{leaky.MineFilter{Client: "acme", Status: "queued"}, []string{share, o.Job.ID, delayed}},
+		{leaky.MineFilter{Client: "acme", Status: "queued"}, []string{sub, o.Job.ID, delayed}},
 		{leaky.MineFilter{Client: "acme", Status: "running"}, []string{running}},
 		{leaky.MineFilter{Client: "acme", Status: "failed"}, []string{failed}},
-		{leaky.MineFilter{Client: "acme", Status: "canceled", Operation: "report"}, []string{canceled}},
+		{leaky.MineFilter{Client: "acme", Status: "canceled", Operation: "report"},
+			[]string{canceled}},
 		{leaky.MineFilter{Client: "acme", Operation: "summary"}, []string{o.Job.ID}},
 		{leaky.MineFilter{Client: "acme", Operation: "summ"}, nil},
 		{leaky.MineFilter{Client: "nobody"}, nil},
@@ -85,7 +87,8 @@ func TestAClientsListHasItsJobsNewestFirst(t *testing.T) {
 	}
 }
 
-// A mark stands while jobs come and go: nothing is told twice, and nothing that stays is left out; so also of jobs that came in one moment.
+// A mark stays valid while jobs come and go: no job is listed twice, and none that stays is left
+// out, also among jobs that came in one moment.
 func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -96,7 +99,8 @@ func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
 	f := leaky.MineFilter{Client: "acme", Limit: 3}
 	page, err := b.Mine(t.Context(), f)
 	slices.Reverse(ids)
-	if err != nil || !slices.Equal(idsOf(page.Jobs), ids[:3]) || page.Next != (leaky.Mark{At: at, ID: ids[2]}) {
+	if err != nil || !slices.Equal(idsOf(page.Jobs), ids[:3]) ||
+		page.Next != (leaky.Mark{At: at, ID: ids[2]}) {
 		t.Fatalf("the first page = %+v, %v; want %q", page, err, ids[:3])
 	}
 	f.After = page.Next
@@ -112,12 +116,13 @@ func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
 	if got := idsOf(b.mine(f)); !slices.Equal(got, want) {
 		t.Errorf("behind the mark: %q, want %q", got, want)
 	}
-	// A caller may make a mark of any job it has.
+	// A caller may use any of its jobs as a mark.
 	f.After = leaky.Mark{At: b.look(ids[10]).Job.CreatedAt.UnixMicro(), ID: ids[10]}
 	if got := idsOf(b.mine(f)); !slices.Equal(got, slices.Concat(ids[11:], old)) {
 		t.Errorf("behind job 10: %q", got)
 	}
-	for _, wrong := range []leaky.MineFilter{{Client: "acme"}, {Client: "acme", Limit: leaky.MaxPage + 1}} {
+	for _, wrong := range []leaky.MineFilter{{Client: "acme"},
+		{Client: "acme", Limit: leaky.MaxPage + 1}} {
 		if page, err := b.Mine(t.Context(), wrong); err == nil {
 			t.Errorf("%+v: %+v", wrong, page)
 		}
@@ -128,28 +133,33 @@ func TestAMarkStandsWhileJobsComeAndGo(t *testing.T) {
 	}
 }
 
-// A clock that was set back leaves a list in the order in which its jobs came, and a mark where it was.
-func TestAListStandsWhereTheClockIsSetBack(t *testing.T) {
+// After a clock was set back, a list stays in the order in which its jobs came, and a mark stays
+// valid.
+func TestAListStandsIfTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	var want []string
-	for _, step := range []time.Duration{time.Second, time.Second, -time.Hour, time.Second, 30 * time.Minute, 50 * time.Minute} {
+	for _, step := range []time.Duration{time.Second, time.Second, -time.Hour, time.Second,
+		30 * time.Minute, 50 * time.Minute} {
 		b.pass(step)
 		want = append(want, b.accept("acme"), b.accept("acme"))
 	}
 	slices.Reverse(want)
 	for _, limit := range []int{1, 2, 3} {
-		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got, want) {
+		if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: limit})); !slices.Equal(got,
+			want) {
 			t.Errorf("pages of %d: %q, want %q", limit, got, want)
 		}
 	}
 }
 
-// One call costs Redis a bounded number of commands, however many jobs the client has and however rare what it asks for is; the list goes
-// on until that is found.
+// One call costs Redis a bounded number of commands, however many jobs the client has and however
+// few match the filter. The list goes on until they are found.
 func TestAPageCostsABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
-	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity, s.MaxWait = 20_000, 24*time.Hour })
+	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) {
+		s.Capacity, s.MaxWait = 20_000, 24*time.Hour
+	})
 	o := b.job("acme")
 	o.Job.Operation = "summary"
 	b.offer(o)
@@ -163,8 +173,10 @@ func TestAPageCostsABoundedAmountOfWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Of each job its state, record, place and standing; and what every call costs, the search for a mark among 10,000 included.
-		if total := calls(t, b)["total"]; total > int64(4*got.Work+60) || got.Work > cmp.Or(f.Work, leaky.MaxWork) {
+		// For each job its state, record, place and standing, and the fixed cost of a call,
+		// including the search for a mark among 10,000.
+		if total := calls(t, b)["total"]; total > int64(4*got.Work+60) ||
+			got.Work > cmp.Or(f.Work, leaky.MaxWork) {
 			t.Errorf("%+v: %d commands, %d jobs looked at", f, total, got.Work)
 		}
 		return got
@@ -173,25 +185,32 @@ func TestAPageCostsABoundedAmountOfWork(t *testing.T) {
 	if len(middle.Jobs) != leaky.MaxWork/2 {
 		t.Errorf("%d jobs on a page", len(middle.Jobs))
 	}
-	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1}, {Status: "failed", Limit: leaky.MaxPage}, {Operation: "summary", Limit: 10},
-		{Status: "queued", Limit: leaky.MaxPage}, {Status: "queued", Operation: "summary", Limit: 1}, {Status: "failed", Limit: 1, Work: 7}} {
+	for _, f := range []leaky.MineFilter{{Status: "failed", Limit: 1},
+		{Status: "failed", Limit: leaky.MaxPage}, {Operation: "summary", Limit: 10},
+		{Status: "queued", Limit: leaky.MaxPage},
+		{Status: "queued", Operation: "summary", Limit: 1},
+		{Status: "failed", Limit: 1, Work: 7}} {
 		f.Client, f.After = "acme", middle.Next
-		if got := page(f); (len(got.Jobs) > 0) != (f.Status == "queued" && f.Operation == "") || got.Next.ID == "" {
+		if got := page(f); (len(got.Jobs) > 0) != (f.Status == "queued" && f.Operation == "") ||
+			got.Next.ID == "" {
 			t.Errorf("%+v: %d jobs, then %+v", f, len(got.Jobs), got.Next)
 		}
 	}
-	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Operation: "summary", Limit: 10})); !slices.Equal(got, []string{o.Job.ID}) {
+	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Operation: "summary",
+		Limit: 10})); !slices.Equal(got, []string{o.Job.ID}) {
 		t.Errorf("the list has %q", got)
 	}
 	for _, work := range []int{-1, leaky.MaxWork + 1} {
-		if page, err := b.Mine(t.Context(), leaky.MineFilter{Client: "acme", Limit: 1, Work: work}); err == nil {
+		if page, err := b.Mine(t.Context(),
+			leaky.MineFilter{Client: "acme", Limit: 1, Work: work}); err == nil {
 			t.Errorf("%+v", page)
 		}
 	}
 }
 
-// A list forgets jobs whose time is over as others end, and has a life itself: longer than any job in it.
-func TestAListForgetsWhatIsOver(t *testing.T) {
+// Expired jobs are removed from a list as others end. The list has a TTL of its own, longer than
+// that of any job in it.
+func TestAListForgetsExpiredJobs(t *testing.T) {
 	t.Parallel()
 	const life = 30 * time.Hour
 	b := newLine(t, func(s *leaky.Settings) { s.KeepLongest, s.KeepFailed = life, time.Hour })
@@ -204,8 +223,9 @@ func TestAListForgetsWhatIsOver(t *testing.T) {
 	if ttl := b.rdb.PTTL(t.Context(), key).Val(); ttl <= life || ttl > life+time.Hour {
 		t.Errorf("the list lives for %v", ttl)
 	}
-	for _, id := range ids[:4] { // as their time does
-		b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, id), jobs.StateKey(b.Settings().Backend, id))
+	for _, id := range ids[:4] { // as if they had expired
+		b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, id),
+			jobs.StateKey(b.Settings().Backend, id))
 	}
 	for want := range []int{6, 5, 4} { // two leave, one comes
 		if got := b.rdb.LLen(t.Context(), key).Val(); got != int64(6-want) {

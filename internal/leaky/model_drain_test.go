@@ -53,10 +53,12 @@ func (m *model) release() leaky.Release {
 	return r
 }
 
-// leases shortens those that are too long and brings back the jobs of those that have ended.
+// leases shortens leases that are too long and returns the jobs of expired ones.
 func (m *model) leases(r *leaky.Release) {
 	furthest := m.now + usec(leaky.Horizon) + max(usec(leaky.Lease), usec(leaky.Grace))
-	for _, id := range m.inflight.within(func(end float64) bool { return end > furthest }, leaky.MaxGrant) {
+	for _, id := range m.inflight.within(func(end float64) bool {
+		return end > furthest
+	}, leaky.MaxGrant) {
 		m.inflight[id] = furthest
 	}
 	for _, id := range m.inflight.within(upTo(m.now), leaky.MaxGrant) {
@@ -67,8 +69,10 @@ func (m *model) leases(r *leaky.Release) {
 			m.finish(j, jobs.Canceled, jobs.Failure{})
 			r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Canceled})
 		case j.st.State == jobs.Running && j.st.Attempts >= m.s.Attempts:
-			m.finish(j, jobs.Failed, jobs.Failure{Code: jobs.CodeWorkerLost, Detail: "The workers that ran the job were lost."})
-			r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Failed, Code: jobs.CodeWorkerLost})
+			m.finish(j, jobs.Failed, jobs.Failure{Code: jobs.CodeWorkerLost,
+				Detail: "The workers that ran the job were lost."})
+			r.Ended = append(r.Ended,
+				leaky.Ended{ID: id, State: jobs.Failed, Code: jobs.CodeWorkerLost})
 		default:
 			m.requeue(j)
 			r.Returned++
@@ -81,11 +85,12 @@ func (m *model) expire(id string, r *leaky.Release) {
 	delete(m.line, id)
 	delete(m.deadlines, id)
 	m.hold(j.job.Client, -1)
-	m.finish(j, jobs.Expired, jobs.Failure{Code: jobs.CodeDeadline, Detail: "The job could not start before its deadline."})
+	m.finish(j, jobs.Expired, jobs.Failure{Code: jobs.CodeDeadline,
+		Detail: "The job could not start before its deadline."})
 	r.Ended = append(r.Ended, leaky.Ended{ID: id, State: jobs.Expired, Code: jobs.CodeDeadline})
 }
 
-// grant gives out the slots of the horizon and says when to ask again.
+// grant grants the slots of the horizon and returns when to ask again.
 func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
 	free := int(v.concurrency) - len(m.inflight)
 	dropped := 0
@@ -96,7 +101,8 @@ func (m *model) grant(v *view, r *leaky.Release) (wait float64) {
 		if free > 0 && !v.paused && !v.resting() && due <= m.now+usec(leaky.Horizon) {
 			start = due
 		}
-		for len(m.line) > 0 && dropped < leaky.MaxGrant && m.jobs[m.line.sorted()[0]].tooLate(start) {
+		for len(m.line) > 0 && dropped < leaky.MaxGrant &&
+			m.jobs[m.line.sorted()[0]].tooLate(start) {
 			m.expire(m.line.sorted()[0], r)
 			dropped++
 		}
@@ -150,17 +156,18 @@ func (m *model) ticket(id string, slot, due float64) leaky.Ticket {
 func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
 	j, v := m.jobs[t.ID], m.view()
 	if j == nil {
-		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
+		return leaky.Started{Outcome: leaky.Gone, Now: int64(m.now)}
 	}
-	mine := j.st.State == jobs.Running && j.owner == owner && float64(m.inflight[t.ID])-float64(m.now) > float64(usec(leaky.Lease)/2)
+	mine := j.st.State == jobs.Running && j.owner == owner &&
+		float64(m.inflight[t.ID])-float64(m.now) > float64(usec(leaky.Lease)/2)
 	if j.run != t.Run || !mine && j.st.State != jobs.Released {
-		return leaky.Started{Verdict: leaky.Gone, Now: int64(m.now)}
+		return leaky.Started{Outcome: leaky.Gone, Now: int64(m.now)}
 	}
 	if !mine {
 		if !m.slotFor(j, v) {
 			delete(m.inflight, t.ID)
 			m.requeue(j)
-			return leaky.Started{Verdict: leaky.Back, Now: int64(m.now)}
+			return leaky.Started{Outcome: leaky.Back, Now: int64(m.now)}
 		}
 		j.move(jobs.Running)
 		j.st.Attempts++
@@ -168,8 +175,8 @@ func (m *model) start(t leaky.Ticket, owner string) leaky.Started {
 		m.inflight[t.ID] = us(max(m.now, j.due) + usec(leaky.Lease))
 		m.books["started"]++
 	}
-	return leaky.Started{Verdict: leaky.Go, Now: int64(m.now), Due: int64(j.due), Attempt: j.st.Attempts,
-		Waited: span(max(j.due-j.accepted, 0)), Ends: int64(j.end)}
+	return leaky.Started{Outcome: leaky.Go, Now: int64(m.now), Due: int64(j.due),
+		Attempt: j.st.Attempts, Waited: span(max(j.due-j.accepted, 0)), Ends: int64(j.end)}
 }
 
 // slotFor finds the slot in which a released job may start; false: it has to go back.
@@ -208,7 +215,7 @@ func (m *model) renew(t leaky.Ticket, owner string) leaky.Renewal {
 }
 
 // settle is the model's Settle.
-func (m *model) settle(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback) {
+func (m *model) settle(s leaky.Settlement) (leaky.SettleOutcome, leaky.Feedback) {
 	j, v := m.jobs[s.ID], m.view()
 	me := leaky.Ticket{ID: s.Owner, Run: s.Run}
 	if j == nil {
@@ -256,7 +263,7 @@ func (m *model) settle(s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback)
 
 // cancel is the model's Cancel.
 func (m *model) cancel(id string) leaky.CancelOutcome {
-	if s := m.shares[id]; s != nil {
+	if s := m.subs[id]; s != nil {
 		return m.leave(s)
 	}
 	j := m.jobs[id]
@@ -286,8 +293,8 @@ func (m *model) cancel(id string) leaky.CancelOutcome {
 
 // look is the model's Look.
 func (m *model) look(id string) leaky.Look {
-	if s := m.shares[id]; s != nil {
-		return m.lookAtShare(s)
+	if s := m.subs[id]; s != nil {
+		return m.lookAtSubscription(s)
 	}
 	j, v := m.jobs[id], m.view()
 	l := leaky.Look{Job: j.job, Standing: j.st, CallTime: span(m.call), Now: when(m.now)}
@@ -314,7 +321,8 @@ func (m *model) tune(o leaky.Override, by string) {
 	if o.Feedback != nil {
 		m.override.Feedback = o.Feedback
 	}
-	for _, f := range []struct{ to, from **int }{{&m.override.Burst, &o.Burst}, {&m.override.Concurrency, &o.Concurrency}, {&m.override.Capacity, &o.Capacity}} {
+	for _, f := range []struct{ to, from **int }{{&m.override.Burst, &o.Burst},
+		{&m.override.Concurrency, &o.Concurrency}, {&m.override.Capacity, &o.Capacity}} {
 		if *f.from != nil {
 			*f.to = *f.from
 		}
@@ -333,9 +341,13 @@ func (m *model) tune(o leaky.Override, by string) {
 // status is the model's Status.
 func (m *model) status() leaky.Status {
 	v := m.view()
-	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate, Burst: int(v.burst),
-		Concurrency: either(m.override.Concurrency, m.s.Concurrency), Capacity: int(v.capacity), Paused: v.paused, Feedback: v.feedback,
-		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval, EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)), Delayed: int64(len(m.delayed)),
+	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate,
+		Burst:       int(v.burst),
+		Concurrency: either(m.override.Concurrency, m.s.Concurrency), Capacity: int(v.capacity),
+		Paused: v.paused, Feedback: v.feedback,
+		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval,
+		EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)),
+		Delayed:  int64(len(m.delayed)),
 		InFlight: int64(len(m.inflight)), WaitingOn: leaky.OnIdle, CallTime: span(m.call)}
 	if m.override.Rate != nil {
 		s.Rate = *m.override.Rate
@@ -356,7 +368,9 @@ func (m *model) status() leaky.Status {
 		s.GateUntil = when(v.gate)
 	}
 	b := m.books
-	s.Books = leaky.Books{Accepted: b["accepted"], Succeeded: b["succeeded"], Failed: b["failed"], Canceled: b["canceled"],
-		Expired: b["expired"], Started: b["started"], Throttled: b["throttled"], Redriven: b["redriven"]}
+	s.Books = leaky.Books{Accepted: b["accepted"], Succeeded: b["succeeded"], Failed: b["failed"],
+		Canceled: b["canceled"],
+		Expired:  b["expired"], Started: b["started"], Throttled: b["throttled"],
+		Redriven: b["redriven"]}
 	return s
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// treatment is how the backend is treated at the moment of the view.
+// treatment returns how the backend is treated at the moment of the view.
 func (v *view) treatment() leaky.Feedback {
 	return leaky.Feedback{Factor: v.factor, Gate: span(us(max(v.gate-v.now, 0)))}
 }
 
-// learn takes from an outcome what it says of the backend, and returns what that has changed.
+// learn applies an outcome's sign of the backend's health, and returns the changes.
 func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) (changes []leaky.Change) {
 	if took := usec(s.Took); took > 0 {
 		if m.call != 0 {
@@ -54,7 +54,8 @@ func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) (changes []lea
 		m.probe = cmp.Or(m.probe, "due")
 	}
 	if probes {
-		if m.probe = "due"; !trouble && m.now >= v.gate && (s.Sign == leaky.Answered || to == jobs.Succeeded) {
+		if m.probe = "due"; !trouble && m.now >= v.gate &&
+			(s.Sign == leaky.Answered || to == jobs.Succeeded) {
 			m.probe, changes = "", append(changes, leaky.ProbePassed)
 		}
 	}
@@ -63,7 +64,7 @@ func (m *model) learn(s leaky.Settlement, to jobs.State, v *view) (changes []lea
 
 const coolDown = 5e6 // µs
 
-// past is the moment, or none where it lies ahead since the clock was set back.
+// past returns a time, or none if it is in the future because the clock was set back.
 func (m *model) past(moment float64) float64 {
 	if moment > m.now {
 		return 0

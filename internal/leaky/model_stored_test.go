@@ -13,15 +13,15 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// stores are the bytes of the model's jobs that count for their clients.
+// stores has the bytes of the model's jobs that count for their clients.
 type stores struct {
-	bytes  func(leaky.Offer) int64           // what a job of that offer counts with, but for its result's
-	stored map[string]int64                  // by client: of those that live
+	bytes  func(leaky.Offer) int64           // bytes of the offer's job, without its result
+	stored map[string]int64                  // by client: of jobs that haven't ended
 	keeps  map[string]map[string]storedBytes // by client and job
-	swept  map[string]bool                   // clients whose ended jobs this call has looked through
+	swept  map[string]bool                   // clients whose ended jobs this call has checked
 }
 
-// storedBytes are those of a job that has ended, and until when its record is kept.
+// storedBytes has the bytes of a job that has ended, and until when its record is kept.
 type storedBytes struct {
 	bytes int64
 	until float64
@@ -31,7 +31,7 @@ func newStores() stores {
 	return stores{stored: map[string]int64{}, keeps: map[string]map[string]storedBytes{}}
 }
 
-// counted is what a job of that offer counts with; 0: it doesn't.
+// counted returns the bytes with which the offer's job counts; 0: it doesn't count.
 func (m *model) counted(o leaky.Offer) int64 {
 	if o.MaxStored == 0 || o.Refresh {
 		return 0
@@ -45,7 +45,7 @@ func (m *model) store(client string, by int64) {
 	}
 }
 
-// kept has a job that has ended count with its result until its record goes.
+// kept counts a job that has ended with its result until its record expires.
 func (m *model) kept(j *modelJob, keep time.Duration) {
 	if j.bytes == 0 {
 		return
@@ -54,13 +54,14 @@ func (m *model) kept(j *modelJob, keep time.Duration) {
 	if m.keeps[j.job.Client] == nil {
 		m.keeps[j.job.Client] = map[string]storedBytes{}
 	}
-	m.keeps[j.job.Client][j.job.ID] = storedBytes{j.bytes + j.st.Result.Size, us(m.now + usec(keep))}
+	m.keeps[j.job.Client][j.job.ID] = storedBytes{j.bytes + j.st.Result.Size,
+		us(m.now + usec(keep))}
 }
 
-// dropped takes off what a job that has ended counts with.
+// dropped subtracts the bytes of a job that has ended.
 func (m *model) dropped(j *modelJob) { delete(m.keeps[j.job.Client], j.job.ID) }
 
-// free is how long it takes until the offer's bytes fit; 0: they do.
+// free returns how long it takes until the offer's bytes fit; 0: they do now.
 func (v *view) free(o leaky.Offer) float64 {
 	if v.counted(o) == 0 {
 		return 0
@@ -95,7 +96,7 @@ func (h *history) bytes(o leaky.Offer) int64 {
 	return n
 }
 
-// compareStores holds the bytes that count for clients against the model.
+// compareStores compares the bytes that count for clients with the model.
 func (h *history) compareStores() {
 	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
 	stored, err := h.rdb.HGetAll(ctx, prefix+"stored").Result()
@@ -105,7 +106,8 @@ func (h *history) compareStores() {
 	}
 	h.agree("bytes of jobs that live", stored, want, err)
 	for client, ended := range h.model.keeps {
-		members, err := h.rdb.ZRangeWithScores(ctx, prefix+"kept:"+leaky.ClientTag(client), 0, -1).Result()
+		members, err := h.rdb.ZRangeWithScores(ctx, prefix+"kept:"+leaky.ClientTag(client), 0,
+			-1).Result()
 		got, want := zset{}, zset{}
 		for _, m := range members {
 			got[m.Member.(string)] = m.Score

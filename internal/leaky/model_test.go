@@ -11,9 +11,10 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// The model is the oracle: the line and its drain once more, in plain Go, without Redis. Times are µs.
+// The model is the oracle: the line and its drain in plain Go, without Redis. Times are µs.
 
-// model is one backend's line. Its methods say what the Line's must return and do at the time now.
+// model is one backend's line. Its methods do and return what the Line's must do and return at the
+// time now.
 type model struct {
 	s   leaky.Settings
 	now float64
@@ -51,8 +52,10 @@ type modelJob struct {
 }
 
 func newModel(s leaky.Settings) *model {
-	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{}, flows: zset{}, failed: zset{},
-		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{}, shared: newShared(), stores: newStores()}
+	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{},
+		flows: zset{}, failed: zset{},
+		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{},
+		shared: newShared(), stores: newStores()}
 }
 
 // zset is a sorted set of Redis: members by score, equal ones by name.
@@ -80,10 +83,10 @@ func (z zset) count(ok func(score float64) bool) int { return len(z.within(ok, m
 func upTo(x float64) func(float64) bool  { return func(score float64) bool { return score <= x } }
 func below(x float64) func(float64) bool { return func(score float64) bool { return score < x } }
 
-// closeTags is how far apart two tags are at most for which the order of arrival counts.
+// closeTags is the greatest distance between two tags for which the order of arrival counts.
 const closeTags = 1.0 / 8192
 
-// inTurn is the tag of a job that comes now: past those in the line that are all but equal.
+// inTurn returns the tag of a new job: past all nearly equal tags in the line.
 func (z zset) inTurn(tag float64) float64 {
 	last := 0.0
 	for _, other := range z {
@@ -94,7 +97,7 @@ func (z zset) inTurn(tag float64) float64 {
 	return min(max(last*(1+0x1p-52), tag), tag+closeTags)
 }
 
-// us is a time as the scripts write it down.
+// us returns a time as the scripts write it.
 func us(x float64) float64 { return math.RoundToEven(x) }
 
 func when(x float64) time.Time { return time.UnixMicro(int64(us(x))) }
@@ -103,7 +106,7 @@ func span(x float64) time.Duration { return time.Duration(x) * time.Microsecond 
 
 func usec(d time.Duration) float64 { return float64(d.Microseconds()) }
 
-// view is what every script begins with: the settings in force and the pace, at one moment.
+// view has what every script begins with: the settings in force and the pace, at one moment.
 type view struct {
 	*model
 	last, gate, setBack          float64
@@ -201,7 +204,7 @@ func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	switch {
 	case to == jobs.Succeeded:
 		delete(m.rests, join)
-	case to == jobs.Failed && m.forNobody(j.job.ID):
+	case to == jobs.Failed && m.unowned(j.job.ID):
 		keep = min(keep, time.Minute)
 		length := min(max(2*m.rests[join].length, 10e6), 600e6)
 		m.rests[join] = rest{until: us(m.now + length), length: length}
@@ -228,7 +231,7 @@ func (j *modelJob) tooLate(t float64) bool {
 
 func flowOf(j jobs.Job) string { return leaky.ClientTag(j.Client) + ":" + string(j.Priority) }
 
-// offer is one script call for all the offers; inner tells the id of a job for many.
+// offer is one script call for all the offers; inner returns the id of a shared job.
 func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []leaky.Place {
 	v, places := m.view(), make([]leaky.Place, len(offers))
 	full := v.full()
@@ -239,10 +242,11 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 		was := m.newest
 		var p leaky.Place
 		var tag float64
-		if p.Outcome, p.Share = m.other(o); p.Outcome == "" {
-			p.Outcome, p.Share = m.join(o)
-			if alone := o.Join == "" || o.StartWithin > 0; p.Outcome == leaky.Exists && alone && o.Job.Fingerprint == "" && m.room(o) {
-				v.free(o) // the line has looked at its client's bytes before it finds the record
+		if p.Outcome, p.ID = m.other(o); p.Outcome == "" {
+			p.Outcome, p.ID = m.join(o)
+			if alone := o.Join == "" || o.StartWithin > 0; p.Outcome == leaky.Exists && alone &&
+				o.Job.Fingerprint == "" && m.room(o) {
+				v.free(o) // the line checks its client's bytes before it finds the record
 			}
 		}
 		if p.Outcome == "" {
@@ -271,7 +275,8 @@ func (m *model) offer(offers []leaky.Offer, inner func(leaky.Offer) string) []le
 	return places
 }
 
-// beginOffers begins a script call that may accept jobs. The returned function ends it: where it accepted none it has changed nothing.
+// beginOffers begins a script call that may accept jobs. The returned function ends it: if it has
+// accepted none, it has changed nothing.
 func (m *model) beginOffers() (end func()) {
 	was := m.newest
 	if was-m.now > 1e6 { // the clock was set back
@@ -285,13 +290,15 @@ func (m *model) beginOffers() (end func()) {
 	}
 }
 
-// advance comes to the moment at which the next job is accepted: no two are at one.
+// advance moves to the moment at which the next job is accepted: no two have the same.
 func (m *model) advance() { m.newest = max(us(m.now), m.newest+1) }
 
 func (m *model) accept(o leaky.Offer, tag float64) {
-	j := &modelJob{job: o.Job, accepted: m.newest, end: m.now + usec(o.MaxAge), keep: o.Keep, tag: tag, bytes: m.counted(o)}
+	j := &modelJob{job: o.Job, accepted: m.newest, end: m.now + usec(o.MaxAge), keep: o.Keep,
+		tag: tag, bytes: m.counted(o)}
 	m.store(o.Job.Client, j.bytes)
-	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.newest), o.Weight, jobs.Waiting
+	j.job.Payload, j.job.CreatedAt, j.job.Weight, j.st.State = nil, when(m.newest), o.Weight,
+		jobs.Waiting
 	j.start = j.end
 	if o.StartWithin > 0 {
 		j.start = min(m.now+usec(o.StartWithin), j.end)
@@ -304,7 +311,7 @@ func (m *model) accept(o leaky.Offer, tag float64) {
 	m.books["accepted"]++
 }
 
-// place is the answer to an offer that is not on record, and the tag it would get.
+// place returns the answer to an offer that is not on record, and the tag that it would get.
 func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 	var p leaky.Place
 	var retry float64
@@ -322,7 +329,9 @@ func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 		if last <= v.v+float64((n-1)*step)+closeTags {
 			refuse(leaky.ClientShare, v.gone(depth, full))
 		} else {
-			refuse(leaky.ClientShare, v.waitFor(v.line.count(upTo(min(v.v+float64(n*step)+closeTags, last)))-1+len(v.delayed), full))
+			refuse(leaky.ClientShare,
+				v.waitFor(v.line.count(upTo(min(v.v+float64(n*step)+closeTags,
+					last)))-1+len(v.delayed), full))
 		}
 	}
 	tag := v.line.inTurn(max(v.v, last) + step)
@@ -358,7 +367,7 @@ func (v *view) place(o leaky.Offer, full bool) (leaky.Place, float64) {
 	return p, 0
 }
 
-// gone predicts when n of the jobs that wait have left the line.
+// gone predicts when n of the waiting jobs have left the line.
 func (v *view) gone(n int, full bool) float64 {
 	wait := v.waitFor(n-1, full)
 	if n > len(v.line) && len(v.delayed) > 0 {

@@ -68,19 +68,21 @@ func TestClientsShareTheDrainByTheirWeights(t *testing.T) {
 	}
 	for n := 20; n <= 200; n += 20 {
 		if light := count(d.clients()[:n], "light"); light < n/4-1 || light > n/4+1 {
-			t.Errorf("of the first %d slots the client of weight 1 got %d, the one of weight 3 the rest", n, light)
+			t.Errorf("of the first %d slots the client of weight 1 got %d, the one of weight 3 "+
+				"the rest", n, light)
 		}
 	}
 }
 
-// Case C73, within one backend: a high job starts next, and a low one still moves.
+// Within one backend a high job starts next, and a low one still moves.
 func TestPrioritiesOrderButDoNotStarve(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity = 1000 })
 	b.fill("acme", 50)
 	high := b.prioritized("acme", jobs.High)
 	if p := b.offer(high); p.Position != 1 {
-		t.Errorf("a high job behind 50 normal ones of its client is at position %d, want 1", p.Position)
+		t.Errorf("a high job behind 50 normal ones of its client is at position %d, want 1",
+			p.Position)
 	}
 	low := b.prioritized("acme", jobs.Low)
 	b.offer(low)
@@ -97,7 +99,8 @@ func TestPrioritiesOrderButDoNotStarve(t *testing.T) {
 		t.Errorf("the high job was start %d", slices.Index(d.ids(), high.Job.ID))
 	}
 	if place := slices.Index(d.ids(), low.Job.ID); place < 10 || place > 60 {
-		t.Errorf("under a constant load of high jobs the low one was start %d, want one among the first 60", place)
+		t.Errorf("under a constant load of high jobs the low one was start %d, want one among "+
+			"the first 60", place)
 	}
 }
 
@@ -141,7 +144,8 @@ func TestARetryIsAtTheHeadAgain(t *testing.T) {
 			at = append(at, time.Duration(s.at-d.starts[0].at)*time.Microsecond)
 		}
 	}
-	// Started at 0.1 s behind the high one, back at 1.1 s, and then next: within a slot and a horizon.
+	// Started at 0.1 s behind the high one, back at 1.1 s, and then next: within a slot and a
+	// horizon.
 	if len(at) != 2 || at[1] < 1100*time.Millisecond || at[1] > 1250*time.Millisecond {
 		t.Errorf("the job started at %v, want 100ms and about 1.1s", at)
 	}
@@ -158,8 +162,10 @@ func TestStateOfIdleClientsIsDropped(t *testing.T) {
 	for range 3 { // at most 200 a call
 		b.release()
 	}
-	keys := b.rdb.Exists(context.Background(), jobs.KeyPrefix(b.Settings().Backend)+"flows", jobs.KeyPrefix(b.Settings().Backend)+"share")
+	keys := b.rdb.Exists(context.Background(), jobs.KeyPrefix(b.Settings().Backend)+"flows",
+		jobs.KeyPrefix(b.Settings().Backend)+"share")
 	if n, err := keys.Result(); n != 0 || err != nil {
-		t.Errorf("%d of flows and share are left of 500 clients that have nothing waiting, %v", n, err)
+		t.Errorf("%d of flows and share are left of 500 clients that have nothing waiting, %v", n,
+			err)
 	}
 }

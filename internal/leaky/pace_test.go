@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Case C19: rates below one per second are kept as exactly as others. Cases C78 and C86: being held back by the rate is
-// no attempt and no backoff.
+// Rates below one per second are kept as exactly as others. Being held back by the rate uses no
+// attempt and is no backoff.
 func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,20 +21,23 @@ func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 	}{{"1/h", 4}, {"0.2/s", 8}, {"7/m", 30}, {"10/s", 50}, {"700/s", 300}, {"90000/s", 300}} {
 		t.Run(c.rate, func(t *testing.T) {
 			t.Parallel()
-			b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Capacity, s.MaxWait = rate(t, c.rate), c.jobs, 24*time.Hour })
+			b := newLine(t, func(s *leaky.Settings) {
+				s.Rate, s.Capacity, s.MaxWait = rate(t, c.rate), c.jobs, 24*time.Hour
+			})
 			b.fill("acme", c.jobs)
 			d := b.drainer(0)
-			d.poll = 24 * time.Hour // no more than what release says
+			d.poll = 24 * time.Hour // no more than the wait of the release
 			d.empty()
 			if len(d.starts) != c.jobs {
 				t.Fatalf("%d starts of %d jobs", len(d.starts), c.jobs)
 			}
-			// A slot takes whole quarters of a µs, so that none comes early, ever.
+			// A slot takes whole quarters of a µs, so that none ever comes early.
 			interval := math.Ceil(b.Settings().Rate.Interval()*4) / 4
 			first := float64(d.starts[0].Due)
 			for i, s := range d.starts {
 				if want := int64(math.RoundToEven(first + float64(i)*interval)); s.Due != want {
-					t.Fatalf("start %d is due %d µs after the first, want %d", i, s.Due-int64(first), want-int64(first))
+					t.Fatalf("start %d is due %d µs after the first, want %d", i,
+						s.Due-int64(first), want-int64(first))
 				}
 				if s.Attempt != 1 {
 					t.Fatalf("start %d is attempt %d", i, s.Attempt)
@@ -44,7 +47,7 @@ func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 	}
 }
 
-// Case C11.
+// High rates are kept, too.
 func TestAHighRateIsHeldBackToo(t *testing.T) {
 	t.Parallel()
 	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) {
@@ -63,11 +66,16 @@ func TestAHighRateIsHeldBackToo(t *testing.T) {
 	}
 }
 
-// Case C07 and case C80: time that passed without a start buys none later.
+// Time that passed without a start doesn't allow more starts later.
 func TestNoCatchUpAfter(t *testing.T) {
 	t.Parallel()
 	for name, gap := range map[string]func(*bench, *drain){
-		"an idle minute": func(b *bench, d *drain) { b.fill("acme", 3); d.empty(); b.pass(time.Minute); b.fill("acme", 20) },
+		"an idle minute": func(b *bench, d *drain) {
+			b.fill("acme", 3)
+			d.empty()
+			b.pass(time.Minute)
+			b.fill("acme", 20)
+		},
 		"a pause": func(b *bench, d *drain) {
 			b.fill("acme", 20)
 			d.run(time.Second)
@@ -75,9 +83,21 @@ func TestNoCatchUpAfter(t *testing.T) {
 			d.run(time.Minute)
 			b.pause(false)
 		},
-		"a minute without workers": func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(time.Minute) },
-		"a clock set forward":      func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(5 * time.Hour) },
-		"a clock set back":         func(b *bench, d *drain) { b.fill("acme", 20); d.run(time.Second); b.pass(-5 * time.Hour) },
+		"a minute without workers": func(b *bench, d *drain) {
+			b.fill("acme", 20)
+			d.run(time.Second)
+			b.pass(time.Minute)
+		},
+		"a clock set forward": func(b *bench, d *drain) {
+			b.fill("acme", 20)
+			d.run(time.Second)
+			b.pass(5 * time.Hour)
+		},
+		"a clock set back": func(b *bench, d *drain) {
+			b.fill("acme", 20)
+			d.run(time.Second)
+			b.pass(-5 * time.Hour)
+		},
 		"a rate that had been tuned up": func(b *bench, d *drain) {
 			fast := rate(b.t, "1000/s")
 			b.tune(leaky.Override{Rate: &fast})
@@ -99,8 +119,10 @@ func TestNoCatchUpAfter(t *testing.T) {
 				t.Fatalf("%d starts after the gap", len(d.starts))
 			}
 			b.checkWindows(d.times(), b.Settings().Rate, 1, 0)
-			if wait := d.starts[0].at - d.starts[len(d.starts)-1].at; -wait != int64(len(d.starts)-1)*100_000 {
-				t.Errorf("%d starts took %d µs: the drain fell behind its rate", len(d.starts), -wait)
+			took := d.starts[len(d.starts)-1].at - d.starts[0].at
+			if took != int64(len(d.starts)-1)*100_000 {
+				t.Errorf("%d starts took %d µs: the drain fell behind its rate", len(d.starts),
+					took)
 			}
 		})
 	}
@@ -140,9 +162,11 @@ func TestABurstIsPredicted(t *testing.T) {
 	}
 }
 
-func TestAnUnlimitedRateIsBoundedByConcurrencyAlone(t *testing.T) {
+func TestAnUnlimitedRateIsBoundedByConcurrencyOnly(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Concurrency, s.Capacity = leaky.Unlimited, 70, 200 })
+	b := newLine(t, func(s *leaky.Settings) {
+		s.Rate, s.Concurrency, s.Capacity = leaky.Unlimited, 70, 200
+	})
 	b.fill("acme", 200)
 	d := b.drainer(time.Second)
 	for i := range 3 {
@@ -177,7 +201,7 @@ func TestConcurrencyHoldsOverAllWorkers(t *testing.T) {
 	}
 }
 
-// Case C83: a second process doesn't double the rate, and when one goes the other keeps it up.
+// A second process doesn't double the rate, and when one stops the other keeps the rate up.
 func TestAllProcessesDrainAtOneRate(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Concurrency = 100 })
@@ -208,36 +232,41 @@ func TestAllProcessesDrainAtOneRate(t *testing.T) {
 	}
 }
 
-// again is the same line in another process.
+// again returns the same line in another process.
 func (b *bench) again() *bench {
 	other := &bench{t: b.t, rdb: b.rdb, now: b.now}
 	other.Line = leaky.New(b.rdb, b.Settings()).At(func() int64 { return other.now.UnixMicro() })
 	return other
 }
 
-// The bound of design section 11, whenever workers ask, whatever the burst, with workers that start late.
+// The bound of rate × w + burst holds whenever workers ask, with any burst, and with workers that
+// start late.
 func TestNoWindowHoldsMoreStartsThanTheRateAllows(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		burst := rapid.IntRange(1, 4).Draw(rt, "burst")
 		r := rate(t, rapid.SampledFrom([]string{"1000/s", "70/s", "10/s", "1/s"}).Draw(rt, "rate"))
-		b := newLineOn(t, rdb, func(s *leaky.Settings) { s.Rate, s.Burst, s.Concurrency, s.Capacity = r, burst, 100, 200 })
+		b := newLineOn(t, rdb, func(s *leaky.Settings) {
+			s.Rate, s.Burst, s.Concurrency, s.Capacity = r, burst, 100, 200
+		})
 		latest := rapid.SampledFrom([]int64{0, 0, 10, 1900}).Draw(rt, "latest start, ms")
 		b.fill("acme", 40)
 		var starts []int64
 		for range rapid.IntRange(3, 10).Draw(rt, "releases") {
 			granted := b.release().Tickets
 			for _, ticket := range granted {
-				if by := time.UnixMicro(ticket.Due - 5000 + 1000*rapid.Int64Range(0, latest).Draw(rt, "late")); by.After(b.now) {
+				if by := time.UnixMicro(ticket.Due - 5000 +
+					1000*rapid.Int64Range(0, latest).Draw(rt, "late")); by.After(b.now) {
 					b.now = by
 				}
-				if s := b.start(ticket, "w"); s.Verdict == leaky.Go {
+				if s := b.start(ticket, "w"); s.Outcome == leaky.Go {
 					starts = append(starts, max(s.Due, b.now.UnixMicro()))
 					b.end(ticket, "w", jobs.Succeeded)
 				}
 			}
-			b.pass(time.Duration(rapid.Int64Range(0, 3*int64(r.Interval())).Draw(rt, "gap")) * time.Microsecond)
+			b.pass(time.Duration(rapid.Int64Range(0, 3*int64(r.Interval())).Draw(rt,
+				"gap")) * time.Microsecond)
 		}
 		slack := time.Duration(0)
 		if latest > 0 {
@@ -251,13 +280,15 @@ func TestATunedRateHoldsFromTheNextRelease(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.MaxWait = rate(t, "1/h"), 1000*time.Hour })
 	b.fill("acme", 60)
-	if r := b.release(); len(r.Tickets) != 1 || r.Reason != leaky.OnRate || r.Wait < 59*time.Minute {
+	if r := b.release(); len(r.Tickets) != 1 || r.Reason != leaky.OnRate ||
+		r.Wait < 59*time.Minute {
 		t.Fatalf("at 1/h: %+v", r)
 	}
 	b.pass(time.Second)
 	fast := rate(t, "100/s")
 	b.tune(leaky.Override{Rate: &fast})
-	if r := b.release(); len(r.Tickets) != 6 || r.Tickets[5].Due != b.now.Add(leaky.Horizon).UnixMicro() {
+	if r := b.release(); len(r.Tickets) != 6 ||
+		r.Tickets[5].Due != b.now.Add(leaky.Horizon).UnixMicro() {
 		t.Fatalf("just tuned to 100/s: %+v, want the 6 slots of the next 50 ms", r)
 	}
 	slow := rate(t, "1/h")
@@ -275,7 +306,8 @@ func TestAPausedLineGrantsNothingAndStillAccepts(t *testing.T) {
 	b := newLine(t, func(s *leaky.Settings) { s.MaxWait = time.Millisecond })
 	b.pause(true)
 	for range 5 {
-		if p := b.offer(b.job("acme")); p.Outcome != leaky.Accepted || p.WaitingOn != leaky.OnPaused || p.Wait != 0 {
+		if p := b.offer(b.job("acme")); p.Outcome != leaky.Accepted ||
+			p.WaitingOn != leaky.OnPaused || p.Wait != 0 {
 			t.Fatalf("offer to a paused line = %+v", p)
 		}
 	}

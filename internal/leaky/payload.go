@@ -10,7 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Payload returns a job's payload, byte for byte as the client sent it. ErrUnknownJob: no such job is on record.
+// Payload returns a job's payload, byte for byte as the client sent it, or ErrUnknownJob if there
+// is no such job on record.
 func (l *Line) Payload(ctx context.Context, id string) ([]byte, error) {
 	record, err := l.rdb.Get(ctx, jobs.RecordKey(l.settings.Backend, id)).Bytes()
 	if errors.Is(err, redis.Nil) {

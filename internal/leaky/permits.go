@@ -10,20 +10,20 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// PermitLease is how long a permit may be taken without a job on record. It is longer than a charge
-// and the offer after it take: each ends within a second.
+// PermitLease is how long a permit may be held without a job on record. It is longer than a charge
+// and the offer after it, each of which is given up after a second.
 const PermitLease = 5 * time.Second
 
-// maxPermits bounds the permits that one call looks at: a millisecond of Redis's time.
+// maxPermits bounds the permits that one call looks at, so that it takes Redis a millisecond.
 const maxPermits = 200
 
-// ReturnPermits gives back permits of concurrency limits that belong to no job of this backend, on
-// Redis Cluster: those of jobs that have ended, and those that were left by a process that died
-// between the charge and the job's record, or by a refund that failed. On a single Redis there are
-// none, because one script takes a permit and writes the record. It looks at no more than 200 and
-// reports whether there may be more, and how many of them never had a job. A permit of a job on
-// record stays, however old it is. A job whose offer reaches Redis later than PermitLease after the
-// charge may lose its permit. Idempotent, so any number of processes may call it.
+// ReturnPermits returns permits of concurrency limits that belong to no job of this backend, on
+// Redis Cluster: their job has ended, a process died between the charge and the job's record, or a
+// refund failed. On a single Redis there are none, because one script takes a permit and writes the
+// job's record. It looks at no more than 200 permits. It reports how many of them never had a job
+// (orphans) and whether there may be more. A permit of a job that hasn't ended stays, however old
+// it is. A job whose offer reaches Redis later than PermitLease after the charge may lose its
+// permit. It is idempotent, and any number of processes may call it.
 func (l *Line) ReturnPermits(ctx context.Context) (orphans int64, more bool, err error) {
 	a, err := l.run(ctx, permitsScript, micros(PermitLease), maxPermits)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Case C90: 50 at once over two processes, and exactly as many are accepted as the line holds.
+// Of 50 offers at once over two processes exactly as many are accepted as the line holds.
 func TestTheLineHoldsExactlyItsCapacity(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity = 10 })
@@ -39,14 +39,16 @@ func TestTheLineHoldsExactlyItsCapacity(t *testing.T) {
 			accepted++
 		case leaky.LineFull:
 			if p.RetryAfter != 30*time.Second {
-				t.Errorf("refused by a full, paused line: retry after %v, want 30s: a pause has no predicted end", p.RetryAfter)
+				t.Errorf("refused by a full, paused line: retry after %v, want 30s: a pause has "+
+					"no predicted end", p.RetryAfter)
 			}
 		default:
 			t.Errorf("%+v", p)
 		}
 	}
 	if s := b.status(); accepted != 10 || s.Waiting != 10 || s.Books.Accepted != 10 {
-		t.Errorf("%d accepted, %d wait, %d in the books; want 10", accepted, s.Waiting, s.Books.Accepted)
+		t.Errorf("%d accepted, %d wait, %d in the books; want 10", accepted, s.Waiting,
+			s.Books.Accepted)
 	}
 }
 
@@ -56,16 +58,20 @@ func TestBackoffsTakePlacesInTheLine(t *testing.T) {
 	b.accept("acme")
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed, Delay: 40 * time.Second})
+	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed,
+		Delay: 40 * time.Second})
 	p := b.offer(b.job("acme"))
-	if p.Outcome != leaky.LineFull || p.RetryAfter < 40*time.Second || p.RetryAfter > 41*time.Second {
+	if p.Outcome != leaky.LineFull || p.RetryAfter < 40*time.Second ||
+		p.RetryAfter > 41*time.Second {
 		t.Errorf("offer = %+v, want line_full until the backoff is over", p)
 	}
 }
 
 func TestAnOfferOfAJobOnRecordChangesNothing(t *testing.T) {
 	t.Parallel()
-	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.ClientShare, s.MaxWait = 2, 0.5, time.Second })
+	b := newLine(t, func(s *leaky.Settings) {
+		s.Capacity, s.ClientShare, s.MaxWait = 2, 0.5, time.Second
+	})
 	first := b.job("acme")
 	b.offer(first)
 	again := func(when string) {
@@ -98,7 +104,7 @@ func TestAnOfferOfAJobOnRecordChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNoClientHoldsMoreThanItsShare(t *testing.T) {
+func TestNoClientHasMoreThanItsShareOfTheLine(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.ClientShare = 10, 0.3 })
 	ids := b.fill("greedy", 3)
@@ -115,8 +121,8 @@ func TestNoClientHoldsMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// A share of a small line is at least one place.
-func TestAShareIsAtLeastOnePlace(t *testing.T) {
+// A client's share of a small line is at least one place.
+func TestAClientsShareIsAtLeastOnePlace(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.ClientShare = 3, 0.1 })
 	b.accept("acme")
@@ -129,7 +135,8 @@ func TestAWaitThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.MaxWait = rate(t, "1/s"), 10*time.Second })
 	b.fill("acme", 11)
-	if p := b.offer(b.job("acme")); p.Outcome != leaky.WaitTooLong || p.Wait != 11*time.Second || p.RetryAfter != time.Second {
+	if p := b.offer(b.job("acme")); p.Outcome != leaky.WaitTooLong || p.Wait != 11*time.Second ||
+		p.RetryAfter != time.Second {
 		t.Errorf("offer = %+v, want wait_too_long by 1 s", p)
 	}
 	hasty := b.job("other")
@@ -143,13 +150,14 @@ func TestAWaitThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// What the line predicts at the offer is what happens, to the µs, while calls are short and nobody overtakes.
+// Predictions at the offer come true, to the µs, while calls are short and no job overtakes.
 func TestPredictedWaitsComeTrue(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newLineOn(t, rdb, func(s *leaky.Settings) {
-			s.Rate, s.Burst = rate(t, rapid.SampledFrom([]string{"100/s", "7/s", "0.2/s"}).Draw(rt, "rate")), rapid.IntRange(1, 3).Draw(rt, "burst")
+			s.Rate, s.Burst = rate(t, rapid.SampledFrom([]string{"100/s", "7/s", "0.2/s"}).Draw(rt,
+				"rate")), rapid.IntRange(1, 3).Draw(rt, "burst")
 		})
 		d := b.drainer(0)
 		predicted := map[string]int64{}
@@ -193,38 +201,47 @@ func TestAClosedGateIsPartOfThePrediction(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	b.throttle(time.Minute)
-	if p := b.offer(b.job("acme")); p.Wait != time.Minute+200*time.Millisecond || p.WaitingOn != leaky.OnCooldown {
-		t.Errorf("offer = %+v, want the gate's minute and the throttled job's slot, at half the rate", p)
+	if p := b.offer(b.job("acme")); p.Wait != time.Minute+200*time.Millisecond ||
+		p.WaitingOn != leaky.OnCooldown {
+		t.Errorf("offer = %+v, want the gate's minute and the throttled job's slot, at half the "+
+			"rate", p)
 	}
 }
 
-// throttle has the backend ask for rest in the first call of a fresh job.
+// throttle makes the backend ask for rest in the first call of a fresh job.
 func (b *bench) throttle(gate time.Duration) leaky.Ticket {
 	b.t.Helper()
 	b.accept("throttled")
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting, Sign: leaky.Throttled, Gate: gate}); v != leaky.Settled {
+	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Waiting,
+		Sign: leaky.Throttled, Gate: gate}); v != leaky.Settled {
 		b.t.Fatalf("settle = %s", v)
 	}
 	return ticket
 }
 
-// Design section 6: a client that waits exactly so long, and no limit moved meanwhile, is admitted.
-func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
+// A client that waits for exactly its Retry-After is admitted, if nothing else has changed
+// meanwhile.
+func TestAClientThatWaitsItsRetryAfterIsAdmitted(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
 	seen := map[leaky.Outcome]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		b := newLineOn(t, rdb, func(s *leaky.Settings) {
-			s.Rate, s.Burst = rate(t, rapid.SampledFrom([]string{"20/s", "7/s", "1/s"}).Draw(rt, "rate")), rapid.IntRange(1, 2).Draw(rt, "burst")
+			s.Rate, s.Burst = rate(t, rapid.SampledFrom([]string{"20/s", "7/s", "1/s"}).Draw(rt,
+				"rate")), rapid.IntRange(1, 2).Draw(rt, "burst")
 			s.Capacity = rapid.SampledFrom([]int{5, 20, 40}).Draw(rt, "capacity")
 			s.ClientShare = rapid.SampledFrom([]float64{1, 0.5, 0.2}).Draw(rt, "share")
-			s.MaxWait = rapid.SampledFrom([]time.Duration{time.Hour, 4 * time.Second, 300 * time.Millisecond}).Draw(rt, "max_wait")
+			s.MaxWait = rapid.SampledFrom([]time.Duration{time.Hour, 4 * time.Second,
+				300 * time.Millisecond}).Draw(rt, "max_wait")
 		})
 		draw := func() leaky.Offer {
-			o := b.prioritized(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "client"), rapid.SampledFrom([]jobs.Priority{jobs.Normal, jobs.Normal, jobs.High, jobs.Low}).Draw(rt, "priority"))
-			o.StartWithin = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second}).Draw(rt, "start_within")
+			o := b.prioritized(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "client"),
+				rapid.SampledFrom([]jobs.Priority{jobs.Normal, jobs.Normal, jobs.High,
+					jobs.Low}).Draw(rt, "priority"))
+			o.StartWithin = rapid.SampledFrom([]time.Duration{0, 0, 2 * time.Second}).Draw(rt,
+				"start_within")
 			return o
 		}
 		d := b.drainer(0)
@@ -240,7 +257,7 @@ func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 			d.askAt, d.reason = b.now, ""
 			d.run(time.Duration(rapid.IntRange(0, 60).Draw(rt, "ms")) * time.Millisecond)
 		}
-		d.outcome = nil // from here on nothing new comes into the line
+		d.outcome = nil // from here on no new job comes into the line
 		o := draw()
 		p := b.offer(o)
 		if p.Outcome == leaky.Accepted {
@@ -263,7 +280,7 @@ func TestWhoWaitsAsLongAsToldIsAdmitted(t *testing.T) {
 	}
 }
 
-// An offer that can't be kept is its caller's error alone, whoever shares the call.
+// An invalid offer is an error for its caller, not for the others in the call.
 func TestABadOfferIsRefusedByItself(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -275,7 +292,9 @@ func TestABadOfferIsRefusedByItself(t *testing.T) {
 		"no age":                  func(o *leaky.Offer) { o.MaxAge = 0 },
 		"no time to be kept":      func(o *leaky.Offer) { o.Keep = 0 },
 		"a start before now":      func(o *leaky.Offer) { o.StartWithin = -time.Second },
-		"words without end":       func(o *leaky.Offer) { o.Job.Fingerprint = strings.Repeat("x", 1000) },
+		"metadata that is too long": func(o *leaky.Offer) {
+			o.Job.Fingerprint = strings.Repeat("x", 1000)
+		},
 	} {
 		o := b.job("acme")
 		spoil(&o)

@@ -10,14 +10,16 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// gated is a line of n jobs whose backend has closed its gate for 2 s; its clock shows the gate's end.
+// gated returns a line of n jobs whose backend has closed its gate for 2 s; its clock is at the
+// gate's opening.
 func gated(t *testing.T, n int, adjust func(*leaky.Settings)) *bench {
 	t.Helper()
 	b := newLine(t, adjust)
 	throttle := isThrottle
 	throttle.Gate = 2 * time.Second
 	f := b.try1(throttle)
-	if !slices.Equal(f.Changes, []leaky.Change{leaky.Lowered, leaky.GateClosed}) || f.Factor != 0.5 || f.Gate != 2*time.Second {
+	if !slices.Equal(f.Changes, []leaky.Change{leaky.Lowered, leaky.GateClosed}) ||
+		f.Factor != 0.5 || f.Gate != 2*time.Second {
 		t.Fatalf("the settlement that closed the gate: %+v", f)
 	}
 	b.fill("acme", n-1)
@@ -28,7 +30,8 @@ func gated(t *testing.T, n int, adjust func(*leaky.Settings)) *bench {
 // rests fails unless the line grants nothing while its probe is under way.
 func (b *bench) rests(while string) {
 	b.t.Helper()
-	if r := b.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown || r.Wait != time.Hour {
+	if r := b.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown ||
+		r.Wait != time.Hour {
 		b.t.Fatalf("release %s = %+v, want none, for cooldown", while, r)
 	}
 }
@@ -41,7 +44,8 @@ func TestAfterAClosedGateOneCallProbesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := gated(t, 5, adjust)
-			if s := b.status(); s.Probing || s.Cause != leaky.Throttled || s.WaitingOn == leaky.OnCooldown {
+			if s := b.status(); s.Probing || s.Cause != leaky.Throttled ||
+				s.WaitingOn == leaky.OnCooldown {
 				t.Errorf("when the gate opens: %+v", s)
 			}
 			probe := b.next()
@@ -50,7 +54,8 @@ func TestAfterAClosedGateOneCallProbesAlone(t *testing.T) {
 				other.now = b.now
 				other.rests("of another process")
 				b.pass(time.Second)
-				if v, err := b.Renew(context.Background(), "me", []leaky.Ticket{probe}); err != nil || v[0] != leaky.Held {
+				if v, err := b.Renew(context.Background(), "me",
+					[]leaky.Ticket{probe}); err != nil || v[0] != leaky.Held {
 					t.Fatal(v, err)
 				}
 			}
@@ -61,7 +66,8 @@ func TestAfterAClosedGateOneCallProbesAlone(t *testing.T) {
 				t.Errorf("offer = %+v", p)
 			}
 			l := listen(t, b)
-			if f := b.outcome(probe, succeeds); !slices.Equal(f.Changes, []leaky.Change{leaky.ProbePassed}) {
+			if f := b.outcome(probe, succeeds); !slices.Equal(f.Changes,
+				[]leaky.Change{leaky.ProbePassed}) {
 				t.Errorf("the probe's success: %+v", f)
 			}
 			receive(t, l.Wake(b.Settings().Backend))
@@ -72,11 +78,12 @@ func TestAfterAClosedGateOneCallProbesAlone(t *testing.T) {
 	}
 }
 
-// Any answer shows that the backend serves again, if not that all is well.
+// Any answer shows that the backend serves again, even if not that it is healthy.
 func TestAProbeThatIsAnsweredOpensTheLine(t *testing.T) {
 	t.Parallel()
 	b := gated(t, 3, nil)
-	if f := b.outcome(b.next(), isAnswered); !slices.Equal(f.Changes, []leaky.Change{leaky.ProbePassed}) || f.Factor != 0.5 {
+	if f := b.outcome(b.next(), isAnswered); !slices.Equal(f.Changes,
+		[]leaky.Change{leaky.ProbePassed}) || f.Factor != 0.5 {
 		t.Errorf("a 404: %+v", f)
 	}
 	b.outcome(b.next(), succeeds)
@@ -98,7 +105,8 @@ func TestATroubledProbeIsFollowedByAnother(t *testing.T) {
 		if f.Gate != want*time.Second || !slices.Contains(f.Changes, leaky.GateClosed) {
 			t.Errorf("a throttled probe: %+v, want a gate of %d s", f, want)
 		}
-		if r := b.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown || r.Wait != f.Gate {
+		if r := b.release(); len(r.Tickets) != 0 || r.Reason != leaky.OnCooldown ||
+			r.Wait != f.Gate {
 			t.Errorf("release = %+v", r)
 		}
 		b.pass(f.Gate)
@@ -107,18 +115,21 @@ func TestATroubledProbeIsFollowedByAnother(t *testing.T) {
 	b.rests("after three throttled probes")
 }
 
-// However a probe leaves flight without an answer, another takes its place.
-func TestALostProbeIsReplaced(t *testing.T) {
+// If a probe leaves flight without an answer, in whatever way, another follows.
+func TestAProbeWithoutAnAnswerIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*bench, leaky.Ticket){
 		"canceled before its start": func(b *bench, probe leaky.Ticket) { b.cancel(probe.ID) },
-		"its ticket was lost":       func(b *bench, _ leaky.Ticket) { b.pass(leaky.Grace + leaky.Horizon) },
+		"its ticket was lost": func(b *bench, _ leaky.Ticket) {
+			b.pass(leaky.Grace + leaky.Horizon)
+		},
 		"started too late for its deadline": func(b *bench, probe leaky.Ticket) {
 			b.pass(time.Second)
-			if s := b.start(probe, "me"); s.Verdict != leaky.Go {
+			if s := b.start(probe, "me"); s.Outcome != leaky.Go {
 				b.t.Fatalf("start = %+v", s)
 			}
-			b.outcome(probe, leaky.Settlement{To: jobs.Failed, Failure: jobs.Failure{Code: jobs.CodeDeadline}})
+			b.outcome(probe,
+				leaky.Settlement{To: jobs.Failed, Failure: jobs.Failure{Code: jobs.CodeDeadline}})
 		},
 		"canceled while it ran": func(b *bench, probe leaky.Ticket) {
 			b.begin(probe, "me")
@@ -135,7 +146,7 @@ func TestALostProbeIsReplaced(t *testing.T) {
 		},
 		"paused meanwhile": func(b *bench, probe leaky.Ticket) {
 			b.pause(true)
-			if s := b.start(probe, "me"); s.Verdict != leaky.Back {
+			if s := b.start(probe, "me"); s.Outcome != leaky.Back {
 				b.t.Fatalf("start = %+v", s)
 			}
 			b.pause(false)
@@ -166,18 +177,19 @@ func TestAReleasedJobThatIsNotTheProbeGoesBack(t *testing.T) {
 	b.begin(tickets[0], "me")
 	b.outcome(tickets[0], isThrottle)
 	b.pass(time.Second)
-	if s := b.start(tickets[1], "me"); s.Verdict != leaky.Back {
+	if s := b.start(tickets[1], "me"); s.Outcome != leaky.Back {
 		t.Errorf("before the probe: %+v, want back", s)
 	}
 	probe := b.next()
-	if s := b.start(tickets[2], "me"); s.Verdict != leaky.Back {
+	if s := b.start(tickets[2], "me"); s.Outcome != leaky.Back {
 		t.Errorf("beside the probe: %+v, want back", s)
 	}
 	b.outcome(probe, succeeds)
 }
 
-// Calls that were under way when the gate closed began before the trouble: only the probe tells whether it is over.
-func TestOldCallsSayNothingOfARestingBackend(t *testing.T) {
+// Calls that were under way when the gate closed began before the trouble. Only the probe shows
+// whether it is over.
+func TestOldCallsAreNoSignOfARestingBackend(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })
 	b.fill("acme", 6)
@@ -188,7 +200,8 @@ func TestOldCallsSayNothingOfARestingBackend(t *testing.T) {
 	b.outcome(tickets[0], isThrottle)
 	b.pass(6 * time.Second)
 	for i, old := range []leaky.Settlement{succeeds, timesOut, isThrottle} {
-		if f := b.outcome(tickets[i+1], old); f.Factor != 0.5 || f.Gate != 0 || len(f.Changes) != 0 {
+		if f := b.outcome(tickets[i+1], old); f.Factor != 0.5 || f.Gate != 0 ||
+			len(f.Changes) != 0 {
 			t.Errorf("an old call, %+v: %+v", old, f)
 		}
 	}
@@ -199,14 +212,14 @@ func TestOldCallsSayNothingOfARestingBackend(t *testing.T) {
 	}
 	b.outcome(tickets[5], succeeds)
 	b.pass(9 * time.Second)
-	// None of them made the gate's doubling begin anew.
+	// None of them reset the doubling of the gate.
 	if f := b.outcome(b.next(), isThrottle); f.Gate != 2*time.Second || f.Factor != 0.25 {
 		t.Errorf("the throttled probe: %+v, want 2 s and a quarter", f)
 	}
 }
 
-// Issue 4, point 5: as often as its gate allows and no more; and nothing waits for ever.
-func TestABackendThatThrottlesForEverIsLeftAloneAndItsJobsEndByTheirAge(t *testing.T) {
+// It is called as often as its gate allows and no more, and no job waits forever.
+func TestABackendThatAlwaysThrottlesRestsAndItsJobsEndByTheirAge(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Attempts = 1 })
 	var ids []string
@@ -221,7 +234,8 @@ func TestABackendThatThrottlesForEverIsLeftAloneAndItsJobsEndByTheirAge(t *testi
 	d.run(11 * time.Minute)
 	gate := time.Second
 	for i := range d.starts[1:] {
-		if gap := time.Duration(d.starts[i+1].at-d.starts[i].at) * time.Microsecond; gap < gate || gap > gate+time.Second {
+		if gap := time.Duration(d.starts[i+1].at-d.starts[i].at) * time.Microsecond; gap < gate ||
+			gap > gate+time.Second {
 			t.Errorf("call %d came %v after the one before, its gate was %v", i+1, gap, gate)
 		}
 		gate = min(2*gate, time.Minute)

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// PurgeOutcome is what Purge found.
+// PurgeOutcome is the outcome of Purge.
 type PurgeOutcome string
 
 const (
-	Purged   PurgeOutcome = "purged"    // record, payload and result are gone, or were before
-	NotEnded PurgeOutcome = "not_ended" // it waits or runs: nothing changed
+	Purged   PurgeOutcome = "purged"    // record, payload and result are removed, or were before
+	NotEnded PurgeOutcome = "not_ended" // the job waits or runs: nothing changed
 )
 
-// Purge removes what is kept of a job that has ended. Of a share in a job, that is the share; the job itself goes with the last of
-// them. ErrUnknownJob: no such job.
+// Purge removes the record, payload and result of a job that has ended. For a subscription it
+// removes only that; the shared job is removed with its last subscription. Purge returns
+// ErrUnknownJob if there is no such job.
 func (l *Line) Purge(ctx context.Context, id string) (PurgeOutcome, error) {
 	a, err := l.run(ctx, purgeScript, id)
 	if err != nil {
@@ -27,27 +28,29 @@ func (l *Line) Purge(ctx context.Context, id string) (PurgeOutcome, error) {
 	return outcome, a.err
 }
 
-// GoneError says that a job ended and is on record no more: its time is over, or it was purged. It is an ErrUnknownJob, too.
+// GoneError means that a job has ended and is no longer on record: the record has expired, or the
+// job was purged. It is also an ErrUnknownJob.
 type GoneError struct {
 	owner string // clientTag
 
-	// Spent says that it was purged and its record would be there still: the id isn't used again before it would have gone.
+	// Spent means that the job was purged and its record would not have expired yet. Until then its
+	// id isn't used again.
 	Spent bool
 }
 
-// newGoneError reads what the scripts tell of a job that is gone.
+// newGoneError reads the trace that is left of a job (trace_of in prelude.lua).
 func newGoneError(text string) *GoneError {
 	owner, spent := strings.CutSuffix(text, "!")
 	return &GoneError{owner: owner, Spent: spent}
 }
 
-// OwnedBy reports whether the job was the client's.
+// OwnedBy reports whether the client owned the job.
 func (e *GoneError) OwnedBy(client string) bool { return e.owner == clientTag(client) }
 
-// Anonymous reports whether the job was of a caller without a key.
+// Anonymous reports whether the job's caller was anonymous.
 func (e *GoneError) Anonymous() bool { return len(e.owner) == 2*tagBytes+len(anonymousMark) }
 
 func (e *GoneError) Error() string { return "the job is on record no more" }
 
-// Unwrap makes it an ErrUnknownJob for whoever doesn't care.
+// Unwrap returns ErrUnknownJob.
 func (e *GoneError) Unwrap() error { return ErrUnknownJob }

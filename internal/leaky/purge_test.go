@@ -18,17 +18,18 @@ func (b *bench) purge(id string) leaky.PurgeOutcome {
 	return outcome
 }
 
-// gone checks that a job is on record no more, and that it is known whose it was.
+// gone checks that a job is no longer on record, and that its owner is still known.
 func (b *bench) gone(id, client string) {
 	b.t.Helper()
 	_, err := b.Look(b.t.Context(), id)
 	var gone *leaky.GoneError
-	if !errors.As(err, &gone) || !errors.Is(err, leaky.ErrUnknownJob) || !gone.OwnedBy(client) || gone.OwnedBy("somebody else") {
+	if !errors.As(err, &gone) || !errors.Is(err, leaky.ErrUnknownJob) || !gone.OwnedBy(client) ||
+		gone.OwnedBy("another") {
 		b.t.Errorf("look at %s = %v", id, err)
 	}
 }
 
-// unknown checks that nothing tells of a job any more, nor whose it was.
+// unknown checks that there is no trace of a job and its owner any more.
 func (b *bench) unknown(id string) {
 	b.t.Helper()
 	_, err := b.Look(b.t.Context(), id)
@@ -38,8 +39,8 @@ func (b *bench) unknown(id string) {
 	}
 }
 
-// A purge takes record, payload and result of a job that has ended, and its place among the failed; that it was there is still known to its
-// client, and how it ended to the books.
+// A purge removes record, payload and result of a job that has ended, and its entry in the list of
+// failed jobs. Its client still gets a GoneError, and the books still count it.
 func TestAPurgedJobIsGone(t *testing.T) {
 	t.Parallel()
 	for _, end := range []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.Expired} {
@@ -53,7 +54,8 @@ func TestAPurgedJobIsGone(t *testing.T) {
 		if got := b.purge(id); got != leaky.NotEnded || b.state(id) != jobs.Running {
 			t.Fatalf("purge of a job that runs = %s", got)
 		}
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end, Result: jobs.Meta{Status: 200}, Body: []byte("x")})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end,
+			Result: jobs.Meta{Status: 200}, Body: []byte("x")})
 		for range 2 {
 			if got := b.purge(id); got != leaky.Purged {
 				t.Fatalf("purge of a job that is %s = %s", end, got)
@@ -63,30 +65,34 @@ func TestAPurgedJobIsGone(t *testing.T) {
 		if _, err := b.Result(t.Context(), id); !errors.Is(err, leaky.ErrNoResult) {
 			t.Errorf("its result: %v", err)
 		}
-		if page, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Limit: 10}); err != nil || len(page.Jobs) != 0 || page.Next != "" {
+		if page, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed,
+			Limit: 10}); err != nil || len(page.Jobs) != 0 || page.Next != "" {
 			t.Errorf("failed jobs: %+v, %v", page, err)
 		}
 		if all := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(all) != 0 {
 			t.Errorf("its client's list: %+v", all)
 		}
-		if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: end}); v != leaky.Forfeited {
+		if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me",
+			To: end}); v != leaky.Forfeited {
 			t.Errorf("a settlement of it = %s", v)
 		}
 		var gone *leaky.GoneError
 		if _, err := b.Cancel(t.Context(), id); !errors.As(err, &gone) || !gone.OwnedBy("acme") {
 			t.Errorf("cancel of it: %v", err)
 		}
-		if _, err := b.Cancel(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) || errors.As(err, &gone) {
+		if _, err := b.Cancel(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err,
+			leaky.ErrUnknownJob) || errors.As(err, &gone) {
 			t.Errorf("cancel of a job that never was: %v", err)
 		}
-		if got, err := b.Purge(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+		if got, err := b.Purge(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err,
+			leaky.ErrUnknownJob) {
 			t.Errorf("purge of a job that never was = %s, %v", got, err)
 		}
 	}
 }
 
-// A job may come again by an id that was purged, of an Idempotency-Key, say, once its record would have gone. The client's list has
-// it once, in its new place.
+// The id of a purged job, of an Idempotency-Key, say, may be used again once the record would have
+// expired. The client's list has it once, in its new place.
 func TestAnIDMayComeAgainAfterAPurge(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -104,41 +110,45 @@ func TestAnIDMayComeAgainAfterAPurge(t *testing.T) {
 	if place := b.offer(o); place.Outcome != leaky.Accepted {
 		t.Fatalf("offer = %+v", place)
 	}
-	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: 10})); len(got) != 2 || got[0] != o.Job.ID || got[1] != other {
+	if got := idsOf(b.mine(leaky.MineFilter{Client: "acme", Limit: 10})); len(got) != 2 ||
+		got[0] != o.Job.ID || got[1] != other {
 		t.Errorf("the list has %q", got)
 	}
 }
 
-// That a job was there is known for as long again as it was kept, a day at most. A Redis that is asked for it has its clock.
-func TestThatAJobWasThereIsKnownAsLongAgain(t *testing.T) {
+// The trace of a job stays for as long again as the job was kept, a day at most.
+func TestTheTraceOfAJobStaysAsLongAgain(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	for keep, want := range map[time.Duration]time.Duration{time.Hour: 2 * time.Hour, 72 * time.Hour: 96 * time.Hour} {
+	for keep, want := range map[time.Duration]time.Duration{time.Hour: 2 * time.Hour,
+		72 * time.Hour: 96 * time.Hour} {
 		o := b.job("acme")
 		o.Keep = keep
 		b.offer(o)
 		b.run(jobs.Succeeded)
 		prefix := jobs.KeyPrefix(b.Settings().Backend)
-		if ttl := b.rdb.PTTL(t.Context(), prefix+"gone:"+o.Job.ID).Val(); ttl > want || ttl < want-time.Minute {
+		if ttl := b.rdb.PTTL(t.Context(), prefix+"gone:"+o.Job.ID).Val(); ttl > want ||
+			ttl < want-time.Minute {
 			t.Errorf("kept for %v, it is known for %v, want %v", keep, ttl, want)
 		}
-		b.rdb.Del(t.Context(), prefix+"job:"+o.Job.ID, prefix+"state:"+o.Job.ID) // as their end does
+		b.rdb.Del(t.Context(), prefix+"job:"+o.Job.ID, prefix+"state:"+o.Job.ID) // as at their end
 		b.gone(o.Job.ID, "acme")
 	}
 }
 
-// A share is purged by itself; the job goes with the last of them, and not while it runs.
-func TestTheJobIsPurgedWithItsLastShare(t *testing.T) {
+// A subscription is purged by itself. The job is purged with the last one, but not while it runs.
+func TestTheJobIsPurgedWithItsLastSubscription(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	first, second, left := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined), b.share("third", leaky.Joined)
+	first, second, left := b.subscribe("acme", leaky.Accepted), b.subscribe("other", leaky.Joined),
+		b.subscribe("third", leaky.Joined)
 	job := b.look(first).Job.Of
 	if got := b.purge(first); got != leaky.NotEnded {
-		t.Fatalf("purge of a share in a job that waits = %s", got)
+		t.Fatalf("purge of a subscription to a waiting job = %s", got)
 	}
 	b.cancel(left)
 	if got := b.purge(left); got != leaky.Purged { // it has ended, though the job hasn't
-		t.Fatalf("purge of a canceled share = %s", got)
+		t.Fatalf("purge of a canceled subscription = %s", got)
 	}
 	b.gone(left, "third")
 	b.run(jobs.Succeeded)
@@ -146,7 +156,8 @@ func TestTheJobIsPurgedWithItsLastShare(t *testing.T) {
 		t.Fatalf("purge = %s", got)
 	}
 	b.gone(first, "acme")
-	if body, err := b.Result(t.Context(), b.look(second).Job.Source()); err != nil || string(body) != "done" {
+	if body, err := b.Result(t.Context(), b.look(second).Job.Source()); err != nil ||
+		string(body) != "done" {
 		t.Errorf("the other's result: %q, %v", body, err)
 	}
 	b.purge(second)
@@ -157,17 +168,17 @@ func TestTheJobIsPurgedWithItsLastShare(t *testing.T) {
 	}
 }
 
-// An operator who purges the job itself takes the shares along.
-func TestAPurgedJobTakesItsSharesAlong(t *testing.T) {
+// A purge of the job itself also removes its subscriptions.
+func TestAPurgedJobTakesItsSubscriptionsAlong(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	first, second := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined)
+	first, second := b.subscribe("acme", leaky.Accepted), b.subscribe("other", leaky.Joined)
 	job := b.look(first).Job.Of
 	if got := b.cancel(job); got != leaky.Canceled {
 		t.Fatalf("cancel of the job = %s", got)
 	}
 	if b.state(first) != jobs.Canceled || b.state(second) != jobs.Canceled {
-		t.Error("its shares aren't canceled")
+		t.Error("its subscriptions aren't canceled")
 	}
 	b.purge(job)
 	b.gone(first, "acme")

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Rate is how many slots come in a time: the drain rate of a backend. The zero Rate is invalid.
+// Rate is the drain rate of a backend: a number of slots in a time. The zero Rate is invalid.
 type Rate struct {
 	text     string
 	interval float64 // µs from slot to slot; 0: unlimited
 }
 
-// Bounds of a rate. Above 100,000 per second the 10 µs between slots is under what a timer can keep;
-// below one in 30 days a job would outlive every deadline.
+// Bounds of a rate. Above 100,000 per second the 10 µs between slots would be shorter than a timer
+// can keep. Below one in 30 days a job would miss every deadline.
 const (
 	minInterval = 10.0
 	maxInterval = 30 * 24 * 3600 * 1e6
@@ -23,11 +23,11 @@ const (
 
 var rateUnits = map[string]float64{"s": 1e6, "m": 60e6, "h": 3600e6, "d": 24 * 3600e6}
 
-// Unlimited is the rate that leaves concurrency as the only bound.
+// Unlimited is the rate with which only concurrency bounds the drain.
 var Unlimited = Rate{text: "unlimited"}
 
-// ParseRate reads "5/s", "0.2/s", "6/m", "1/h", "100/d" or "unlimited". Anything else, and a rate over
-// 100,000/s or under one in 30 days, is an error that says how to write it.
+// ParseRate reads "5/s", "0.2/s", "6/m", "1/h", "100/d" or "unlimited". For any other text, and for
+// a rate over 100,000/s or under one in 30 days, it returns an error that explains the format.
 func ParseRate(text string) (r Rate, err error) {
 	if err := r.UnmarshalText([]byte(text)); err != nil {
 		return Rate{}, fmt.Errorf("rate %q %w", text, err)
@@ -63,13 +63,13 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	}
 }
 
-// String is the rate as it was written.
+// String returns the rate as it was written.
 func (r Rate) String() string { return r.text }
 
-// Interval is the time from slot to slot in microseconds; 0 for unlimited.
+// Interval returns the time from slot to slot in microseconds; 0 for unlimited.
 func (r Rate) Interval() float64 { return r.interval }
 
-// PerSecond is the rate in slots per second; +Inf for unlimited.
+// PerSecond returns the rate in slots per second; +Inf for unlimited.
 func (r Rate) PerSecond() float64 {
 	if r.interval == 0 {
 		return math.Inf(1)

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// Case C19: a rate may be any positive number per s, m, h or d.
+// A rate may be any positive number per s, m, h or d.
 func TestRatesThatCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for text, interval := range map[string]float64{
@@ -22,13 +22,15 @@ func TestRatesThatCanBeWritten(t *testing.T) {
 			continue
 		}
 		perSecond := 1e6 / interval
-		if r.Interval() != interval || r.String() != text || r.PerSecond() != perSecond && !(interval == 0 && math.IsInf(r.PerSecond(), 1)) {
-			t.Errorf("%s: interval %v, per second %v, text %q", text, r.Interval(), r.PerSecond(), r)
+		if r.Interval() != interval || r.String() != text ||
+			r.PerSecond() != perSecond && !(interval == 0 && math.IsInf(r.PerSecond(), 1)) {
+			t.Errorf("%s: interval %v, per second %v, text %q", text, r.Interval(), r.PerSecond(),
+				r)
 		}
 	}
 }
 
-// Case C16: what makes no sense as a rate is refused, and nothing of it can divide by zero.
+// Texts that make no sense as a rate are refused, so that nothing can divide by zero.
 func TestRatesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "5", "5/", "/s", "5/s ", " 5/s", "5 /s", "5/w", "5/S", "0/s", "0.0/s", "-1/s", "+1/s", "1e3/s", "0x10/s", "1_0/s",

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Bounds of the reconciler: 500 members take Redis about 1 ms, and one such call in 5 s, whoever makes it, is no load. A
-// line of a million takes it some hours.
+// Bounds of the reconciler: 500 members take Redis about 1 ms, and all processes together make one
+// such call in 5 s. A line of a million jobs takes some hours.
 const (
 	maxReconciled = 500
 	reconcileRest = 5 * time.Second
@@ -15,38 +15,40 @@ const (
 
 // Kinds of a Repair.
 const (
-	NoRecord   = "no_record" // a job whose record is gone was taken out of the line: it is counted as lost
-	Misplaced  = "misplaced" // a job was not where its state says, or in two places
-	NoWait     = "deadline"  // a deadline of a job that doesn't wait
-	WrongShare = "share"     // a client's count of waiting jobs
-	WrongBytes = "bytes"     // a client's count of the bytes of its jobs that haven't ended
-	NoFlow     = "flow"      // the last tag of a client whose jobs are gone
-	WrongSum   = "counters"  // jobs that are nowhere are counted as lost; or the counters themselves were
+	NoRecord   = "no_record" // a job without a record was removed from the line and counted as lost
+	Misplaced  = "misplaced" // a job was in a place that doesn't match its state, or in two
+	NoWait     = "deadline"  // a job that doesn't wait had a deadline
+	WrongShare = "share"     // a client's count of waiting jobs was wrong
+	WrongBytes = "bytes"     // a client's count of bytes of jobs that haven't ended was wrong
+	NoFlow     = "flow"      // the last tag of a client without jobs was left
+	WrongSum   = "counters"  // the counters didn't add up: missing jobs are counted as lost
 )
 
-// RepairKinds are all kinds that there are.
+// RepairKinds has all kinds of a Repair.
 var RepairKinds = []string{NoRecord, Misplaced, NoWait, WrongShare, WrongBytes, NoFlow, WrongSum}
 
-// Repair is one thing that Reconcile has put right.
+// Repair is one repair by Reconcile.
 type Repair struct {
 	Kind string
-	What string // a job's id; WrongShare, WrongBytes, NoFlow: the client's tag; WrongSum: the difference that CheckBooks told
+	// A job's id; a client's tag (WrongShare, WrongBytes, NoFlow); Report.Difference (WrongSum).
+	What string
 }
 
-// Reconciled is what one call of Reconcile did.
+// Reconciled is the result of one call of Reconcile.
 type Reconciled struct {
-	Resting bool // nothing: somebody was here within the last 5 s
-	Round   bool // everything has been gone through once more
+	Resting bool // nothing was done: the last call was less than 5 s ago
+	Round   bool // this call completed a round over all keys
 	Repairs []Repair
 }
 
-// Reconcile looks at the next 500 jobs of the backend and puts right what doesn't fit together, in one step. The line's
-// own scripts leave nothing to repair, and are replicated whole, so there is something only where keys were evicted or
-// removed by hand, or Redis went back to an older state with newer work under way. Whoever calls, for how many workers
-// ever, goes on where the last call ended, and at most every 5 s. Idempotent.
+// Reconcile checks the next 500 jobs of the backend and repairs inconsistencies, in one step. The
+// line's scripts leave nothing to repair, and are replicated as a whole. So there is something to
+// repair only if keys were evicted or removed by hand, or if Redis went back to an older state
+// while newer work was under way. Each call, from any worker, goes on where the last one ended, at
+// most every 5 s. It is idempotent.
 //
-// It finds no record that no key leads to (the line itself was removed, say): that would take a look at all keys. Such jobs
-// are counted as lost.
+// It doesn't find records that no other key refers to (if the line itself was removed, say),
+// because that would need a scan of all keys. Such jobs are counted as lost.
 func (l *Line) Reconcile(ctx context.Context) (Reconciled, error) {
 	a, err := l.run(ctx, reconcileScript, maxReconciled, micros(reconcileRest), micros(Lease))
 	if err != nil {
@@ -61,5 +63,7 @@ func (l *Line) Reconcile(ctx context.Context) (Reconciled, error) {
 	return r, firstError(a.err, repairs.err)
 }
 
-// cutRepaired reads the name of a counter of repairs.
-func cutRepaired(field string) (kind string, ok bool) { return strings.CutPrefix(field, "repaired_") }
+// cutRepaired returns the kind from the name of a counter of repairs.
+func cutRepaired(field string) (kind string, ok bool) {
+	return strings.CutPrefix(field, "repaired_")
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// broken is a line in which each kind of job is there, for a test to break.
+// broken is a line with each kind of job, for a test to break.
 type broken struct {
 	*bench
 	waiting, dated, delayed, released, running, failed, done string // job ids
@@ -46,14 +46,19 @@ func newBroken(t *testing.T) *broken {
 
 func (b *broken) do(cmd func(redis.Pipeliner)) {
 	b.t.Helper()
-	if _, err := b.rdb.Pipelined(b.t.Context(), func(p redis.Pipeliner) error { cmd(p); return nil }); err != nil {
+	if _, err := b.rdb.Pipelined(b.t.Context(), func(p redis.Pipeliner) error {
+		cmd(p)
+		return nil
+	}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *broken) put(zset, id string, score float64) {
 	b.t.Helper()
-	b.do(func(p redis.Pipeliner) { p.ZAdd(b.t.Context(), b.prefix+zset, redis.Z{Member: id, Score: score}) })
+	b.do(func(p redis.Pipeliner) {
+		p.ZAdd(b.t.Context(), b.prefix+zset, redis.Z{Member: id, Score: score})
+	})
 }
 
 func (b *broken) remove(keys ...string) {
@@ -74,9 +79,9 @@ func (b *broken) in(zset, id string) bool {
 	return err == nil
 }
 
-// Each thing that Redis may have lost is found, told, counted and put right, and nothing else is touched; the books,
-// which newLine checks at the end, balance again.
-func TestWhatRedisLostIsPutRight(t *testing.T) {
+// Everything that Redis may have lost is found, reported, counted and repaired, and nothing else is
+// changed. The books, which newLine checks at the end, balance again.
+func TestLostKeysAreRepaired(t *testing.T) {
 	t.Parallel()
 	acme, zeta := leaky.ClientTag("acme"), leaky.ClientTag("zeta")
 	record := func(id string) string { return "job:" + id }
@@ -90,7 +95,8 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a waiting job's record": {
 			func(b *broken) { b.remove(record(b.dated)) },
 			func(b *broken) []repair {
-				return []repair{{leaky.NoRecord, b.dated}, {leaky.WrongShare, acme}, {leaky.WrongBytes, acme}}
+				return []repair{{leaky.NoRecord, b.dated}, {leaky.WrongShare, acme},
+					{leaky.WrongBytes, acme}}
 			},
 			func(b *broken) bool {
 				return b.report().Lost == 1 && !b.in("line", b.dated) && !b.in("deadlines", b.dated)
@@ -99,7 +105,8 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a delayed job's record": {
 			func(b *broken) { b.remove(record(b.delayed)) },
 			func(b *broken) []repair {
-				return []repair{{leaky.NoRecord, b.delayed}, {leaky.WrongShare, acme}, {leaky.WrongBytes, acme}}
+				return []repair{{leaky.NoRecord, b.delayed}, {leaky.WrongShare, acme},
+					{leaky.WrongBytes, acme}}
 			},
 			func(b *broken) bool { return b.report().Lost == 1 && !b.in("delayed", b.delayed) },
 		},
@@ -130,14 +137,18 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a delayed job in the line instead": {
 			func(b *broken) {
 				b.put("line", b.delayed, 0)
-				b.do(func(p redis.Pipeliner) { p.ZRem(b.t.Context(), b.prefix+"delayed", b.delayed) })
+				b.do(func(p redis.Pipeliner) {
+					p.ZRem(b.t.Context(), b.prefix+"delayed", b.delayed)
+				})
 			},
 			func(b *broken) []repair { return []repair{{leaky.Misplaced, b.delayed}} },
 			func(b *broken) bool { return b.in("delayed", b.delayed) && !b.in("line", b.delayed) },
 		},
 		"a delayed job in the line, with a deadline": {
 			func(b *broken) {
-				b.do(func(p redis.Pipeliner) { p.HSet(b.t.Context(), b.prefix+state(b.dated), "st", "delayed") })
+				b.do(func(p redis.Pipeliner) {
+					p.HSet(b.t.Context(), b.prefix+state(b.dated), "st", "delayed")
+				})
 			},
 			func(b *broken) []repair { return []repair{{leaky.Misplaced, b.dated}} },
 			func(b *broken) bool { return b.in("delayed", b.dated) && !b.in("deadlines", b.dated) },
@@ -156,12 +167,16 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a released job's state": {
 			func(b *broken) { b.remove(state(b.released)) },
 			func(b *broken) []repair { return []repair{{leaky.Misplaced, b.released}} },
-			func(b *broken) bool { return b.in("line", b.released) && !b.in("inflight", b.released) },
+			func(b *broken) bool {
+				return b.in("line", b.released) && !b.in("inflight", b.released)
+			},
 		},
 		"a finished job in the line again": {
 			func(b *broken) { b.put("line", b.done, 0) },
 			func(b *broken) []repair { return []repair{{leaky.Misplaced, b.done}} },
-			func(b *broken) bool { return b.look(b.done).Standing.State == jobs.Succeeded && b.report().Lost == 0 },
+			func(b *broken) bool {
+				return b.look(b.done).Standing.State == jobs.Succeeded && b.report().Lost == 0
+			},
 		},
 		"a failed job in flight, for ever": {
 			func(b *broken) {
@@ -173,7 +188,9 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 				})
 			},
 			func(b *broken) []repair { return []repair{{leaky.Misplaced, b.failed}} },
-			func(b *broken) bool { return b.in("failed", b.failed) && b.redrive(b.failed) == leaky.Redriven },
+			func(b *broken) bool {
+				return b.in("failed", b.failed) && b.redrive(b.failed) == leaky.Redriven
+			},
 		},
 		"a waiting job among the failed": {
 			func(b *broken) { b.put("failed", b.waiting, 1) },
@@ -183,42 +200,62 @@ func TestWhatRedisLostIsPutRight(t *testing.T) {
 		"a deadline of a job that runs": {
 			func(b *broken) { b.put("deadlines", b.running, 1) },
 			func(b *broken) []repair { return []repair{{leaky.NoWait, b.running}} },
-			func(b *broken) bool { return !b.in("deadlines", b.running) && b.in("deadlines", b.dated) },
+			func(b *broken) bool {
+				return !b.in("deadlines", b.running) && b.in("deadlines", b.dated)
+			},
 		},
 		"the counts of waiting jobs": {
 			func(b *broken) { b.remove("share") },
-			func(b *broken) []repair { return []repair{{leaky.WrongShare, acme}, {leaky.WrongShare, zeta}} },
-			func(b *broken) bool { return b.rdb.HGet(b.t.Context(), b.prefix+"share", acme).Val() == "3" },
+			func(b *broken) []repair {
+				return []repair{{leaky.WrongShare, acme}, {leaky.WrongShare, zeta}}
+			},
+			func(b *broken) bool {
+				return b.rdb.HGet(b.t.Context(), b.prefix+"share", acme).Val() == "3"
+			},
 		},
 		"counts that are wrong": {
 			func(b *broken) {
-				b.do(func(p redis.Pipeliner) { p.HSet(b.t.Context(), b.prefix+"share", acme, 7, "abc", 2) })
+				b.do(func(p redis.Pipeliner) {
+					p.HSet(b.t.Context(), b.prefix+"share", acme, 7, "abc", 2)
+				})
 			},
-			func(b *broken) []repair { return []repair{{leaky.WrongShare, acme}, {leaky.WrongShare, "abc"}} },
+			func(b *broken) []repair {
+				return []repair{{leaky.WrongShare, acme}, {leaky.WrongShare, "abc"}}
+			},
 			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"share").Val() == 2 },
 		},
 		"the bytes of jobs": {
 			func(b *broken) { b.remove("stored") },
-			func(b *broken) []repair { return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, zeta}} },
+			func(b *broken) []repair {
+				return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, zeta}}
+			},
 			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"stored").Val() == 2 },
 		},
 		"bytes that are wrong": {
 			func(b *broken) {
-				b.do(func(p redis.Pipeliner) { p.HSet(b.t.Context(), b.prefix+"stored", acme, 7, "abc", 2) })
+				b.do(func(p redis.Pipeliner) {
+					p.HSet(b.t.Context(), b.prefix+"stored", acme, 7, "abc", 2)
+				})
 			},
-			func(b *broken) []repair { return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, "abc"}} },
+			func(b *broken) []repair {
+				return []repair{{leaky.WrongBytes, acme}, {leaky.WrongBytes, "abc"}}
+			},
 			func(b *broken) bool { return b.rdb.HLen(b.t.Context(), b.prefix+"stored").Val() == 2 },
 		},
 		"jobs that were counted and are nowhere": {
 			func(b *broken) {
-				b.do(func(p redis.Pipeliner) { p.HIncrBy(b.t.Context(), b.prefix+"books", "accepted", 3) })
+				b.do(func(p redis.Pipeliner) {
+					p.HIncrBy(b.t.Context(), b.prefix+"books", "accepted", 3)
+				})
 			},
 			func(b *broken) []repair { return []repair{{leaky.WrongSum, "3"}} },
 			func(b *broken) bool { return b.report().Lost == 3 },
 		},
 		"fewer were counted than redriven": {
 			func(b *broken) {
-				b.do(func(p redis.Pipeliner) { p.HSet(b.t.Context(), b.prefix+"books", "failed", 0) })
+				b.do(func(p redis.Pipeliner) {
+					p.HSet(b.t.Context(), b.prefix+"books", "failed", 0)
+				})
 				b.redrive(b.failed)
 			},
 			func(b *broken) []repair { return []repair{{leaky.WrongSum, "1"}} },
@@ -264,14 +301,15 @@ func byWhat(a, b leaky.Repair) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.What, b.What))
 }
 
-// What ended before the counters were lost is not known to them any more; the rest is.
+// Jobs that ended before the counters were lost are not counted any more; the others are.
 func TestLostCountersBeginAnew(t *testing.T) {
 	t.Parallel()
 	b := newUnchecked(t, redistest.Client(t), nil)
 	b.accept("acme")
 	b.fail("x")
 	b.fill("acme", 3)
-	if err := b.rdb.Del(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"books").Err(); err != nil {
+	if err := b.rdb.Del(t.Context(),
+		jobs.KeyPrefix(b.Settings().Backend)+"books").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.round(); !slices.Equal(got, []leaky.Repair{{Kind: leaky.WrongSum, What: "-3"}}) {
@@ -283,8 +321,9 @@ func TestLostCountersBeginAnew(t *testing.T) {
 	b.checkRight()
 }
 
-// What was lost and is there after all (a replica that was ahead comes back) is no longer lost.
-func TestWhatWasTakenForLostIsFoundAgain(t *testing.T) {
+// Jobs that were counted as lost and are there after all (a replica that was ahead comes back)
+// don't count as lost any more.
+func TestJobsCountedAsLostAreFoundAgain(t *testing.T) {
 	t.Parallel()
 	b := newBroken(t)
 	score := b.rdb.ZScore(t.Context(), b.prefix+"line", b.waiting).Val()
@@ -300,7 +339,7 @@ func TestWhatWasTakenForLostIsFoundAgain(t *testing.T) {
 	}
 }
 
-// A client whose jobs are gone with the line doesn't queue behind their turns.
+// A client whose jobs were lost with the line doesn't queue behind their turns.
 func TestALostLineLeavesNoFlows(t *testing.T) {
 	t.Parallel()
 	b := newUnchecked(t, redistest.Client(t), func(s *leaky.Settings) { s.Capacity = 1000 })
@@ -312,7 +351,10 @@ func TestALostLineLeavesNoFlows(t *testing.T) {
 	}
 	b.fill("zeta", 3)
 	got := b.round()
-	want := []leaky.Repair{{Kind: leaky.WrongShare, What: leaky.ClientTag("acme")}, {Kind: leaky.WrongBytes, What: leaky.ClientTag("acme")}, {Kind: leaky.WrongSum, What: "500"}, {Kind: leaky.NoFlow, What: leaky.ClientTag("acme") + ":normal"}}
+	want := []leaky.Repair{{Kind: leaky.WrongShare, What: leaky.ClientTag("acme")},
+		{Kind: leaky.WrongBytes, What: leaky.ClientTag("acme")},
+		{Kind: leaky.WrongSum, What: "500"},
+		{Kind: leaky.NoFlow, What: leaky.ClientTag("acme") + ":normal"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("repairs %v, want %v", got, want)
 	}
@@ -325,7 +367,7 @@ func TestALostLineLeavesNoFlows(t *testing.T) {
 	b.checkRight()
 }
 
-// However much there is, one call looks at 500 jobs, and the next goes on.
+// However many jobs there are, one call looks at 500, and the next goes on.
 func TestReconcilingIsDoneInParts(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
@@ -362,7 +404,7 @@ func TestReconcilingIsDoneInParts(t *testing.T) {
 	if !slices.Equal(got, gone) {
 		t.Errorf("repairs of %v, want %v", got, gone)
 	}
-	// The client's count can be put right when one call can see all that waits.
+	// The client's count can be repaired once one call can look at all waiting jobs.
 	b.pause(false)
 	b.tune(leaky.Override{Rate: &leaky.Unlimited, Concurrency: new(1000)})
 	for d := b.drainer(0); b.status().Waiting > 400; {
@@ -373,12 +415,13 @@ func TestReconcilingIsDoneInParts(t *testing.T) {
 		}
 	}
 	b.pause(true)
-	if got := b.round(); len(got) != 2 || got[0].Kind != leaky.WrongShare || got[1].Kind != leaky.WrongBytes {
+	if got := b.round(); len(got) != 2 || got[0].Kind != leaky.WrongShare ||
+		got[1].Kind != leaky.WrongBytes {
 		t.Errorf("repairs %v", got)
 	}
 }
 
-// Any number of workers may call: the work doesn't grow with them.
+// Any number of workers may call. The work doesn't grow with them.
 func TestOneCallerAtATimeReconciles(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -386,7 +429,8 @@ func TestOneCallerAtATimeReconciles(t *testing.T) {
 	for _, c := range []struct {
 		pass  time.Duration
 		rests bool
-	}{{0, false}, {0, true}, {5*time.Second - time.Microsecond, true}, {time.Microsecond, false}, {-time.Hour, false}} {
+	}{{0, false}, {0, true}, {5*time.Second - time.Microsecond, true}, {time.Microsecond, false},
+		{-time.Hour, false}} {
 		b.pass(c.pass)
 		if r := b.reconcile(); r.Resting != c.rests || r.Round == c.rests {
 			t.Errorf("after %v: %+v", c.pass, r)
@@ -394,8 +438,8 @@ func TestOneCallerAtATimeReconciles(t *testing.T) {
 	}
 }
 
-// The check costs the same, however much there is to check.
-func TestTheBooksAreToldAtOneMoment(t *testing.T) {
+// The check costs the same for any number of jobs.
+func TestTheBooksAreFromOneMoment(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)
 	b := &broken{bench: newLineOn(t, rdb, nil)}
@@ -407,7 +451,8 @@ func TestTheBooksAreToldAtOneMoment(t *testing.T) {
 	if total := calls(t, b.bench)["total"]; total > 12 {
 		t.Errorf("%d commands", total)
 	}
-	if r.Accepted != 90 || r.Waiting != 90 || r.Difference != 0 || !r.At.Equal(b.now) || len(r.Repairs) != len(leaky.RepairKinds) {
+	if r.Accepted != 90 || r.Waiting != 90 || r.Difference != 0 || !r.At.Equal(b.now) ||
+		len(r.Repairs) != len(leaky.RepairKinds) {
 		t.Errorf("%+v", r)
 	}
 	prefix := jobs.KeyPrefix(b.Settings().Backend)
@@ -418,8 +463,9 @@ func TestTheBooksAreToldAtOneMoment(t *testing.T) {
 	rdb.HIncrBy(t.Context(), prefix+"books", "accepted", -2)
 }
 
-// A job whose place Redis has lost is put back when somebody asks for it, and canceling such a job takes nothing from others' counts.
-func TestAJobWithoutAPlaceIsPutBackWhenItIsAskedFor(t *testing.T) {
+// A job whose place Redis has lost is put back when it is looked at. Canceling such a job doesn't
+// change other counts.
+func TestAJobWithoutAPlaceIsPutBackByALook(t *testing.T) {
 	t.Parallel()
 	b, rdb := newLine(t, nil), redistest.Client(t)
 	pause := func(paused bool) {
@@ -431,20 +477,22 @@ func TestAJobWithoutAPlaceIsPutBackWhenItIsAskedFor(t *testing.T) {
 	pause(true)
 	ids := b.fill("acme", 3)
 	rdb.Del(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"line")
-	b.release() // the line is idle: its clients hold nothing
+	b.release() // the line is idle: its clients have no jobs
 	if outcome := b.cancel(ids[2]); outcome != leaky.Canceled {
 		t.Errorf("cancel = %s", outcome)
 	}
 	for i, id := range ids[:2] {
-		if look := b.look(id); look.Position == 0 || look.WaitingOn != leaky.OnPaused || look.Standing.State != jobs.Waiting {
+		if look := b.look(id); look.Position == 0 || look.WaitingOn != leaky.OnPaused ||
+			look.Standing.State != jobs.Waiting {
 			t.Errorf("job %d is at %d, waiting on %q", i, look.Position, look.WaitingOn)
 		}
 	}
 	if s := b.status(); s.Waiting != 2 {
 		t.Errorf("%d jobs wait, want 2", s.Waiting)
 	}
-	if n := rdb.HGet(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"share", leaky.ClientTag("acme")).Val(); n != "2" {
-		t.Errorf("the client holds %q places", n)
+	if n := rdb.HGet(t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"share",
+		leaky.ClientTag("acme")).Val(); n != "2" {
+		t.Errorf("the client's count is %q", n)
 	}
 	pause(false)
 	if n := len(b.release().Tickets); n == 0 {

@@ -23,8 +23,10 @@ func TestARedrivenJobIsAsGoodAsNew(t *testing.T) {
 	o := b.job("acme")
 	o.StartWithin, o.MaxAge = time.Minute, time.Hour
 	o.Job.Payload = []byte("{\"a\" : 1.0}\n\x00\xff " + strings.Repeat("x", 5000))
-	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + redistest.Name(t, "s") + "}:limit:jobs:x"}}
-	o.Job.Traceparent, o.Job.Fingerprint = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "f"
+	o.Job.Holds = jobs.Holds{Member: o.Job.ID,
+		Keys: []string{"fb:{" + redistest.Name(t, "s") + "}:limit:jobs:x"}}
+	o.Job.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	o.Job.Fingerprint = "f"
 	id, born := o.Job.ID, b.now
 	b.offer(o)
 	b.end(b.begun(), "me", jobs.Delayed)
@@ -33,12 +35,13 @@ func TestARedrivenJobIsAsGoodAsNew(t *testing.T) {
 	b.failed(old, "x")
 	before := b.look(id)
 
-	b.pass(2 * time.Hour) // over what it had to live
+	b.pass(2 * time.Hour) // past its old max_age
 	if got := b.redrive(id); got != leaky.Redriven {
 		t.Fatalf("redrive = %s", got)
 	}
 	after := b.look(id)
-	if want := (jobs.Standing{State: jobs.Waiting, Version: before.Standing.Version + 1}); after.Standing != want || after.Position != 1 {
+	if want := (jobs.Standing{State: jobs.Waiting,
+		Version: before.Standing.Version + 1}); after.Standing != want || after.Position != 1 {
 		t.Errorf("it stands %+v at %d, want %+v", after.Standing, after.Position, want)
 	}
 	job := before.Job
@@ -46,13 +49,15 @@ func TestARedrivenJobIsAsGoodAsNew(t *testing.T) {
 	if fmt.Sprint(after.Job) != fmt.Sprint(job) || !after.Job.CreatedAt.Equal(born) {
 		t.Errorf("it is %+v, was %+v", after.Job, before.Job)
 	}
-	if payload, err := b.Payload(t.Context(), id); err != nil || !bytes.Equal(payload, o.Job.Payload) {
+	if payload, err := b.Payload(t.Context(), id); err != nil ||
+		!bytes.Equal(payload, o.Job.Payload) {
 		t.Errorf("its payload is %q, %v", payload, err)
 	}
 	if body, err := b.Result(t.Context(), id); !errors.Is(err, leaky.ErrNoResult) {
 		t.Errorf("its old answer is still there: %q, %v", body, err)
 	}
-	for _, key := range []string{jobs.RecordKey(b.Settings().Backend, id), jobs.StateKey(b.Settings().Backend, id)} {
+	for _, key := range []string{jobs.RecordKey(b.Settings().Backend, id),
+		jobs.StateKey(b.Settings().Backend, id)} {
 		if ttl := b.rdb.PTTL(t.Context(), key).Val(); ttl >= 0 {
 			t.Errorf("%s ends in %v", key, ttl)
 		}
@@ -60,20 +65,23 @@ func TestARedrivenJobIsAsGoodAsNew(t *testing.T) {
 	if got := b.redrive(id); got != leaky.NotFailed {
 		t.Errorf("a second redrive = %s", got)
 	}
-	if s := b.start(old, "me"); s.Verdict != leaky.Gone {
+	if s := b.start(old, "me"); s.Outcome != leaky.Gone {
 		t.Errorf("its old ticket = %+v", s)
 	}
-	if v := b.settle(leaky.Settlement{Ticket: old, Owner: "me", To: jobs.Failed}); v != leaky.Settled {
+	if v := b.settle(leaky.Settlement{Ticket: old, Owner: "me",
+		To: jobs.Failed}); v != leaky.Settled {
 		t.Errorf("its last settlement, repeated = %s", v)
 	}
-	if r := b.report(); r.Accepted != 1 || r.Failed != 0 || r.Books.Redriven != 1 || r.Waiting != 1 || r.Difference != 0 {
+	if r := b.report(); r.Accepted != 1 || r.Failed != 0 || r.Books.Redriven != 1 ||
+		r.Waiting != 1 || r.Difference != 0 {
 		t.Errorf("the books: %+v", r)
 	}
 
 	b.pass(50 * time.Minute) // over start_within, within max_age
 	for attempt := 1; attempt <= 2; attempt++ {
 		ticket := b.release().Tickets[0]
-		if s := b.begin(ticket, "dies"); s.Attempt != attempt || !bytes.Equal(s.Job.Payload, o.Job.Payload) {
+		if s := b.begin(ticket, "dies"); s.Attempt != attempt ||
+			!bytes.Equal(s.Job.Payload, o.Job.Payload) {
 			t.Fatalf("start = %+v", s)
 		}
 		b.pass(leaky.Lease + time.Second)
@@ -102,8 +110,9 @@ func (b *bench) begun() leaky.Ticket {
 	return ticket
 }
 
-// Redriven jobs drain like any other: at the end of their client's own, by the weight that they were offered with.
-func TestARedrivenJobHasNoPlaceOfHonour(t *testing.T) {
+// Redriven jobs drain like any others: at the end of their client's jobs, with the weight of their
+// offers.
+func TestARedrivenJobHasNoPrivilegedPlace(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	heavy, light := b.job("heavy"), b.job("light")
@@ -140,7 +149,8 @@ func TestAFullLineTakesNoRedrivenJob(t *testing.T) {
 	}
 	b.pause(true)
 	b.accept("acme")
-	if got := b.redriveAll(leaky.FailedFilter{}, 10); got != (leaky.RedriveResult{Redriven: 1, Stopped: leaky.LineFull}) {
+	if got := b.redriveAll(leaky.FailedFilter{},
+		10); got != (leaky.RedriveResult{Redriven: 1, Stopped: leaky.LineFull}) {
 		t.Errorf("with room for one: %+v", got)
 	}
 	if got := b.redrive(failed[1]); got != leaky.LineFull {
@@ -149,7 +159,8 @@ func TestAFullLineTakesNoRedrivenJob(t *testing.T) {
 	if got := b.listed(leaky.FailedFilter{}); !slices.Equal(got, []string{failed[2], failed[1]}) {
 		t.Errorf("failed jobs: %v", got)
 	}
-	if _, err := b.Redrive(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err, leaky.ErrUnknownJob) {
+	if _, err := b.Redrive(t.Context(), jobs.NewID(b.Settings().Backend)); !errors.Is(err,
+		leaky.ErrUnknownJob) {
 		t.Errorf("redrive of no job: %v", err)
 	}
 }
@@ -167,10 +178,12 @@ func TestManyAreRedrivenOldestFirst(t *testing.T) {
 	if got := b.listed(leaky.FailedFilter{}); !slices.Equal(got, newest) {
 		t.Errorf("listed %v, want %v", got, newest)
 	}
-	if got := b.redriveAll(leaky.FailedFilter{Client: "acme", Code: "x"}, 1); got != (leaky.RedriveResult{Redriven: 1, Stopped: leaky.MaxReached}) {
+	if got := b.redriveAll(leaky.FailedFilter{Client: "acme", Code: "x"},
+		1); got != (leaky.RedriveResult{Redriven: 1, Stopped: leaky.MaxReached}) {
 		t.Errorf("at most one: %+v", got)
 	}
-	if got := b.redriveAll(leaky.FailedFilter{Code: "x"}, 100); got != (leaky.RedriveResult{Redriven: 3}) {
+	if got := b.redriveAll(leaky.FailedFilter{Code: "x"},
+		100); got != (leaky.RedriveResult{Redriven: 3}) {
 		t.Errorf("the other three: %+v", got)
 	}
 	d := b.drainer(0)
@@ -186,7 +199,7 @@ func TestManyAreRedrivenOldestFirst(t *testing.T) {
 	}
 }
 
-// Else a backend that fails every call would keep one redrive going for ever.
+// Otherwise a backend that fails every call would keep one redrive going forever.
 func TestAJobThatFailsAgainIsNotRedrivenAgainInOneGo(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Capacity = leaky.Unlimited, 1000 })
@@ -222,8 +235,11 @@ func TestLargeJobsAreRedrivenInParts(t *testing.T) {
 		b.fail("x")
 	}
 	calls := 0
-	b.rdb.AddHook(counter{match: func(cmd redis.Cmder) bool { return leaky.IsCall("redrive", cmd) }, n: &calls})
-	if got := b.redriveAll(leaky.FailedFilter{}, 100); got != (leaky.RedriveResult{Redriven: 5}) || calls < 3 {
+	b.rdb.AddHook(counter{match: func(cmd redis.Cmder) bool {
+		return leaky.IsCall("redrive", cmd)
+	}, n: &calls})
+	if got := b.redriveAll(leaky.FailedFilter{}, 100); got != (leaky.RedriveResult{Redriven: 5}) ||
+		calls < 3 {
 		t.Errorf("%+v in %d calls", got, calls)
 	}
 }
@@ -251,17 +267,20 @@ func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Design section 13, as TestOneFailedCallChangesNothing: a redrive whose answer is lost is asked for again.
-func TestALostAnswerRedrivesNothingTwice(t *testing.T) {
+// Like TestOneFailedCallChangesNothing: a redrive whose reply is lost is repeated.
+func TestALostReplyRedrivesNothingTwice(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {
 		rdb := redistest.Client(t)
 		b := newLineOn(t, rdb, nil)
 		b.accept("acme")
 		id := b.fail("x")
-		redistest.NewFaulty(t, rdb).FailNext(func(cmd redis.Cmder) bool { return leaky.IsCall("redrive", cmd) }, applied)
+		redistest.NewFaulty(t, rdb).FailNext(func(cmd redis.Cmder) bool {
+			return leaky.IsCall("redrive", cmd)
+		}, applied)
 		got := try(t, func() (leaky.Outcome, error) { return b.Redrive(t.Context(), id) })
-		if want := map[bool]leaky.Outcome{false: leaky.Redriven, true: leaky.NotFailed}[applied]; got != want {
+		if want := map[bool]leaky.Outcome{false: leaky.Redriven,
+			true: leaky.NotFailed}[applied]; got != want {
 			t.Errorf("applied %v: %s, want %s", applied, got, want)
 		}
 		if s := b.status(); s.Waiting != 1 || s.Books.Redriven != 1 {
@@ -273,11 +292,13 @@ func TestALostAnswerRedrivesNothingTwice(t *testing.T) {
 func TestFailedJobsOnEveryKindOfRedis(t *testing.T) {
 	t.Parallel()
 	cluster, _ := redistest.StartCluster(t)
-	for name, rdb := range map[string]redis.UniversalClient{"cluster": cluster, "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{"cluster": cluster,
+		"miniredis": redistest.Miniredis(t)} {
 		b := newLineOn(t, rdb, nil)
 		b.accept("acme")
 		id := b.fail("x")
-		if got := b.listed(leaky.FailedFilter{Operation: "report", Client: "acme", Code: "x"}); !slices.Equal(got, []string{id}) {
+		if got := b.listed(leaky.FailedFilter{Operation: "report", Client: "acme",
+			Code: "x"}); !slices.Equal(got, []string{id}) {
 			t.Errorf("%s: listed %v", name, got)
 		}
 		if got := b.redriveAll(leaky.FailedFilter{Operation: "report"}, 10); got.Redriven != 1 {
@@ -285,7 +306,9 @@ func TestFailedJobsOnEveryKindOfRedis(t *testing.T) {
 		}
 		b.accept("acme")
 		b.rdb.Del(t.Context(), jobs.RecordKey(b.Settings().Backend, id))
-		if got := b.round(); len(got) != 3 || got[0] != (leaky.Repair{Kind: leaky.NoRecord, What: id}) || got[1].Kind != leaky.WrongShare || got[2].Kind != leaky.WrongBytes {
+		if got := b.round(); len(got) != 3 ||
+			got[0] != (leaky.Repair{Kind: leaky.NoRecord, What: id}) ||
+			got[1].Kind != leaky.WrongShare || got[2].Kind != leaky.WrongBytes {
 			t.Errorf("%s: repairs %v", name, got)
 		}
 		if r := b.report(); r.Difference != 0 || r.Lost != 1 || r.Repairs[leaky.NoRecord] != 1 {

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// refresh is an offer of a refresh of what joint is for, at acme's turn.
+// refresh offers a refresh with the Join of joint, in acme's turn.
 func (b *bench) refresh(want leaky.Outcome) leaky.Offer {
 	b.t.Helper()
 	o := b.joint("acme")
@@ -21,7 +21,7 @@ func (b *bench) refresh(want leaky.Outcome) leaky.Offer {
 	return o
 }
 
-// failedJobs are those that an operator is shown.
+// failedJobs returns the failed jobs that an operator sees.
 func (b *bench) failedJobs() []string {
 	b.t.Helper()
 	page, err := b.List(b.t.Context(), leaky.ListFilter{State: jobs.Failed, Limit: 10})
@@ -31,7 +31,8 @@ func (b *bench) failedJobs() []string {
 	return idsOf(page.Jobs)
 }
 
-// A refresh that failed is nobody's: it isn't listed, can't be redriven, and is kept for a minute, its answer too.
+// A failed refresh is unowned: it isn't listed and can't be redriven. It is kept for a minute, and
+// so is its answer.
 func TestAFailedRefreshIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{time.Hour, 40 * time.Second} {
@@ -41,15 +42,17 @@ func TestAFailedRefreshIsForgotten(t *testing.T) {
 		b.offer(o)
 		ticket := b.release().Tickets[0]
 		b.begin(ticket, "me")
-		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed, Result: jobs.Meta{Status: 500}, Body: []byte("no")})
+		b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed,
+			Result: jobs.Meta{Status: 500}, Body: []byte("no")})
 		if listed := b.failedJobs(); len(listed) != 0 {
 			t.Errorf("failed jobs %q", listed)
 		}
-		if got, err := b.Redrive(t.Context(), o.Job.ID); err != nil || got != leaky.ForNobody {
+		if got, err := b.Redrive(t.Context(), o.Job.ID); err != nil || got != leaky.Unowned {
 			t.Errorf("redrive = %s, %v", got, err)
 		}
 		want := min(keep, time.Minute)
-		if s := b.look(o.Job.ID).Standing; s.State != jobs.Failed || s.ExpiresAt.Sub(b.now) != want {
+		if s := b.look(o.Job.ID).Standing; s.State != jobs.Failed ||
+			s.ExpiresAt.Sub(b.now) != want {
 			t.Errorf("it stands at %+v", s)
 		}
 		prefix := jobs.KeyPrefix(b.Settings().Backend)
@@ -58,15 +61,17 @@ func TestAFailedRefreshIsForgotten(t *testing.T) {
 				t.Errorf("%s ends in %v", key, ttl)
 			}
 		}
-		b.rdb.ZAdd(t.Context(), prefix+"line", redis.Z{Score: 1, Member: o.Job.ID}) // as if Redis had lost that it left
+		// As if Redis had lost its removal.
+		b.rdb.ZAdd(t.Context(), prefix+"line", redis.Z{Score: 1, Member: o.Job.ID})
 		if b.round(); len(b.failedJobs()) != 0 {
 			t.Error("the reconciler lists it")
 		}
 	}
 }
 
-// After a refresh that failed none is placed for a while, by whichever process, twice as long after each further one, 10 minutes at most. A
-// success ends that, and the next failure begins anew. Callers don't mind it.
+// After a failed refresh no process gets another one accepted for a while, twice as long after each
+// further one, 10 minutes at most. A success ends that, and the next failure begins anew. Offers of
+// callers aren't affected.
 func TestRefreshesRestAfterOneThatFailed(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -75,7 +80,8 @@ func TestRefreshesRestAfterOneThatFailed(t *testing.T) {
 		b.refresh(leaky.Accepted)
 		b.run(jobs.Failed)
 		b.pass(want - time.Microsecond)
-		if o := b.refresh(leaky.Joined); b.rdb.Exists(t.Context(), jobs.RecordKey(b.Settings().Backend, o.Job.ID)).Val() != 0 {
+		if o := b.refresh(leaky.Joined); b.rdb.Exists(t.Context(),
+			jobs.RecordKey(b.Settings().Backend, o.Job.ID)).Val() != 0 {
 			t.Error("a refresh that isn't placed leaves a record")
 		}
 		b.pass(time.Microsecond)
@@ -92,42 +98,43 @@ func TestRefreshesRestAfterOneThatFailed(t *testing.T) {
 	other := b.joint("acme")
 	other.Join, other.Refresh = "another", true
 	if place := b.offer(other); place.Outcome != leaky.Accepted {
-		t.Errorf("a refresh of something else = %+v", place)
+		t.Errorf("a refresh with another Join = %+v", place)
 	}
 	b.run(jobs.Succeeded)
 	b.refresh(leaky.Joined)
-	b.share("acme", leaky.Accepted)
+	b.subscribe("acme", leaky.Accepted)
 	b.run(jobs.Succeeded)
 	fail(10 * time.Second)
 }
 
-// A refresh that a caller has joined is the caller's job: failed, it is listed and redriven as any, and nothing rests after it. One whose
-// callers have all left is nobody's again.
+// A refresh that a caller has joined is like any shared job: if it fails, it is listed and can be
+// redriven, and no rest follows. If all its callers have left, it is unowned again.
 func TestARefreshThatACallerJoinedFailsAsAnyJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	o := b.refresh(leaky.Accepted)
-	share := b.share("other", leaky.Joined)
+	sub := b.subscribe("other", leaky.Joined)
 	b.run(jobs.Failed)
 	if listed := b.failedJobs(); len(listed) != 1 || listed[0] != o.Job.ID {
 		t.Errorf("failed jobs %q", listed)
 	}
-	if s := b.look(share).Standing; s.State != jobs.Failed || s.ExpiresAt.Sub(b.now) != b.Settings().KeepFailed {
-		t.Errorf("the share stands at %+v", s)
+	if s := b.look(sub).Standing; s.State != jobs.Failed ||
+		s.ExpiresAt.Sub(b.now) != b.Settings().KeepFailed {
+		t.Errorf("the subscription stands at %+v", s)
 	}
 	b.refresh(leaky.Accepted)
 	b.run(jobs.Succeeded)
-	if got, err := b.Redrive(t.Context(), share); err != nil || got != leaky.Redriven {
+	if got, err := b.Redrive(t.Context(), sub); err != nil || got != leaky.Redriven {
 		t.Errorf("redrive = %s, %v", got, err)
 	}
-	left := b.share("third", leaky.Joined)
-	b.cancel(share)
+	left := b.subscribe("third", leaky.Joined)
+	b.cancel(sub)
 	if got := b.cancel(left); got != leaky.Canceled || b.status().Waiting != 0 {
 		t.Errorf("with its last caller it is %s", got)
 	}
 
 	b.refresh(leaky.Accepted)
-	b.cancel(b.share("other", leaky.Joined))
+	b.cancel(b.subscribe("other", leaky.Joined))
 	b.run(jobs.Failed)
 	if listed := b.failedJobs(); len(listed) != 0 {
 		t.Errorf("failed jobs %q", listed)

@@ -14,7 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// Every script of the line begins with the prelude: keys, clock, settings with overrides, and the moves they share.
+// Every script of the line begins with the prelude: keys, clock, settings with overrides, and
+// common functions.
 //
 //go:embed scripts/prelude.lua
 var prelude string
@@ -43,7 +44,7 @@ var cancelLua string
 //go:embed scripts/purge.lua
 var purgeLua string
 
-// Two scripts tell where jobs stand by their ids: they have this in common.
+// Used by two scripts that read the standing of jobs by id.
 //
 //go:embed scripts/where.lua
 var where string
@@ -63,7 +64,7 @@ var statusLua string
 //go:embed scripts/health.lua
 var healthLua string
 
-// Two scripts go through a zset part by part: they have this in common.
+// Used by two scripts that go through a zset part by part.
 //
 //go:embed scripts/walk.lua
 var walk string
@@ -109,21 +110,25 @@ var (
 	permitsScript   = redis.NewScript(prelude + permitsLua)
 )
 
-// run calls one script with the prelude's arguments before its own. A script that Redis doesn't know (after a
-// restart) is sent whole; nothing else is repeated, for a lost answer may stand for a script that ran.
+// run calls one script with the prelude's arguments before its own. A script that Redis doesn't
+// have (after a restart) is sent as a whole. No other call is repeated: after a lost reply the
+// script may have run.
 func (l *Line) run(ctx context.Context, script *redis.Script, args ...any) (answer, error) {
 	return l.runOn(ctx, script, l.keys, args...)
 }
 
-// runOn is run with keys after the line's own.
-func (l *Line) runOn(ctx context.Context, script *redis.Script, keys []string, args ...any) (answer, error) {
+// runOn is like run, with keys after those of the line.
+func (l *Line) runOn(
+	ctx context.Context, script *redis.Script, keys []string, args ...any,
+) (answer, error) {
 	s := l.settings
 	all := make([]any, 0, 8+len(args))
-	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency, s.Capacity, flag(s.Feedback), s.KeepFailed.Milliseconds())
+	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency,
+		s.Capacity, flag(s.Feedback), s.KeepFailed.Milliseconds())
 	all = append(all, args...)
 	values, err := script.Run(ctx, l.rdb, keys, all...).Slice()
 	if err != nil {
-		if strings.Contains(err.Error(), "WRONGTYPE") { // Redis 6.2 has other words before it
+		if strings.Contains(err.Error(), "WRONGTYPE") { // not at the beginning in Redis 6.2
 			err = l.wrongType(ctx, script, args, err)
 		}
 		return answer{}, fmt.Errorf("line of %s: %w", s.Backend, err)
@@ -131,7 +136,7 @@ func (l *Line) runOn(ctx context.Context, script *redis.Script, keys []string, a
 	return answer{values: values}, nil
 }
 
-// flag is a switch as the scripts take it.
+// flag returns a switch as a script's argument.
 func flag(on bool) string {
 	if on {
 		return "1"
@@ -139,12 +144,13 @@ func flag(on bool) string {
 	return "0"
 }
 
-// micros is a duration as the scripts take it.
+// micros returns a duration as a script's argument.
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
 var errAnswer = errors.New("a script's answer isn't what its contract says")
 
-// answer reads a script's values one by one. What doesn't fit its contract sets err, once; reads after it give zeroes.
+// answer reads a script's values one by one. A value that doesn't fit the script's contract sets
+// err.
 type answer struct {
 	values []any
 	err    error
@@ -160,7 +166,7 @@ func (a *answer) next() any {
 	return v
 }
 
-// text reads a string; a nil is "".
+// text reads a string; nil is "".
 func (a *answer) text() string {
 	switch v := a.next().(type) {
 	case string:
@@ -173,7 +179,7 @@ func (a *answer) text() string {
 	}
 }
 
-// number reads an integer, sent as such or as decimal text; a nil or "" is 0.
+// number reads an integer, sent as such or as decimal text; nil or "" is 0.
 func (a *answer) number() int64 {
 	switch v := a.next().(type) {
 	case int64:
@@ -223,7 +229,7 @@ func (a *answer) list() *answer {
 	return &answer{values: v}
 }
 
-// integers reads all that is left.
+// integers reads the remaining values.
 func (a *answer) integers() []int64 {
 	all := make([]int64, len(a.values))
 	for i := range all {

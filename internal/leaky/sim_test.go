@@ -9,12 +9,12 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// drain is a worker process on the test's clock: it asks for slots when the line says so, starts what it is granted
-// and ends each call after took.
+// drain is a worker process on the test's clock: it calls Release when the line asks for it, starts
+// the granted jobs and ends each call after took.
 type drain struct {
 	*bench
 	took    time.Duration
-	poll    time.Duration // the longest time without asking
+	poll    time.Duration // the longest time without a release
 	starts  []start
 	calls   []call // under way, in order of their ends
 	askAt   time.Time
@@ -33,12 +33,12 @@ type call struct {
 	ends time.Time
 }
 
-// drainer returns a drain whose calls take so long.
+// drainer returns a drain whose calls take that long.
 func (b *bench) drainer(took time.Duration) *drain {
 	return &drain{bench: b, took: took, poll: 250 * time.Millisecond, askAt: b.now}
 }
 
-// until works on until the clock shows end.
+// until works until the clock is at end.
 func (d *drain) until(end time.Time) {
 	d.t.Helper()
 	for {
@@ -63,7 +63,7 @@ func (d *drain) until(end time.Time) {
 
 func (d *drain) run(length time.Duration) { d.t.Helper(); d.until(d.now.Add(length)) }
 
-// empty works until the line and all calls have ended.
+// empty works until the line is empty and all calls have ended.
 func (d *drain) empty() {
 	d.t.Helper()
 	for range 100_000 {
@@ -79,7 +79,8 @@ func (d *drain) empty() {
 	d.t.Fatal("the line does not get empty")
 }
 
-// ask takes what the line grants. Every start comes 5 ms ahead of its due time, or at once.
+// ask takes the tickets that the line grants. Every start comes 5 ms before its due time, or at
+// once.
 func (d *drain) ask() {
 	d.t.Helper()
 	r := d.release()
@@ -87,7 +88,7 @@ func (d *drain) ask() {
 	d.askAt = d.now.Add(min(r.Wait, d.poll))
 	for _, ticket := range r.Tickets {
 		s := d.start(ticket, "drain")
-		if s.Verdict != leaky.Go {
+		if s.Outcome != leaky.Go {
 			continue
 		}
 		at := max(s.Due, d.now.UnixMicro())
@@ -114,7 +115,7 @@ func (d *drain) finish() {
 	}
 }
 
-// ids of the jobs in the order of their starts.
+// ids returns the jobs in the order of their starts.
 func (d *drain) ids() []string {
 	var ids []string
 	for _, s := range d.starts {
@@ -123,7 +124,7 @@ func (d *drain) ids() []string {
 	return ids
 }
 
-// clients of the jobs in the order of their starts.
+// clients returns the clients of the jobs in the order of their starts.
 func (d *drain) clients() []string {
 	var clients []string
 	for _, s := range d.starts {
@@ -132,22 +133,24 @@ func (d *drain) clients() []string {
 	return clients
 }
 
-// checkWindows fails unless every window of the starts keeps the bound: rate × w + burst, where a start may come up
-// to slack after its slot.
+// checkWindows fails if any window of the starts exceeds the bound: rate × w + burst, where a start
+// may come up to slack after its slot.
 func (b *bench) checkWindows(starts []int64, r leaky.Rate, burst int, slack time.Duration) {
 	b.t.Helper()
 	slices.Sort(starts)
 	for i := range starts {
 		for j := i + burst; j < len(starts); j++ {
-			w := float64(starts[j]-starts[i]+slack.Microseconds()) + 1 // due times are rounded to µs
+			// Due times are rounded to µs.
+			w := float64(starts[j]-starts[i]+slack.Microseconds()) + 1
 			if allowed := math.Floor(w/r.Interval()) + float64(burst); float64(j-i+1) > allowed {
-				b.t.Fatalf("%d starts within %.0f µs at %s, burst %d; at most %.0f are allowed", j-i+1, w, r, burst, allowed)
+				b.t.Fatalf("%d starts within %.0f µs at %s, burst %d; at most %.0f are allowed",
+					j-i+1, w, r, burst, allowed)
 			}
 		}
 	}
 }
 
-// times of the starts, µs.
+// times returns the times of the starts, µs.
 func (d *drain) times() []int64 {
 	var out []int64
 	for _, s := range d.starts {

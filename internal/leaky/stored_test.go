@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// large is an offer of a job by client that counts with 1000 bytes, where its jobs may take most.
+// large returns an offer of a job by client that counts with 1000 bytes, with MaxStored most.
 func (b *bench) large(client string, most int64) leaky.Offer {
 	b.t.Helper()
 	o := b.job(client)
@@ -24,7 +24,7 @@ func (b *bench) large(client string, most int64) leaky.Offer {
 	return o
 }
 
-// refused offers a job of client with 1000 bytes that finds no room among most, and returns its
+// refused offers a job of client with 1000 bytes, which must be refused, and returns its
 // Retry-After.
 func (b *bench) refused(client string, most int64) time.Duration {
 	b.t.Helper()
@@ -35,7 +35,7 @@ func (b *bench) refused(client string, most int64) time.Duration {
 	return place.RetryAfter
 }
 
-// fits offers a job of client with 1000 bytes that finds room among most, and returns its id.
+// fits offers a job of client with 1000 bytes, which must be accepted, and returns its id.
 func (b *bench) fits(client string, most int64) string {
 	b.t.Helper()
 	o := b.large(client, most)
@@ -45,9 +45,10 @@ func (b *bench) fits(client string, most int64) string {
 	return o.Job.ID
 }
 
-// What a client's jobs take is bounded to the byte: those that wait and run, and those that are
-// kept, with their results. Retry-After is the moment at which the kept records will have expired, to the microsecond.
-func TestWhatAClientsJobsTakeIsBounded(t *testing.T) {
+// The bytes of a client's jobs are bounded exactly: of those that wait and run, and of those that
+// are kept, with their results. Retry-After is when the kept records will have expired, to the
+// microsecond.
+func TestTheBytesOfAClientsJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	first, second, third := b.fits("acme", 3000), b.fits("acme", 3000), b.fits("acme", 3000)
@@ -58,7 +59,8 @@ func TestWhatAClientsJobsTakeIsBounded(t *testing.T) {
 	b.cancel(second) // it is kept for an hour
 	b.pass(time.Minute)
 	b.run(jobs.Succeeded) // the first: another hour, and 4 bytes
-	if look := b.look(first); look.Standing.State != jobs.Succeeded || look.Standing.Result.Size != 4 {
+	if look := b.look(first); look.Standing.State != jobs.Succeeded ||
+		look.Standing.Result.Size != 4 {
 		t.Fatalf("the first is %+v", look.Standing)
 	}
 	if retry, want := b.refused("acme", 3004), 59*time.Minute-time.Second; retry != want {
@@ -92,8 +94,8 @@ func TestWhatAClientsJobsTakeIsBounded(t *testing.T) {
 	b.fits("acme", 3000) // the one without isn't counted
 }
 
-// The line's own refusals go first, and what they tell is the longest of all.
-func TestTheLongestWaitOfARefusalIsTold(t *testing.T) {
+// The line's own refusals take precedence. Retry-After is the longest of all.
+func TestARefusalHasTheLongestRetryAfter(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity = 2 })
 	b.cancel(b.fits("acme", 1<<20))
@@ -103,13 +105,13 @@ func TestTheLongestWaitOfARefusalIsTold(t *testing.T) {
 		t.Errorf("offer = %+v", place)
 	}
 	b.pause(true)
-	if place = b.offer(b.large("acme", 1999)); place.Outcome != leaky.LineFull || place.RetryAfter != time.Hour {
+	if place = b.offer(b.large("acme", 1999)); place.Outcome != leaky.LineFull ||
+		place.RetryAfter != time.Hour {
 		t.Errorf("while paused, offer = %+v", place)
 	}
 }
 
-// A result is stored whatever the client has stored, and counts; the jobs that shared a call see
-// each other.
+// A result is always stored, and counts. Jobs in one script call count for each other.
 func TestAResultIsCountedAndNotRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -137,8 +139,8 @@ func TestAResultIsCountedAndNotRefused(t *testing.T) {
 	b.refused("acme", 8999)
 }
 
-// A failed job counts as long as it is listed, and a redriven one as one that waits: without its
-// old answer, and whether there is room or not.
+// A failed job counts as long as it is listed. A redriven one counts like a waiting job, without
+// its old answer, even if there is no room.
 func TestARedrivenJobIsCountedAsOneThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -161,8 +163,8 @@ func TestARedrivenJobIsCountedAsOneThatWaits(t *testing.T) {
 	b.fits("acme", 2000)
 }
 
-// A job that callers share counts for the first of them, with its result, until the last of them
-// has purged it. A share that becomes a job of its own counts for its own client then.
+// A shared job counts for its first caller, with its result, until the last caller has purged it. A
+// subscription that becomes a job of its own then counts for its own client.
 func TestASharedJobCountsForTheFirstOfItsCallers(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -198,8 +200,8 @@ func TestASharedJobCountsForTheFirstOfItsCallers(t *testing.T) {
 	b.fits("other", 1000)
 }
 
-// A refresh is for no caller, and counts for none.
-func TestARefreshCountsForNobody(t *testing.T) {
+// A refresh is for no caller, and counts for no client.
+func TestARefreshCountsForNoClient(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	b.fits("acme", 1000)
@@ -211,9 +213,9 @@ func TestARefreshCountsForNobody(t *testing.T) {
 	b.fits("acme", 2000)
 }
 
-// A record that Redis drops at the end of its time comes off, by Redis's own clock, and nothing is
-// left of the count.
-func TestWhatExpiresIsCountedNoMore(t *testing.T) {
+// A record that expires, by Redis's own clock, doesn't count any more, and the key of the count
+// expires with the last one.
+func TestExpiredJobsDoNotCount(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	s := leaky.Settings{
@@ -242,11 +244,13 @@ func TestWhatExpiresIsCountedNoMore(t *testing.T) {
 	b.fits("acme", 1000)
 }
 
-// However many of a client's jobs have gone since it came last, each call takes off a bounded part
-// of them and tells the next moment to come.
-func TestManyThatExpiredAreTakenOffInParts(t *testing.T) {
+// However many of a client's jobs have expired since its last offer, each call subtracts a bounded
+// part of them and returns the next moment to come.
+func TestManyExpiredJobsAreSubtractedInParts(t *testing.T) {
 	t.Parallel()
-	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) { s.Capacity, s.Rate = 5000, leaky.Unlimited })
+	b := newUnchecked(t, ownServer(t), func(s *leaky.Settings) {
+		s.Capacity, s.Rate = 5000, leaky.Unlimited
+	})
 	ids := b.fill("acme", 2500)
 	for _, id := range ids {
 		b.cancel(id)

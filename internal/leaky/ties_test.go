@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// C99: ids tell no order any more, and the line has one all the same. Clients whose turns are equal go in
-// the order in which their jobs came, and each is told its true position: in one call of the script or in many, and after a redrive.
+// Ids have no order, but the line has. Clients whose turns are equal go in the order in which their
+// jobs came, and each gets its true position: in one script call or in many, and after a redrive.
 func TestEqualTurnsGoInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate = leaky.Unlimited })

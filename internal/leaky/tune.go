@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Override is a live change of a backend's drain and line. A nil field is not changed.
+// Override is a live change of a backend's drain and line. A nil field isn't changed.
 type Override struct {
 	Rate        *Rate
 	Burst       *int
@@ -22,10 +22,10 @@ type Override struct {
 
 // Status is one backend's drain and line at one moment.
 type Status struct {
-	Configured  Settings  // this process's config
-	Override    Override  // what was set live; nil fields stand as configured
-	By          string    // who tuned last; "" for nobody
-	At          time.Time // when
+	Configured  Settings  // in this process's config
+	Override    Override  // live overrides; nil fields are as configured
+	By          string    // by of the last Tune or ResetTuning; "": none
+	At          time.Time // of the last Tune or ResetTuning
 	Rate        Rate      // in force
 	Burst       int       // in force
 	Concurrency int       // in force
@@ -33,57 +33,68 @@ type Status struct {
 	Paused      bool
 	Feedback    bool // in force
 
-	// What the backend's trouble leaves. While feedback is off, and while the backend is well, that is all.
-	Factor               float64   // 1: all; at least 0.05
-	Cause                Sign      // the last trouble: Throttled, Timeout or Unreachable; NoSign while Factor is 1
-	Probing              bool      // one call tries whether the backend is well again; nothing else starts until it has ended
+	// What feedback leaves of rate and concurrency: everything while it is off or the backend is
+	// healthy.
+	Factor float64 // 1: all; at least 0.05
+	// The last trouble: Throttled, Timeout or Unreachable; NoSign while Factor is 1.
+	Cause Sign
+	// A call probes whether the backend has recovered; no other starts.
+	Probing              bool
 	EffectiveRate        float64   // slots per second; +Inf for unlimited
-	EffectiveConcurrency int       // under Concurrency only where the rate is unlimited
+	EffectiveConcurrency int       // below Concurrency only if the rate is unlimited
 	GateUntil            time.Time // the backend asked for rest until then; zero: the gate is open
 
 	Waiting    int64         // jobs in the line
 	Delayed    int64         // jobs in backoff
 	InFlight   int64         // jobs released or running
-	OldestWait time.Duration // age of the job that is next
+	OldestWait time.Duration // since the next job was accepted
 	WaitingOn  string        // what the next job waits on
 	CallTime   time.Duration // smoothed length of a call; 0: not known
 	Recent     Calls
 	Books      Books
 }
 
-// Calls are those that ended in the last one to two minutes.
+// Calls has statistics of the calls that ended in the last one to two minutes.
 type Calls struct {
 	Ended         int64
 	PerSecond     float64
-	P50, P95, P99 time.Duration // of their lengths, at most 41 % too high; 0: none ended
+	P50, P95, P99 time.Duration // of the lengths, at most 41 % too high; 0: none ended
 }
 
-// Books counts what became of the jobs of one backend since its keys exist.
-// Accepted = Waiting + Delayed + InFlight + Succeeded + Failed + Canceled + Expired + Lost, at any moment.
+// Books counts the jobs of one backend since its keys exist. At any moment Accepted = Waiting +
+// Delayed + InFlight + Succeeded + Failed + Canceled + Expired + Lost.
 type Books struct {
 	Accepted, Succeeded, Failed, Canceled, Expired int64
-	Lost                                           int64 // jobs whose keys Redis has lost (Reconcile)
-	Redriven                                       int64 // failed jobs that were put back into the line, each time
-	Started                                        int64 // calls begun
-	Throttled                                      int64 // calls that the backend answered with 429 or 503
+	// Jobs whose keys were missing in Redis (Reconcile).
+	Lost     int64
+	Redriven int64 // redrives of failed jobs
+	Started  int64 // calls begun
+	// Calls that the backend answered with 429 or 503.
+	Throttled int64
 }
 
-// Tune sets live overrides, for all workers at once: their next release reads them. They live in Redis until
-// ResetTuning. by names who did it, for Status. Burst, concurrency and capacity are at least 1.
+// Tune sets live overrides, for all workers at once: their next release reads them. They stay in
+// Redis until ResetTuning. by names the operator, for Status. Burst, concurrency and capacity are
+// at least 1.
 func (l *Line) Tune(ctx context.Context, o Override, by string) error {
 	args := []any{by}
 	if o.Rate != nil {
 		if o.Rate.String() == "" {
 			return fmt.Errorf("tune %s: the rate is empty", l.settings.Backend)
 		}
-		args = append(args, "rate", o.Rate.String(), "interval", strconv.FormatFloat(o.Rate.Interval(), 'f', -1, 64))
+		args = append(args, "rate", o.Rate.String(), "interval",
+			strconv.FormatFloat(o.Rate.Interval(), 'f', -1, 64))
 	}
-	for field, value := range map[string]*int{"burst": o.Burst, "concurrency": o.Concurrency, "capacity": o.Capacity} {
+	numbers := map[string]*int{
+		"burst": o.Burst, "concurrency": o.Concurrency, "capacity": o.Capacity,
+	}
+	for field, value := range numbers {
 		if value == nil {
 			continue
 		}
 		if *value < 1 {
-			return fmt.Errorf("tune %s: %s must be at least 1, not %d", l.settings.Backend, field, *value)
+			return fmt.Errorf("tune %s: %s must be at least 1, not %d", l.settings.Backend, field,
+				*value)
 		}
 		args = append(args, field, *value)
 	}
@@ -101,9 +112,11 @@ func (l *Line) Tune(ctx context.Context, o Override, by string) error {
 	return err
 }
 
-// ResetTuning clears every override, a pause and a switched feedback included: the file's settings are in force again.
+// ResetTuning clears all overrides, including a pause and a switch of feedback. The configured
+// settings are in force again.
 func (l *Line) ResetTuning(ctx context.Context, by string) error {
-	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "", "capacity", "", "paused", "", "feedback", "")
+	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "",
+		"capacity", "", "paused", "", "feedback", "")
 	return err
 }
 
@@ -114,11 +127,13 @@ func (l *Line) Status(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	c := l.settings
-	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency, Capacity: c.Capacity, Feedback: c.Feedback}
+	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency,
+		Capacity: c.Capacity, Feedback: c.Feedback}
 	now := a.number()
 	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
 	if accepted := a.number(); accepted != 0 {
-		s.OldestWait = time.Duration(max(now-accepted, 0)) * time.Microsecond // a clock may have been set back
+		// The clock may have been set back.
+		s.OldestWait = time.Duration(max(now-accepted, 0)) * time.Microsecond
 	}
 	if gate := a.number(); gate > now {
 		s.GateUntil = time.UnixMicro(gate)
@@ -132,13 +147,14 @@ func (l *Line) Status(ctx context.Context) (Status, error) {
 	}
 	left := a.list()
 	s.Factor, s.Cause, s.Probing = left.real(), Sign(left.text()), left.text() == "1"
-	s.EffectiveRate, s.EffectiveConcurrency = 1e6/left.real(), int(left.number()) // 1 ÷ 0 is +Inf, as of an unlimited rate
+	// An interval of 0 gives +Inf: unlimited.
+	s.EffectiveRate, s.EffectiveConcurrency = 1e6/left.real(), int(left.number())
 	recent := a.list()
 	s.Recent = readCalls(recent)
 	return s, firstError(left.err, recent.err, a.err)
 }
 
-// readCalls sums up what the settle script counts: bucket n holds calls of up to 2^(n/2) ms.
+// readCalls reads the counts of the settle script: bucket n has calls of up to 2^(n/2) ms.
 func readCalls(a *answer) (c Calls) {
 	span, counts := a.micros(), map[int64]int64{}
 	for len(a.values) > 0 && a.err == nil {
@@ -154,7 +170,8 @@ func readCalls(a *answer) (c Calls) {
 	for _, b := range buckets {
 		before += counts[b]
 		longest := time.Duration(math.Exp2(float64(b)/2) * float64(time.Millisecond))
-		for part, quantile := range map[float64]*time.Duration{0.5: &c.P50, 0.95: &c.P95, 0.99: &c.P99} {
+		quantiles := map[float64]*time.Duration{0.5: &c.P50, 0.95: &c.P95, 0.99: &c.P99}
+		for part, quantile := range quantiles {
 			if *quantile == 0 && float64(before) >= part*float64(c.Ended) {
 				*quantile = longest
 			}
@@ -174,7 +191,8 @@ func (s *Status) readOverride(a *answer) error {
 	for _, f := range []struct {
 		set   **int
 		force *int
-	}{{&s.Override.Burst, &s.Burst}, {&s.Override.Concurrency, &s.Concurrency}, {&s.Override.Capacity, &s.Capacity}} {
+	}{{&s.Override.Burst, &s.Burst}, {&s.Override.Concurrency, &s.Concurrency},
+		{&s.Override.Capacity, &s.Capacity}} {
 		if n := int(a.number()); n != 0 {
 			*f.set, *f.force = &n, n
 		}
@@ -192,9 +210,11 @@ func (s *Status) readOverride(a *answer) error {
 }
 
 func (b *Books) read(a *answer) error {
-	fields := map[string]*int64{"accepted": &b.Accepted, "succeeded": &b.Succeeded, "failed": &b.Failed,
-		"canceled": &b.Canceled, "expired": &b.Expired, "started": &b.Started, "throttled": &b.Throttled,
-		"lost": &b.Lost, "redriven": &b.Redriven}
+	fields := map[string]*int64{
+		"accepted": &b.Accepted, "succeeded": &b.Succeeded, "failed": &b.Failed,
+		"canceled": &b.Canceled, "expired": &b.Expired, "lost": &b.Lost,
+		"started": &b.Started, "throttled": &b.Throttled, "redriven": &b.Redriven,
+	}
 	for len(a.values) > 0 && a.err == nil {
 		field, n := a.text(), a.number()
 		if to, known := fields[field]; known {

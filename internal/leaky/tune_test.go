@@ -13,28 +13,33 @@ func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	before := b.status()
-	if before.Rate.String() != "10/s" || before.Override != (leaky.Override{}) || before.By != "" || !before.At.IsZero() {
+	if before.Rate.String() != "10/s" || before.Override != (leaky.Override{}) || before.By != "" ||
+		!before.At.IsZero() {
 		t.Fatalf("untuned: %+v", before)
 	}
 	fast, burst, concurrency, capacity, paused := rate(t, "0.5/s"), 2, 3, 4, true
-	b.tune(leaky.Override{Rate: &fast, Burst: &burst, Concurrency: &concurrency, Capacity: &capacity})
+	b.tune(leaky.Override{Rate: &fast, Burst: &burst, Concurrency: &concurrency,
+		Capacity: &capacity})
 	b.pass(time.Second)
-	b.tune(leaky.Override{Paused: &paused}) // what isn't named stays
+	b.tune(leaky.Override{Paused: &paused}) // other settings stay
 
 	s := b.again().status()
-	if s.Rate.String() != "0.5/s" || s.Rate.Interval() != 2e6 || s.Burst != 2 || s.Concurrency != 3 || s.Capacity != 4 || !s.Paused {
+	if s.Rate.String() != "0.5/s" || s.Rate.Interval() != 2e6 || s.Burst != 2 ||
+		s.Concurrency != 3 || s.Capacity != 4 || !s.Paused {
 		t.Errorf("in force: %+v", s)
 	}
-	if *s.Override.Rate != s.Rate || *s.Override.Burst != 2 || *s.Override.Concurrency != 3 || *s.Override.Capacity != 4 || !*s.Override.Paused {
+	if *s.Override.Rate != s.Rate || *s.Override.Burst != 2 || *s.Override.Concurrency != 3 ||
+		*s.Override.Capacity != 4 || !*s.Override.Paused {
 		t.Errorf("override: %+v", s.Override)
 	}
 	if s.By != "operator" || !s.At.Equal(b.now) || s.Configured != b.Settings() {
 		t.Errorf("by %q at %v, configured %+v", s.By, s.At, s.Configured)
 	}
-	if err := b.ResetTuning(context.Background(), "somebody"); err != nil {
+	if err := b.ResetTuning(context.Background(), "operator"); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.status(); s.Override != (leaky.Override{}) || s.Rate.String() != "10/s" || s.Burst != 1 || s.Concurrency != 10 || s.Capacity != 100 || s.Paused || s.By != "somebody" {
+	if s := b.status(); s.Override != (leaky.Override{}) || s.Rate.String() != "10/s" ||
+		s.Burst != 1 || s.Concurrency != 10 || s.Capacity != 100 || s.Paused || s.By != "operator" {
 		t.Errorf("after a reset: %+v", s)
 	}
 }
@@ -43,7 +48,8 @@ func TestTuningToNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	zero, less := 0, -1
-	for _, o := range []leaky.Override{{Burst: &zero}, {Concurrency: &zero}, {Capacity: &less}, {Rate: &leaky.Rate{}}} {
+	for _, o := range []leaky.Override{{Burst: &zero}, {Concurrency: &zero}, {Capacity: &less},
+		{Rate: &leaky.Rate{}}} {
 		if err := b.Tune(context.Background(), o, "operator"); err == nil {
 			t.Errorf("%+v was taken", o)
 		}
@@ -87,18 +93,22 @@ func TestStatusCountsWhereEachJobIs(t *testing.T) {
 			b.begin(ticket, "me")
 		default:
 			b.begin(ticket, "me")
-			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", Took: time.Second, Delay: time.Hour,
-				To: []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Delayed, jobs.Canceled}[i-2]})
+			b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", Took: time.Second,
+				Delay: time.Hour,
+				To:    []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Delayed, jobs.Canceled}[i-2]})
 		}
 	}
 	b.fill("acme", 2)
 	b.cancel(b.accept("acme"))
 	b.pass(3 * time.Second)
 	s := b.status()
-	if s.Waiting != 2 || s.Delayed != 1 || s.InFlight != 2 || (3*time.Second-s.OldestWait).Abs() > time.Millisecond || s.CallTime != time.Second || s.WaitingOn != leaky.OnConcurrency {
+	if s.Waiting != 2 || s.Delayed != 1 || s.InFlight != 2 ||
+		(3*time.Second-s.OldestWait).Abs() > time.Millisecond || s.CallTime != time.Second ||
+		s.WaitingOn != leaky.OnConcurrency {
 		t.Errorf("status = %+v", s)
 	}
-	if want := (leaky.Books{Accepted: 9, Succeeded: 1, Failed: 1, Canceled: 2, Started: 5}); s.Books != want {
+	if want := (leaky.Books{Accepted: 9, Succeeded: 1, Failed: 1, Canceled: 2,
+		Started: 5}); s.Books != want {
 		t.Errorf("books = %+v, want %+v", s.Books, want)
 	}
 	if look := b.look(ids[0]); look.Standing.State != jobs.Released || look.Position != 0 {
@@ -106,8 +116,9 @@ func TestStatusCountsWhereEachJobIs(t *testing.T) {
 	}
 }
 
-// Throughput and the lengths of calls, of the last one to two minutes, over all workers.
-func TestStatusTellsWhatTheLastCallsWereLike(t *testing.T) {
+// The status has the throughput and the lengths of calls of the last one to two minutes, over all
+// workers.
+func TestStatusHasStatisticsOfTheLastCalls(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Rate, s.Concurrency = rate(t, "unlimited"), 200 })
 	if c := b.status().Recent; c != (leaky.Calls{}) {
@@ -130,8 +141,11 @@ func TestStatusTellsWhatTheLastCallsWereLike(t *testing.T) {
 	end(8, 300*time.Millisecond)
 	end(2, 5*time.Second)
 	c := b.status().Recent
-	near := func(got, want time.Duration) bool { return got >= want && float64(got) <= 1.42*float64(want) }
-	if c.Ended != 100 || !near(c.P50, 10*time.Millisecond) || !near(c.P95, 300*time.Millisecond) || !near(c.P99, 5*time.Second) || c.PerSecond < 100./120 || c.PerSecond > 100./60 {
+	near := func(got, want time.Duration) bool {
+		return got >= want && float64(got) <= 1.42*float64(want)
+	}
+	if c.Ended != 100 || !near(c.P50, 10*time.Millisecond) || !near(c.P95, 300*time.Millisecond) ||
+		!near(c.P99, 5*time.Second) || c.PerSecond < 100./120 || c.PerSecond > 100./60 {
 		t.Errorf("%+v", c)
 	}
 	b.pass(2 * time.Minute)

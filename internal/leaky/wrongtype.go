@@ -16,33 +16,39 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// kinds are the types of the line's keys, in their order.
-var kinds = []string{keyLine: "zset", keyDelayed: "zset", keyInflight: "zset", keyDeadlines: "zset", keyFlows: "zset", keyShare: "hash",
-	keyPace: "hash", keyBooks: "hash", keyFailed: "zset", keySweep: "hash"}
+// kinds are the types of the line's keys, in the order of keys.
+var kinds = []string{
+	keyLine: "zset", keyDelayed: "zset", keyInflight: "zset", keyDeadlines: "zset",
+	keyFlows: "zset", keyShare: "hash", keyPace: "hash", keyBooks: "hash", keyFailed: "zset",
+	keySweep: "hash",
+}
 
 const (
-	// looksForType is how many jobs of each set are looked at: a script that stumbles over a job does so near the head.
+	// looksForType is how many jobs of each set are checked: a script that fails because of a job
+	// does so near the head.
 	looksForType = 50
-	// typeEvery bounds how often a line looks: each call may fail, and asking costs Redis about a millisecond.
+	// typeEvery bounds how often a line checks its keys: each call may fail, and a check takes
+	// Redis about a millisecond.
 	typeEvery = time.Second
-	// marksLooked is how many of a client's newest jobs are looked through for the one that a page goes on behind.
+	// marksLooked is how many of a client's newest jobs are searched for the one in a page's Mark.
 	marksLooked = 10_000
 )
 
-// suspects is what a line last found of keys of the wrong type.
+// suspects holds the keys of the wrong type that a line found last.
 type suspects struct {
 	mu    sync.Mutex
-	until time.Time // guarded by mu: found is good until then
+	until time.Time // guarded by mu: found is valid until then
 	found string    // guarded by mu: a sentence; "": nothing
 	named string    // guarded by mu: the sentence of the last error that has one
 	at    time.Time // guarded by mu: when that was
 }
 
-// misplacedFor is how long Misplaced tells of a key after the last error over it.
+// misplacedFor is how long Misplaced names a key after the last error because of it.
 const misplacedFor = time.Minute
 
-// Misplaced is a sentence on the keys of this line that hold a value of another type, and what to do about
-// them, where a script of the last minute has failed because of one; "" otherwise. Safe for concurrent use.
+// Misplaced returns a sentence that names the keys of this line with a value of the wrong type, and
+// a remedy, if a script has failed because of one in the last minute; otherwise "". Safe for
+// concurrent use.
 func (l *Line) Misplaced() string {
 	l.suspects.mu.Lock()
 	defer l.suspects.mu.Unlock()
@@ -52,12 +58,14 @@ func (l *Line) Misplaced() string {
 	return l.suspects.named
 }
 
-// wrongType adds to a script's error which keys hold what no script wrote, since Redis doesn't say, and what to do about it. It looks at the
-// jobs that the call is about and, at most once a second, at the line's keys, the jobs at their heads, and those that a list looks at.
+// wrongType adds to a script's error the names of the keys with a value of the wrong type, which
+// Redis doesn't report, and a remedy. It checks the keys of the jobs in the call's arguments. At
+// most once a second it also checks the line's keys, the jobs at their heads, and the jobs that a
+// list looks at.
 func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, err error) error {
 	var ids []string
 	want := map[string]string{}
-	joins := false // what comes next is an Offer's Join
+	joins := false // the next argument is an Offer's Join
 	for _, arg := range args {
 		text, isText := arg.(string)
 		if joins && isText {
@@ -66,7 +74,7 @@ func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, 
 			continue
 		}
 		switch strings.TrimPrefix(text, "$") {
-		case forShare, forRefresh:
+		case kindShared, kindRefresh:
 			joins = script == offerScript
 		}
 		if _, ok := jobs.ParseID(text); ok {
@@ -91,7 +99,7 @@ func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, 
 	return fmt.Errorf("%s: %w", found, err)
 }
 
-// ownKeys are the types of the line's own keys, and the jobs at their heads.
+// ownKeys returns the types of the line's keys, and the jobs at their heads.
 func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []string) {
 	prefix := jobs.KeyPrefix(l.settings.Backend)
 	want = map[string]string{prefix + "callbacks": "zset", prefix + "stored": "hash"}
@@ -102,23 +110,25 @@ func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []strin
 	for i, key := range l.keys {
 		want[key] = kinds[i]
 		if kinds[i] == "zset" && i != keyFlows {
-			ids = append(ids, l.rdb.ZRange(ctx, key, 0, looksForType-1).Val()...) // an error: it is of another type, which is found next
+			// On an error its type is wrong, which is found next.
+			ids = append(ids, l.rdb.ZRange(ctx, key, 0, looksForType-1).Val()...)
 		}
 	}
 	return want, ids
 }
 
-// listed are the jobs that a call for a list looks at, whose arguments these are: a list may stumble over any
-// of them.
+// listed returns the jobs that a call for a list with these arguments looks at: it may fail because
+// of any of them.
 func (l *Line) listed(ctx context.Context, script *redis.Script, args []any) (ids []string) {
 	switch script {
 	case mineScript:
 		mine, last := jobs.KeyPrefix(l.settings.Backend)+"mine:"+args[0].(string), int64(-1)
 		if at, ok := args[1].(int64); ok { // it goes on behind a job
 			entry := string(binary.BigEndian.AppendUint64(nil, uint64(at))[1:]) + args[2].(string)
-			place, err := l.rdb.LPos(ctx, mine, entry, redis.LPosArgs{Rank: -1, MaxLen: marksLooked}).Result()
+			place, err := l.rdb.LPos(ctx, mine, entry,
+				redis.LPosArgs{Rank: -1, MaxLen: marksLooked}).Result()
 			if err != nil || place == 0 {
-				break // of another backend's job the place isn't known
+				break // the place of another backend's job isn't known
 			}
 			last = place - 1
 		}
@@ -126,13 +136,15 @@ func (l *Line) listed(ctx context.Context, script *redis.Script, args []any) (id
 		if last >= 0 {
 			first = max(first, 0)
 		}
-		for _, entry := range l.rdb.LRange(ctx, mine, first, last).Val() { // an error: it is of another type, which is found by itself
+		// On an error its type is wrong, which is found by itself.
+		for _, entry := range l.rdb.LRange(ctx, mine, first, last).Val() {
 			if bytes := []byte(entry); len(bytes) == 7+16 {
 				ids = append(ids, jobs.IDOf(l.settings.Backend, [16]byte(bytes[7:])))
 			}
 		}
 	case listScript:
-		key, behind := l.keys[args[0].(int)-1], redis.ZRangeArgs{Start: "-inf", Stop: "+inf", ByScore: true, Count: MaxWork}
+		key, behind := l.keys[args[0].(int)-1],
+			redis.ZRangeArgs{Start: "-inf", Stop: "+inf", ByScore: true, Count: MaxWork}
 		behind.Key, behind.Rev = key, args[1] == "1"
 		switch score := args[2].(string); {
 		case score != "" && behind.Rev:
@@ -145,19 +157,21 @@ func (l *Line) listed(ctx context.Context, script *redis.Script, args []any) (id
 	return ids
 }
 
-// findWrongTypes tells which of those keys, and of the keys of those jobs, are of another type, and what to do; "" for none.
+// findWrongTypes returns a sentence that names those of the given keys, and of the keys of the
+// given jobs, that have the wrong type, and a remedy; "" for none.
 func (l *Line) findWrongTypes(ctx context.Context, want map[string]string, ids []string) string {
 	prefix := jobs.KeyPrefix(l.settings.Backend)
-	records, _ := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error { // an error: of one that is of another type
+	// On an error a type is wrong, which is found next.
+	records, _ := l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, id := range ids {
 			pipe.GetRange(ctx, jobs.RecordKey(l.settings.Backend, id), 0, 95)
 		}
 		return nil
 	})
 	for i, id := range ids {
-		if words := strings.Fields(records[i].(*redis.StringCmd).Val()); len(words) > 4 {
-			want[prefix+"mine:"+words[4]] = "list"
-			want[prefix+"kept:"+words[4]] = "zset"
+		if fields := strings.Fields(records[i].(*redis.StringCmd).Val()); len(fields) > 4 {
+			want[prefix+"mine:"+fields[4]] = "list"
+			want[prefix+"kept:"+fields[4]] = "zset"
 		}
 		want[jobs.RecordKey(l.settings.Backend, id)] = "string"
 		want[jobs.StateKey(l.settings.Backend, id)] = "hash"
@@ -185,5 +199,6 @@ func (l *Line) findWrongTypes(ctx context.Context, want map[string]string, ids [
 	if len(wrong) == 0 {
 		return ""
 	}
-	return strings.Join(wrong[:min(len(wrong), 5)], ", ") + ": Forebay didn't write that; remove it (DEL), or move it away (RENAME)"
+	return strings.Join(wrong[:min(len(wrong), 5)], ", ") +
+		": Forebay didn't write that; remove it (DEL), or move it away (RENAME)"
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// A key of the wrong type, planted in each kind of key of a line, either stops nothing, or the error of what it stops says which key it is
-// and what to do; and once that is removed, all goes on.
+// A value of the wrong type in any kind of key of a line either stops nothing, or the error names
+// the key and a remedy. Once the key is removed, all goes on.
 func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{"line", "delayed", "inflight", "deadlines", "flows", "share", "pace", "books", "failed", "sweep", "callbacks",
-		"permits", "stored", "mine:" + leaky.ClientTag("acme"), "kept:" + leaky.ClientTag("acme"), "job:", "state:", "shares:", "result:", "gone:"} {
+	for _, key := range []string{"line", "delayed", "inflight", "deadlines", "flows", "share",
+		"pace", "books", "failed", "sweep", "callbacks",
+		"permits", "stored", "mine:" + leaky.ClientTag("acme"), "kept:" + leaky.ClientTag("acme"),
+		"job:", "state:", "shares:", "result:", "gone:"} {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			b := newUnchecked(t, redistest.Client(t), nil)
@@ -27,7 +29,8 @@ func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 				planted += id
 			}
 			b.rdb.Del(ctx, planted)
-			if err := b.rdb.XAdd(ctx, &redis.XAddArgs{Stream: planted, Values: []string{"a", "b"}}).Err(); err != nil {
+			if err := b.rdb.XAdd(ctx,
+				&redis.XAddArgs{Stream: planted, Values: []string{"a", "b"}}).Err(); err != nil {
 				t.Fatal(err)
 			}
 			var errs []error
@@ -41,7 +44,8 @@ func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 				for _, ticket := range released.Tickets {
 					_, err := b.Start(ctx, ticket, "me")
 					note(err)
-					_, _, err = b.Settle(ctx, leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed})
+					_, _, err = b.Settle(ctx,
+						leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Failed})
 					note(err)
 				}
 				_, err = b.Look(ctx, id)
@@ -65,7 +69,8 @@ func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 					}
 				}
 			}
-			// A release that stumbles over a job's state has taken it from the line by then: the job's own calls name it.
+			// A release that fails because of a job's state has removed it from the line by then.
+			// The job's own calls name the key.
 			if wrong > named && (key != "state:" || named == 0) {
 				t.Errorf("%d of %d errors name the key: %v", named, wrong, errs)
 			}
@@ -83,7 +88,7 @@ func TestAKeyOfTheWrongTypeNamesItself(t *testing.T) {
 	}
 }
 
-// A list that stumbles over a job which ended long ago, on whatever page, names that job's key.
+// A list that fails because of a job that ended long ago, on any page, names that job's key.
 func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -115,11 +120,13 @@ func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 			b.rdb.RPush(ctx, key, "alien")
 			b.LookForTypes()
 			mine, _ := pages()
-			if want := key + " is a list, not a "; mine == nil || !strings.Contains(mine.Error(), want) {
+			if want := key + " is a list, not a "; mine == nil ||
+				!strings.Contains(mine.Error(), want) {
 				t.Errorf("job %d: the client's list says %v, want %q in it", job, mine, want)
 			}
 			b.LookForTypes()
-			if _, failed := pages(); failed == nil || !strings.Contains(failed.Error(), key+" is a list, not a ") {
+			if _, failed := pages(); failed == nil ||
+				!strings.Contains(failed.Error(), key+" is a list, not a ") {
 				t.Errorf("job %d: the operators' list says %v", job, failed)
 			}
 			b.rdb.Del(ctx, key)
@@ -131,8 +138,8 @@ func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 	}
 }
 
-// So does a request that joins a job, of the keys that only shared jobs have.
-func TestAShareNamesTheKeyOfTheWrongType(t *testing.T) {
+// So does an offer that joins a job, for the keys that only shared jobs have.
+func TestASubscriptionNamesTheKeyOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"joint:", "rest:", "callers:", "shares:"} {
 		b := newUnchecked(t, redistest.Client(t), nil)
@@ -157,8 +164,9 @@ func TestAShareNamesTheKeyOfTheWrongType(t *testing.T) {
 		}
 		b.rdb.Del(t.Context(), key)
 		b.rdb.RPush(t.Context(), key, "alien")
-		if err := offer("globex"); err == nil || !strings.Contains(err.Error(), key+" is a list, not a ") {
-			t.Errorf("%s: the share says %v", kind, err)
+		if err := offer("globex"); err == nil ||
+			!strings.Contains(err.Error(), key+" is a list, not a ") {
+			t.Errorf("%s: the subscription's error is %v", kind, err)
 		}
 	}
 }

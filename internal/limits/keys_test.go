@@ -29,7 +29,7 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 					changes = append(changes, algorithm)
 				}
 			}
-			if old.saves() {
+			if old.Algorithm.HasBurst() {
 				burst := old
 				burst.Burst = 7
 				changes = append(changes, burst)

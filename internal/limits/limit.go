@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -24,6 +22,9 @@ const (
 	Concurrency          Algorithm = "concurrency"
 )
 
+// HasBurst reports whether a limit by the algorithm has a burst.
+func (a Algorithm) HasBurst() bool { return a == TokenBucket || a == LeakyBucket }
+
 // Per is the kind of subject that a limit counts for. All requests with the same subject share one
 // count.
 type Per string
@@ -38,6 +39,12 @@ const (
 	PerCountry         Per = "country"
 	PerGlobal          Per = "global"
 )
+
+// OfClient reports whether each client is counted by itself.
+func (p Per) OfClient() bool { return p == PerClient || p == PerClientOperation }
+
+// OfOperation reports whether each operation is counted by itself.
+func (p Per) OfOperation() bool { return p == PerOperation || p == PerClientOperation }
 
 // Month is the Window of a fixed-window that counts by months of the UTC calendar. There is no such
 // word for a day: fixed windows begin at multiples of their length since 1970 UTC, so windows of
@@ -77,20 +84,10 @@ type Limit struct {
 
 // Capacity returns the most that one request can ever spend.
 func (l Limit) Capacity() int64 {
-	if l.saves() && l.Burst != 0 {
+	if l.Algorithm.HasBurst() && l.Burst != 0 {
 		return l.Burst
 	}
 	return l.Amount
-}
-
-// saves reports whether the algorithm has a burst.
-func (l Limit) saves() bool { return l.Algorithm == TokenBucket || l.Algorithm == LeakyBucket }
-
-// Validate returns an error if l can't be kept exactly. The error names the limit, the reason and
-// the mend.
-func (l Limit) Validate() error {
-	_, err := l.arithmetic()
-	return err
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
@@ -109,80 +106,31 @@ func (l Limit) arithmetic() (arithmetic, error) {
 }
 
 func (l Limit) compute() (arithmetic, error) {
+	if problems := l.Problems(); len(problems) > 0 {
+		return nil, problems[0]
+	}
 	if len(l.Owner) > maxOwner {
 		return nil, fmt.Errorf("owner of %d bytes: at most %d", len(l.Owner), maxOwner)
 	}
-	if !slices.Contains(everyPer, l.Per) {
-		return nil, fmt.Errorf("per %q: use %s", l.Per, oneOf(everyPer))
-	}
-	if !slices.Contains(everyAlgorithm, l.Algorithm) {
-		return nil, fmt.Errorf("algorithm %q: use %s", l.Algorithm, oneOf(everyAlgorithm))
-	}
-	if l.Amount < 1 || l.Amount > MaxAmount {
-		return nil, fmt.Errorf("amount %d: use 1 to %d", l.Amount, MaxAmount)
-	}
-	if l.Burst != 0 && !l.saves() {
-		return nil, fmt.Errorf("burst: a %s has none; leave it out or use a %s",
-			l.Algorithm, TokenBucket)
-	}
-	if l.Burst < 0 || l.Burst > MaxAmount {
-		return nil, fmt.Errorf("burst %d: use 1 to %d, or 0 for the amount", l.Burst, MaxAmount)
-	}
-	if l.Bytes && l.Algorithm == Concurrency {
-		return nil, fmt.Errorf("bytes: a %s counts jobs; use another algorithm", Concurrency)
-	}
-	switch {
-	case l.Algorithm == Concurrency:
-		if l.Window != 0 {
-			return nil, fmt.Errorf("window %v: a %s has none; leave it out", l.Window, Concurrency)
-		}
-		return concurrency{limit: l.Amount}, nil
-	case l.Window == Month && l.Algorithm == FixedWindow:
-		return fixed{limit: l.Amount}, nil
-	case l.Window == Month:
-		return nil, fmt.Errorf("window month: a %s has none; use a duration, or a %s",
-			l.Algorithm, FixedWindow)
-	case l.Window < MinWindow || l.Window > MaxWindow:
-		return nil, fmt.Errorf("window %v: use %v to %v", l.Window, MinWindow, MaxWindow)
-	case l.Window%time.Microsecond != 0:
+	if l.Window != Month && l.Window%time.Microsecond != 0 {
 		return nil, fmt.Errorf("window %v: use whole microseconds", l.Window)
 	}
 	window := l.Window.Microseconds()
 	switch l.Algorithm {
+	case Concurrency:
+		return concurrency{limit: l.Amount}, nil
 	case FixedWindow:
+		if l.Window == Month {
+			window = 0
+		}
 		return fixed{limit: l.Amount, window: window}, nil
 	case SlidingWindowLog:
-		if l.Amount > MaxLog {
-			return nil, fmt.Errorf("amount %d: a %s remembers each request, at most %d; use a %s",
-				l.Amount, SlidingWindowLog, MaxLog, SlidingWindowCounter)
-		}
 		return log{limit: l.Amount, window: window}, nil
 	case SlidingWindowCounter:
 		return newCounter(l.Amount, window), nil
 	default:
 		return newBucket(l.Amount, window, l.Capacity())
 	}
-}
-
-var (
-	everyAlgorithm = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter,
-		TokenBucket, LeakyBucket, Concurrency}
-	everyPer = []Per{PerClient, PerIP, PerOperation, PerClientOperation,
-		PerTier, PerCountry, PerGlobal}
-)
-
-func oneOf[T ~string](words []T) string {
-	var text strings.Builder
-	for i, w := range words {
-		switch {
-		case i == len(words)-1:
-			text.WriteString(" or ")
-		case i > 0:
-			text.WriteString(", ")
-		}
-		text.WriteString(string(w))
-	}
-	return text.String()
 }
 
 // Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to share

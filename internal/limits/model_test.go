@@ -43,7 +43,7 @@ func anyLimit(t *rapid.T, name string) *Rule {
 			l.Amount = (l.Amount-1)%MaxLog + 1
 		}
 		l.Window = window.Draw(t, "window")
-		if l.saves() && rapid.Bool().Draw(t, "has burst") {
+		if l.Algorithm.HasBurst() && rapid.Bool().Draw(t, "has burst") {
 			l.Burst = amount.Draw(t, "burst")
 		}
 		return l

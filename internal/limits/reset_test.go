@@ -43,7 +43,7 @@ func TestWithNothingLeftOneMoreIsAdmittedAfterReset(t *testing.T) {
 			if later.Remaining == 0 && later.Reset != s.Reset-part {
 				rt.Fatalf("it resets in %v, and %v later in %v", s.Reset, part, later.Reset)
 			}
-			if later.Remaining > 0 && !r.limit.saves() {
+			if later.Remaining > 0 && !r.limit.Algorithm.HasBurst() {
 				rt.Fatalf("it resets in %v, and %v later has %d", s.Reset, part, later.Remaining)
 			}
 			c.pass(s.Reset - part)

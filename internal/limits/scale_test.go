@@ -111,7 +111,7 @@ func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 				admitted(t, l, 10, r)
 				in := admitted(t, l, 30, scaled(t, r, 2))
 				want := 10
-				if r.limit.saves() {
+				if r.limit.Algorithm.HasBurst() {
 					want = 20 // a bucket counts in parts of its own rate, and begins anew
 				}
 				if in != want {

@@ -5,14 +5,12 @@ import (
 	"sync"
 )
 
-// Scaled is the rule with its amount and burst times factor, rounded down, from 1 to MaxAmount.
-// Counts that the rule has made hold against the new amount, except for a bucket's: it counts in
-// parts of its own rate, so the scaled one begins full.
-func (r *Rule) Scaled(factor float64) (*Rule, error) {
+// Scaled is the limit with its amount and burst times factor, rounded down, from 1 to the most that
+// its algorithm can keep.
+func (l Limit) Scaled(factor float64) Limit {
 	scale := func(n int64) int64 {
 		return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount))
 	}
-	l := r.limit
 	l.Amount = scale(l.Amount)
 	if l.Burst != 0 {
 		l.Burst = scale(l.Burst)
@@ -20,8 +18,14 @@ func (r *Rule) Scaled(factor float64) (*Rule, error) {
 	if l.Algorithm == SlidingWindowLog {
 		l.Amount = min(l.Amount, MaxLog)
 	}
-	counted := r.counted
-	if l.saves() {
+	return l
+}
+
+// Scaled is the rule of the scaled limit. What the rule has counted counts on, for the new amount; but
+// a bucket, which counts in parts of its own rate, begins full.
+func (r *Rule) Scaled(factor float64) (*Rule, error) {
+	l, counted := r.limit.Scaled(factor), r.counted
+	if l.Algorithm.HasBurst() {
 		counted = l
 	}
 	return newRule(l, counted)

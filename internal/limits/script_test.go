@@ -45,7 +45,7 @@ func TestLargeNumbersKeepTheirDigits(t *testing.T) {
 						t.Errorf("%d remain, not %d", s.Remaining, want)
 					}
 					reset := time.Duration(i+1) * month / 10_000_000
-					if !r.limit.saves() {
+					if !r.limit.Algorithm.HasBurst() {
 						reset = month - micros(time.Now().UnixMicro()%month.Microseconds())
 					}
 					if off := (s.Reset - reset).Abs(); off > time.Second {

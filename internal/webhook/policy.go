@@ -11,13 +11,22 @@ import (
 	"time"
 )
 
-// Policy defines where webhooks may go, and when they are tried.
+// Policy defines where webhooks may go, and when they are tried. Its tags are for package strictyaml:
+// they hold for the config's file.
 type Policy struct {
-	Allow    []netip.Prefix  // addresses that are permitted although they aren't public
-	Ports    []int           // ports that are permitted beside 80 and 443
-	HTTP     bool            // http:// is permitted beside https://
-	Timeout  time.Duration   // of one attempt, from the DNS lookup to the end of the answer; > 0
-	Schedule []time.Duration // the waits between attempts, of which there is one more
+	// Allow are networks (CIDR) or addresses that may be called although they aren't public. An address
+	// is looked at when the connection is made; one that is private, of this host, or stands for such
+	// a one is refused.
+	Allow []netip.Prefix `key:"allow" max:"1000" absent:"public addresses alone are called"`
+	// Ports are those that may be called beside 80 and 443.
+	Ports []int `key:"ports" max:"50" range:"1 to 65535" absent:"ports 80 and 443 alone are called"`
+	// HTTP is whether http:// is allowed beside https://.
+	HTTP bool `key:"http"`
+	// Timeout is how long one attempt may take, from the name's look-up to the answer's end.
+	Timeout time.Duration `key:"timeout" default:"15s" range:"100ms to 1m"`
+	// Schedule are the waits after each failed attempt, up to a tenth longer by chance; after the last
+	// one there is one more attempt. The default is that of Standard Webhooks; [] tries once.
+	Schedule []time.Duration `key:"schedule" max:"20" range:"100ms to 7d" default:"[5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h]"`
 }
 
 // maxURL bounds the bytes of a callback URL: it is part of the job's record, which is read with

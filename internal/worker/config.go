@@ -38,12 +38,20 @@ type Backend struct {
 }
 
 // Retry sets when a failed attempt is followed by another. The settings of the Line bound how many
-// there are.
+// there are. Its tags are for package strictyaml: they hold for the config's file.
 type Retry struct {
-	Base time.Duration // longest wait after the first attempt; it doubles with each
-	Cap  time.Duration // longest wait after any
-	On   []int         // statuses that are worth another attempt; nil: 408, 425, 500, 502, 504, 507
-	Rest []int         // statuses that ask for rest, unless they are in On; nil: 429, 503, 529
+	// Base is the longest wait before the second attempt; it doubles with each further one, up to Cap.
+	// The wait is drawn at random below that.
+	Base time.Duration `key:"base" default:"1s" range:"1ms to 24h"`
+	Cap  time.Duration `key:"cap" default:"1m" range:"1ms to 24h"`
+	// On are the backend's statuses after which a job is tried again; timeouts and broken connections
+	// always count, and statuses of 500 and more that no standard knows, such as a CDN's 520 to 524,
+	// count as 500. 400 to 599.
+	On []int `key:"on" max:"50" default:"[408, 425, 500, 502, 504, 507]"`
+	// Rest are the statuses by which the backend asks for rest: they close its gate for everybody and
+	// use up no attempt. 400 to 599, and none of On. 529 is no standard's, but what inference servers
+	// answer while they are overloaded.
+	Rest []int `key:"rest" max:"50" default:"[429, 503, 529]"`
 }
 
 // Operation is one kind of call.
@@ -61,8 +69,8 @@ type Line interface {
 	Release(ctx context.Context) (leaky.Release, error)
 	Start(ctx context.Context, t jobs.Ticket, owner string) (leaky.Started, error)
 	Renew(ctx context.Context, owner string, tickets []jobs.Ticket) ([]leaky.Renewal, error)
-	Part(ctx context.Context, t jobs.Ticket, owner string, private bool) (leaky.PartVerdict, error)
-	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleVerdict, leaky.Feedback, error)
+	Part(ctx context.Context, t jobs.Ticket, owner string, private bool) (leaky.PartOutcome, error)
+	Settle(ctx context.Context, s leaky.Settlement) (leaky.SettleOutcome, leaky.Feedback, error)
 	QueuePaused(ctx context.Context, paused bool) error
 	Reconcile(ctx context.Context) (leaky.Reconciled, error)
 	ReturnPermits(ctx context.Context) (orphans int64, more bool, err error)
@@ -91,17 +99,6 @@ type Listener interface {
 type Stale interface {
 	Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }
-
-// The defaults for statuses. Those in defaultRetryOn are failures that may pass. Those in
-// defaultRest are no failures but ask for rest. 529 is in no standard, but inference servers use it
-// while they are overloaded.
-var (
-	defaultRetryOn = []int{
-		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInsufficientStorage,
-	}
-	defaultRest = []int{http.StatusTooManyRequests, http.StatusServiceUnavailable, 529}
-)
 
 // validate returns an error for a developer if something is missing or out of bounds. Package
 // config finds the mistakes of users.

@@ -33,7 +33,7 @@ func TestOneRefusalClosesTheGateForEveryWorker(t *testing.T) {
 		}
 		ok(b, w, r)
 	})
-	s.Retry = worker.Retry{Base: 5 * time.Minute, Cap: 5 * time.Minute}
+	s.Retry.Base, s.Retry.Cap = 5*time.Minute, 5*time.Minute
 	s.settings.Rate = rate(t, "10/s")
 	s.open()
 	s.start(redistest.Client(t))

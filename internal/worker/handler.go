@@ -72,7 +72,7 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 			return err
 		}
 		d.clock.Observe(sent, time.Now(), s.Now)
-		if s.Verdict == leaky.Go {
+		if s.Outcome == leaky.Go {
 			d.runs.hold(one, first)
 		}
 		return nil
@@ -82,8 +82,8 @@ func (d *drain) start(one *run) (leaky.Started, bool) {
 			"error", err)
 		return leaky.Started{}, false
 	}
-	if s.Verdict != leaky.Go {
-		d.log.Debug("a ticket is void", "job_id", one.ticket.ID, "verdict", s.Verdict)
+	if s.Outcome != leaky.Go {
+		d.log.Debug("a ticket is void", "job_id", one.ticket.ID, "outcome", s.Outcome)
 		return leaky.Started{}, false
 	}
 	if s.Attempt == 1 {
@@ -143,7 +143,7 @@ func (d *drain) part(s leaky.Started, v *outcome) bool {
 	}
 	private := v.Result.Storing == jobs.Private
 	for {
-		var said leaky.PartVerdict
+		var said leaky.PartOutcome
 		err := d.repeat(settleTime, 0, d.runs.leaving, func(ctx context.Context) (err error) {
 			said, err = d.line.Part(ctx, v.Ticket, v.Owner, private)
 			return err
@@ -166,7 +166,7 @@ func (d *drain) part(s leaky.Started, v *outcome) bool {
 
 // settle reports the outcome of the attempt to the line.
 func (d *drain) settle(s leaky.Started, v outcome) {
-	var said leaky.SettleVerdict
+	var said leaky.SettleOutcome
 	var feedback leaky.Feedback
 	err := d.repeat(settleTime, len(v.Body), d.runs.leaving, func(ctx context.Context) (err error) {
 		said, feedback, err = d.line.Settle(ctx, v.Settlement)

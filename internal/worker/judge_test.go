@@ -15,8 +15,10 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second,
-	cap: time.Minute, attempts: 4}
+// The defaults of the config.
+var defaultRetryOn, defaultRest = []int{408, 425, 500, 502, 504, 507}, []int{429, 503, 529}
+
+var testPolicy = policy{retryOn: defaultRetryOn, rest: defaultRest, base: time.Second, cap: time.Minute, attempts: 4}
 
 func whole(status int) answer {
 	return answer{Status: status, ContentType: "text/plain", Body: []byte("so"), Whole: true}

@@ -52,9 +52,9 @@ func newSite(t *testing.T, h handler) *site {
 	}
 	s.Backend = worker.Backend{
 		URL: s.backend.URL, Timeout: 10 * time.Second,
-		Retry: worker.Retry{Base: time.Millisecond, Cap: 5 * time.Millisecond},
-		Operations: map[string]worker.Operation{"report": {Method: "POST", Path: "/render",
-			MaxResult: 1 << 20}},
+		Retry: worker.Retry{Base: time.Millisecond, Cap: 5 * time.Millisecond,
+			On: []int{408, 425, 500, 502, 504, 507}, Rest: []int{429, 503, 529}},
+		Operations: map[string]worker.Operation{"report": {Method: "POST", Path: "/render", MaxResult: 1 << 20}},
 	}
 	s.config = worker.Config{Grace: 10 * time.Second, Log: slog.New(slog.DiscardHandler)}
 	s.open()

@@ -83,12 +83,6 @@ func New(c Config) (*Worker, error) {
 			log:     c.Log.With("backend", settings.Backend),
 			runs:    newRuns(),
 		}
-		if d.policy.retryOn == nil {
-			d.policy.retryOn = defaultRetryOn
-		}
-		if d.policy.rest == nil {
-			d.policy.rest = defaultRest
-		}
 		for name, o := range b.Operations {
 			u, err := target(b.URL, o.Path)
 			if err != nil {

@@ -20,7 +20,7 @@ import (
 func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
-		policies[name] = policy(o)
+		policies[name] = o.Policy()
 	}
 	back := worker.Config{
 		Listener: listener,
@@ -45,7 +45,7 @@ func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[str
 			URL:        b.URL,
 			Headers:    headers,
 			Timeout:    b.Timeout,
-			Retry:      worker.Retry{Base: b.Retry.Base, Cap: b.Retry.Cap, On: b.Retry.On, Rest: b.Retry.Rest},
+			Retry:      b.Retry.Retry,
 			Operations: operations,
 			Line:       lines[name],
 			Queue:      jobs.NewQueue(s.Executor(), name, log),

@@ -21,41 +21,6 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
-// callback is what one client has for webhooks.
-type callback struct {
-	url     string
-	secrets []webhook.Secret
-}
-
-// callbackOf reads what a client of a config that was checked has for webhooks.
-func callbackOf(client config.Client) (callback, error) {
-	own := callback{url: client.Callback.URL}
-	for n, text := range client.Callback.Secrets {
-		secret, err := webhook.ParseSecret(string(text))
-		if err != nil {
-			return callback{}, fmt.Errorf("client %s: callback.secrets[%d]: %w", client.Name, n, err)
-		}
-		own.secrets = append(own.secrets, secret)
-	}
-	return own, nil
-}
-
-// callable is the rule of webhook for a URL of the config, where some things have other mends than in a request.
-func callable(all config.Callbacks, url string) error {
-	err := webhook.Policy(all).Check(url)
-	switch {
-	case errors.Is(err, webhook.ErrHTTP):
-		return fmt.Errorf("%w; write https, or set callbacks.http: true", err)
-	case errors.Is(err, webhook.ErrPort):
-		return fmt.Errorf("%w; write one of them, or permit it by callbacks.ports", err)
-	case errors.Is(err, webhook.ErrAddress), errors.Is(err, webhook.ErrName):
-		return fmt.Errorf("%w; write one, or open its network by callbacks.allow", err)
-	}
-	return err
-}
-
-func callbackPolicy(c *config.Config) webhook.Policy { return webhook.Policy(c.Callbacks) }
-
 // Webhooks puts together what tells the ends of jobs. It belongs to where jobs are run: see RunBack.
 func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, metrics prometheus.Registerer, log *slog.Logger) *webhook.Sender {
 	return webhook.New(webhook.Config{
@@ -64,7 +29,7 @@ func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 		Backends:  slices.Sorted(maps.Keys(lines)),
 		Jobs:      ends(lines),
 		Clients:   clients,
-		Policy:    callbackPolicy(c),
+		Policy:    c.Callbacks,
 		Grace:     c.Shutdown,
 		Metrics:   metrics,
 		Log:       log,

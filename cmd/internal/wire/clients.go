@@ -26,7 +26,7 @@ type Clients struct{ *clients.File[clientSet] }
 type clientSet struct {
 	identity  *identity.Identifier
 	overrides map[string]*admission.Override
-	callbacks map[string]callback
+	callbacks map[string]config.Callback
 	listed    map[string]config.Client // by name, as their files have them
 }
 
@@ -67,7 +67,7 @@ func (cs *Clients) Override(client string) *admission.Override {
 // Callback is the URL that a client has for webhooks ("": only those of its jobs), and its secrets.
 func (cs *Clients) Callback(client string) (url string, secrets []webhook.Secret) {
 	c := cs.Current().callbacks[client]
-	return c.url, c.secrets
+	return c.URL, c.Secrets
 }
 
 // clientReader makes sets of clients of a config and the texts of its clients file.
@@ -109,20 +109,14 @@ func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet,
 		CountryHeader: c.Identity.CountryHeader, Countries: r.countries, Untrusted: r.warnUntrusted}
 	set := &clientSet{
 		overrides: map[string]*admission.Override{},
-		callbacks: map[string]callback{},
+		callbacks: map[string]config.Callback{},
 		listed:    map[string]config.Client{},
 	}
 	for _, client := range all {
-		registered := identity.Registered{Name: client.Name, Tier: client.Tier}
-		for _, digest := range client.KeySHA256 {
-			registered.Keys = append(registered.Keys, identity.Digest(digest))
-		}
-		who.Clients = append(who.Clients, registered)
+		who.Clients = append(who.Clients, identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
 		set.listed[client.Name] = client
-		if own, err := callbackOf(client); err != nil {
-			return nil, err
-		} else if len(own.secrets) > 0 {
-			set.callbacks[client.Name] = own
+		if len(client.Callback.Secrets) > 0 {
+			set.callbacks[client.Name] = client.Callback
 		}
 		if client.Weight == 0 && len(client.Limits) == 0 {
 			continue

@@ -78,7 +78,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Stored:      memory,
 		Store:       health{s, lines},
 		Finals:      finals,
-		Callbacks:   webhook.Rules{Policy: callbackPolicy(c), Clients: callers},
+		Callbacks:   webhook.Rules{Policy: c.Callbacks, Clients: callers},
 		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
 		MaxBody:     int64(c.HTTP.MaxBody),
@@ -119,7 +119,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 			return nil, err
 		}
 		enter.Operations = append(enter.Operations, admission.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: admission.Cost(o.Cost),
-			Limits: own, Overload: policy(o), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
+			Limits: own, Overload: o.Policy(), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
 			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
 	if watched := mayBeSick(enter.Operations, lines); len(watched) > 0 {
@@ -160,22 +160,4 @@ func processName() string {
 		host = "unknown"
 	}
 	return host + "-" + rand.Text()
-}
-
-func policy(o config.Operation) degrade.Policy {
-	p := degrade.Policy{FreshFor: o.Cache.FreshFor, StaleFor: o.Cache.StaleFor, Share: o.Cache.Share, Key: o.Cache.Key, Refresh: o.Cache.Refresh}
-	if when := o.Degrade.When; when.Backend != "" {
-		p.Sick = degrade.Sick{On: true, Below: when.Below}
-	}
-	for _, step := range o.OnOverload {
-		switch {
-		case step.Operation != "":
-			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Operation, Operation: step.Operation})
-		case step.Body != "":
-			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Body, Body: []byte(step.Body)})
-		default:
-			p.Steps = append(p.Steps, degrade.Step{Kind: degrade.Kind(step.Word)})
-		}
-	}
-	return p
 }

@@ -33,7 +33,7 @@ func Load(path string, lookup func(string) (string, bool)) (*config.Config, []co
 }
 
 // conditions are the rules of those who go by the config.
-var conditions = config.Rules{Limit: possible, Callback: callable, Redis: reachable, File: readable}
+var conditions = config.Rules{Redis: reachable, File: readable}
 
 // Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
 // left out.

@@ -1,6 +1,7 @@
--- cancel: the client no longer wants the job, or its share in one: the job is canceled with the last of them.
+-- cancel: cancels a job, or a subscription to one. The last subscription cancels its job.
 -- ARGV[9] job id
--- Returns 'canceled', 'aborting' (its worker is told), 'final' (it ended otherwise), or 'unknown' and, where there was such a job, what trace_of tells of it
+-- Returns 'canceled', 'aborting' (its worker is notified), 'final' (it has another final state), or
+--         'unknown' and the trace that is left of the job (trace_of)
 local function cancel(id, keep, client, joint)
   local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'cancel')
   local state = s[1] or 'waiting'
@@ -14,7 +15,7 @@ local function cancel(id, keep, client, joint)
   if state == 'waiting' or state == 'delayed' then
     local held = call('ZREM', LINE, id) + call('ZREM', DELAYED, id)
     call('ZREM', DEADLINES, id)
-    if held > 0 then hold(client, -1) end -- else Redis has lost its place, and the count with it
+    if held > 0 then hold(client, -1) end -- otherwise Redis has lost its place and its count
   elseif state == 'released' then
     land(id)
   else
@@ -24,22 +25,24 @@ local function cancel(id, keep, client, joint)
   return 'canceled'
 end
 
-local function leave(share, id, keep, client, has)
-  local own = prefix .. 'state:' .. share
+-- leave cancels a subscription to job id.
+local function leave(subscription, id, keep, client, has)
+  local own = prefix .. 'state:' .. subscription
   if call('EXISTS', own) == 1 then return 'canceled' end
   local record = beginning(id)
   local s = call('HMGET', prefix .. 'state:' .. id, 'st', 'ver', 'fin')
   local live = prefix .. 'shares:' .. id
-  if s[3] or call('HLEN', live) <= 2 then -- it is the last, beside 'join'
+  if s[3] or call('HLEN', live) <= 2 then -- it is the last one, beside 'join'
     local _, _, _, keep_job, of = numbers(record)
     return keep_job and cancel(id, keep_job, of, true) or 'unknown'
   end
-  call('HDEL', live, share)
+  call('HDEL', live, subscription)
   vacate(has['@'])
-  call('HSET', own, 'st', 'canceled', 'fin', us(now), 'exp', us(now + keep * 1000), 'ver', (s[2] or 0) + 1)
+  call('HSET', own, 'st', 'canceled', 'fin', us(now), 'exp', us(now + keep * 1000),
+    'ver', (s[2] or 0) + 1)
   call('PEXPIRE', own, keep)
-  ended(share, client, keep, has['!'])
-  call('PUBLISH', prefix .. 'final', share)
+  ended(subscription, client, keep, has['!'])
+  call('PUBLISH', prefix .. 'final', subscription)
   return 'canceled'
 end
 

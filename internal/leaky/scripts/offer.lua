@@ -1,40 +1,48 @@
--- offer: admits jobs: charges their limits, gives them their places in the line and writes their records, or leaves all as
--- it was.
--- KEYS[11..] of the limits that some of the jobs bring along
+-- offer: admits jobs. For each it charges the limits, gives the job its place in the line and
+-- writes its record, or changes nothing.
+-- KEYS[11..] of the limits, if some of the jobs have a charge
 -- ARGV[9]    the longest predicted wait, µs
--- ARGV[10]   the part of the capacity that one client may hold
+-- ARGV[10]   the part of the capacity that one client may take up
 -- ARGV[11]   horizon of a release, µs
 -- ARGV[12]   how long a client's list outlives the newest job in it, ms
--- ARGV[13]   the most shares in a job   ARGV[14] the most in one of a client that may have several
--- ARGV[15]   how many values of the limits follow: 0, or their args as JSON and the texts of members (limits/limits.lua, which
---            Go puts before this script where it is to decide about limits)
--- then       ten values a job: id, rest of the record, client, flow, cost ÷ weight, start_within µs (0: none),
---            max_age µs, keep ms, the UUID's bytes ('': the client's list isn't told), and whether it is for many: '' (no),
---            'key' (no, and its id is of a client's key), 'share', 'refresh' (for no caller); of the last two four more follow: who may share it, id of the caller's share ('' for
---            none), rest of that one's record, and by what the caller's one share in a job is known ('': it may have several).
---            Before that word may stand, in this order, each with values that come before those four:
---            # the job brings the limits' next question: none more
---            > its key may have made other jobs: how many, and of each its backend's prefix and its id
---            $ its bytes are counted for the client: how many its jobs may take, this one's included
--- Returns    what the line waits on, then six values a job: outcome, position, predicted wait µs, retry after µs, accepted at µs,
---            and the id, of 'again', of the share that the caller has, and of 'exists', of a job that is another of its key. Last
---            the limits' reply as a list, where there are any
--- What is on record already ('exists'), or was and is purged ('spent'), and what the limits refuse ('limited') is charged nothing,
--- nor is what the line refuses: where both refuse, the answer is the limits'. A share is charged as a job is.
--- An id of a client's key isn't used again before the record of a job that was purged would have gone: 'spent'.
--- Idempotent by job id, or the share's: a job on record is left alone ('exists'), whatever the line has come to meanwhile.
+-- ARGV[13]   subscriptions to a job, at most   ARGV[14] those of a client that may have several
+-- ARGV[15]   number of values of the limits that follow: 0, or their args as JSON and the texts of
+--            members (limits/limits.lua, which Go puts before this script if it decides limits)
+-- then       ten values per job: id, rest of the record, client, flow, cost ÷ weight, start_within
+--            µs (0: none), max_age µs, keep ms, the UUID's bytes ('': not in the client's list),
+--            and the kind: '' (owned), 'key' (owned, with an id from a client's key), 'shared' or
+--            'refresh'.
+--            'shared' and 'refresh' are followed by four more: Join, id of the caller's
+--            subscription ('': none), rest of its record, and the client's key of its only
+--            subscription ('': it may have several).
+--            The kind may begin with these signs, in this order, each with values that come right
+--            after the kind:
+--            # the job has a charge, which is the next of the limits: no value
+--            > its key may have made other jobs: their number, and for each its backend's prefix
+--              and its id
+--            $ its bytes are counted for the client: how many its jobs may take, including this one
+-- Returns    what the line waits on, then six values per job: outcome, position, predicted wait µs,
+--            retry after µs, accepted at µs, and the id of the client's subscription ('again') or
+--            of the other job of its key ('exists'). Last the limits' reply as a list, if any
+-- Nothing is charged for a job that is on record ('exists'), was purged ('spent') or is refused. If
+-- the limits and the line both refuse, the answer is that of the limits ('limited'). A subscription
+-- is charged like a job.
+-- An id from a client's key isn't used again before the record of its purged job would have
+-- expired: 'spent'.
+-- Idempotent by id of the job or subscription: a job on record isn't changed ('exists').
 local max_wait, fraction, horizon = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local most_shares, most_each = tonumber(ARGV[13]), tonumber(ARGV[14])
+local most_subscriptions, most_each = tonumber(ARGV[13]), tonumber(ARGV[14])
 local share_limit = math.max(1, math.floor(capacity * fraction))
 local waiting = call('ZCARD', LINE)
 local depth = waiting + call('ZCARD', DELAYED)
 local was_empty = waiting == 0
 local full = call('ZCARD', INFLIGHT) >= concurrency
-local top = tonumber(call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2] or 0) -- the largest tag in the line
+-- top is the largest tag in the line.
+local top = tonumber(call('ZRANGE', LINE, -1, -1, 'WITHSCORES')[2] or 0)
 local tags, held = {}, {} -- last tag by flow; waiting jobs by client
-local added, accepted = {}, 0 -- accepted jobs by client, and in all
--- Tags of accepted jobs, and what ZADD takes of them: they enter the line together. A call of Redis for each of them
--- would be a quarter of the script's time.
+local added, accepted = {}, 0 -- accepted jobs by client, and in total
+-- Tags of accepted jobs, and the arguments of ZADD: they enter the line together. A ZADD for each
+-- of them would take a quarter of the script's time.
 local fresh, entries = {}, {}
 
 local function enter()
@@ -42,7 +50,7 @@ local function enter()
   fresh, entries = {}, {}
 end
 
--- turn is in_turn among those too that are about to enter.
+-- turn is in_turn including the jobs that are about to enter.
 local function turn(tag)
   if tag > top then return tag end
   local last
@@ -62,12 +70,12 @@ local function before(tag)
   return n
 end
 
--- How long a refused job should wait until its equal fits, if nobody else comes meanwhile. Delayed jobs come back at the
--- head, so all of them may go first.
+-- How long a refused job should wait until an equal one is accepted, if no other comes meanwhile.
+-- Delayed jobs come back at the head, so all of them may go first.
 
-local NO_END = 30 * 1000000 -- a pause has no predicted end: come back and see
+local NO_END = 30 * 1000000 -- a pause has no predicted end: try again
 
--- gone predicts when n of the jobs that wait have left the line; the delayed ones are the last to.
+-- gone predicts when n of the waiting jobs have left the line, the delayed ones last.
 local function gone(n)
   local first = wait_for(n - 1, full)
   if n <= waiting or depth == waiting then return first end
@@ -76,8 +84,9 @@ local function gone(n)
   return first + math.max(backoff[2] - now, 0)
 end
 
--- share_free: the n-th next job of a flow has a tag of at most V + n steps, but for its turn (CLOSE). Where too few of the client's jobs are in
--- this flow, only the end of all that waits is sure.
+-- share_free predicts when the client is below its share of the line. The n-th next job of a flow
+-- has a tag of at most V + n steps, plus CLOSE. If too few of the client's jobs are in this flow,
+-- only the end of all waiting jobs is certain.
 local function share_free(client, flow, step)
   local n = held[client] - share_limit + 1
   if tags[flow] <= v + (n - 1) * step + CLOSE then return gone(depth) end
@@ -85,24 +94,24 @@ local function share_free(client, flow, step)
   return wait_for(ahead + depth - waiting, full)
 end
 
--- near_enough is the first time after earliest from which on the wait is sure to be within the limit: behind all that
--- waits, or sooner at the job's own place. That comes nearer while the flow's last job waits, as the flow's next tag
--- stays; after that the tag moves along with V.
+-- near_enough returns the first time after earliest from which on the wait is certainly within the
+-- limit: behind all waiting jobs, or sooner, at the job's own place. That place comes nearer while
+-- the flow's last job waits, because the flow's next tag stays. After that the tag moves along with
+-- V.
 local function near_enough(flow, rank, limit, earliest)
   local behind_all = math.max(gone(depth + 1) - limit, earliest)
   local here = math.max(wait_for(rank + depth - waiting, full) - limit, earliest)
-  if here < behind_all and here <= wait_for(call('ZCOUNT', LINE, '-inf', '(' .. exact(tags[flow])), full) - horizon then
-    return here
-  end
-  return behind_all
+  if here >= behind_all then return behind_all end
+  local flow_rank = call('ZCOUNT', LINE, '-inf', '(' .. exact(tags[flow]))
+  return here <= wait_for(flow_rank, full) - horizon and here or behind_all
 end
 
--- Bounds of what a call looks at of the bytes that a client's ended jobs take: 1,000 entries that
--- have gone are taken away, the next ones in the next call; and 100 that go next are told from.
+-- Bounds of the entries of a client's ended jobs that a call looks at: it removes 1,000 expired
+-- ones, and predicts from the 100 that expire next.
 local SWEPT, NEXT = 1000, 100
-local stored = {} -- by client: key, bytes, and next, entries and when they go
+local stored = {} -- by client: key, bytes, and next: entries and when they expire
 
--- stored_by tells what a client's jobs take.
+-- stored_by returns the bytes of a client's jobs.
 local function stored_by(client)
   if stored[client] then return stored[client] end
   local key = prefix .. 'kept:' .. client
@@ -117,8 +126,8 @@ local function stored_by(client)
   return stored[client]
 end
 
--- stored_free is how long it takes until so many more bytes of a client fit; nil: they do. Where
--- jobs that live must go first it has no predicted end.
+-- stored_free returns how long it takes until so kind more bytes of a client fit; nil: they do now.
+-- If jobs have to end first, there is no prediction.
 local function stored_free(client, bytes, bound)
   local s = stored_by(client)
   local over = s.bytes + bytes - bound
@@ -131,8 +140,8 @@ local function stored_free(client, bytes, bound)
   return NO_END
 end
 
--- place is the line's answer to a job that isn't on record: outcome, position, wait, retry after;
--- and its tag. free is when its bytes fit; nil: now.
+-- place returns the line's answer to a job that isn't on record: outcome, position, wait, retry
+-- after, and its tag. free is when its bytes fit; nil: now.
 local function place(client, flow, step, start_within, free)
   local refused, retry = nil, 0
   if depth >= capacity then refused, retry = 'line_full', gone(depth - capacity + 1) end
@@ -153,8 +162,9 @@ local function place(client, flow, step, start_within, free)
   return 'accepted', rank + 1, wait, 0, tag
 end
 
--- No two jobs of a backend are accepted at one moment, though one call accepts many: clients' lists are in the order of it, and a place in
--- them is told by it. A clock that was set back by more than this is followed all the same.
+-- No two jobs of a backend are accepted at one moment, although one call accepts many: clients'
+-- lists are ordered by it, and a place in them is found by it. If the clock was set back by more
+-- than this, the new time is used all the same.
 local LIMIT = 1000000
 local newest = tonumber(call('HGET', PACE, 'newest') or 0)
 if newest - now > LIMIT then newest = 0 end
@@ -162,30 +172,32 @@ local was_newest = newest
 local function moment() return math.max(now, newest + 1) end
 
 local out = { waiting_on(full) }
-local listed = {} -- what comes into a client's list, by client
+local listed = {} -- new entries of clients' lists, by client
 local function list(client, uuid)
   local entries = listed[client] or {}
   listed[client], entries[#entries + 1] = entries, entry_of(newest, uuid)
 end
 
--- begin is the beginning of a record, when its job may start at the latest, and whether that is sooner than its end.
+-- begin returns the beginning of a record, when its job may start at the latest, and whether that
+-- is before its end.
 local function begin(client, start_within, max_age, keep)
   local end_by = now + max_age
   local start_by = start_within > 0 and math.min(now + start_within, end_by) or end_by
   local start_text = us(start_by)
-  return us(moment()) .. ' ' .. start_text .. ' ' .. us(end_by) .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
+  local times = us(moment()) .. ' ' .. start_text .. ' ' .. us(end_by)
+  return times .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
 end
 
--- confirm takes the permits of a job that is on record now out of the open ones. Only those that are apart from it
--- were open: others are taken in this script.
+-- confirm removes the permits of a job that is now on record from the open ones. Only permits that
+-- are apart were ever open: others are taken in this script.
 local function confirm(rest)
   local permits = string.match(rest, '^@(%S+#%S+)')
   if permits then redis.pcall('ZREM', PERMITS, permits) end
 end
 
--- share gives a caller a share in a job. Its bytes are counted where it becomes a job of its own
--- (part.lua).
-local function share(job, id, first, counts, rest, client, once)
+-- subscribe gives a caller a subscription to a job. Its bytes are counted if it becomes a job of
+-- its own (part.lua).
+local function subscribe(job, id, first, counts, rest, client, once)
   call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. counts .. rest)
   confirm(rest)
   local calls_back = string.find(rest, '^! ') or string.find(rest, '^@%S+ ! ')
@@ -199,22 +211,26 @@ local function share(job, id, first, counts, rest, client, once)
   end
 end
 
--- under_way is the job that is joined by that, and whether it has room for another share of the client.
+-- under_way returns the job that is under way for a Join, and whether it has room for another
+-- subscription of the client.
 local function under_way(join, client, once)
   local job = call('GET', prefix .. 'joint:' .. join)
   if not job or call('EXISTS', prefix .. 'job:' .. job) == 0 then return nil end
-  local room = call('HLEN', prefix .. 'shares:' .. job) - 1 < most_shares
-  if room and once == '' then room = tonumber(call('HGET', prefix .. 'callers:' .. job, client) or 0) < most_each end
+  local room = call('HLEN', prefix .. 'shares:' .. job) - 1 < most_subscriptions
+  if room and once == '' then
+    room = tonumber(call('HGET', prefix .. 'callers:' .. job, client) or 0) < most_each
+  end
   return job, room
 end
 
--- share_of is the share that the caller has in a job already.
-local function share_of(job, once)
+-- subscription_of returns the caller's subscription to a job, if it has one.
+local function subscription_of(job, once)
   local id = once ~= '' and call('HGET', prefix .. 'callers:' .. job, once)
   return id and call('HEXISTS', prefix .. 'shares:' .. job, id) == 1 and id
 end
 
--- advance moves a job that waits to where the caller's own would stand, if that is earlier: the turn is the caller's then.
+-- advance moves a waiting job to where a job of the caller's own would stand, if that is earlier.
+-- Then it takes the caller's turn.
 local moved = false
 local function advance(job, flow, step)
   enter()
@@ -225,10 +241,12 @@ local function advance(job, flow, step)
   tags[flow], moved = tag, true
 end
 
--- spent tells of an id whether it is that of a purged job. Only a client's key gives an id twice.
+-- spent reports whether an id is that of a purged job. Only an id from a client's key can come
+-- twice.
 local function spent(id, of) return string.sub(trace_of(id, of) or '', -1) == '!' end
 
--- other looks for another job of the same key, among n that may be there, and returns what it came to and that job.
+-- other looks for another job of the same key, among n that may exist, and returns the outcome and
+-- its id.
 local function other(from, n)
   for at = from, from + 2 * n - 2, 2 do
     local of, id = ARGV[at], ARGV[at + 1]
@@ -239,69 +257,80 @@ end
 
 local ask, answer, close
 local i = 16 + tonumber(ARGV[15])
-if i > 16 then ask, answer, close = open_limits({ unpack(KEYS, 11) }, cjson.decode(ARGV[16]), now, 16) end
+if i > 16 then
+  ask, answer, close = open_limits({ unpack(KEYS, 11) }, cjson.decode(ARGV[16]), now, 16)
+end
 while i <= #ARGV do
   local id, rest, client, flow = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]), tonumber(ARGV[i + 6]), ARGV[i + 7]
-  local uuid, many = ARGV[i + 8], ARGV[i + 9]
+  local step, start_within, max_age, keep = tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]),
+    tonumber(ARGV[i + 6]), ARGV[i + 7]
+  local uuid, kind = ARGV[i + 8], ARGV[i + 9]
   local bound, counts, outcome, found = nil, '', nil, nil
   i = i + 10
-  local limited = string.byte(many) == 35
-  if limited then many = string.sub(many, 2) end
+  local limited = string.byte(kind) == 35
+  if limited then kind = string.sub(kind, 2) end
   local fits = not limited or ask()
   local charged, placed = false, true
-  if string.byte(many) == 62 then
+  if string.byte(kind) == 62 then
     outcome, found = other(i + 1, ARGV[i])
-    i, many = i + 1 + 2 * ARGV[i], string.sub(many, 2)
+    i, kind = i + 1 + 2 * ARGV[i], string.sub(kind, 2)
   end
-  if string.byte(many) == 36 then
-    bound, counts, many = tonumber(ARGV[i]), '$' .. #rest .. ' ', string.sub(many, 2)
+  if string.byte(kind) == 36 then
+    bound, counts, kind = tonumber(ARGV[i]), '$' .. #rest .. ' ', string.sub(kind, 2)
     i = i + 1
   end
   local position, wait, retry, tag
-  local keyed = many == 'key'
-  if keyed then many = '' end
-  local join, own, words, once, has_share
+  local keyed = kind == 'key'
+  if keyed then kind = '' end
+  local join, own, own_rest, once, subscription
   local before_it = newest
   if fits and not tags[flow] then tags[flow] = tonumber(call('ZSCORE', FLOWS, flow) or 0) end
-  if many ~= '' then
-    join, own, words, once = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+  if kind ~= '' then
+    join, own, own_rest, once = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
     i = i + 4
     local job, open = under_way(join, client, once)
-    has_share = job and share_of(job, once)
-    if outcome then -- it is another job's
+    subscription = job and subscription_of(job, once)
+    if outcome then -- from another job of its key
     elseif own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
     elseif own ~= '' and spent(own) then
       outcome = 'spent'
     elseif not fits then
       outcome = 'limited'
-    elseif many == 'refresh' then
+    elseif kind == 'refresh' then
       if job or rest_of(join) > now then outcome = 'joined' end
-    elseif has_share then
-      outcome, found, charged, placed = 'again', has_share, true, false -- the share has permits of its own
-      if not limited then vacate(string.match(words, '^@(%S+) ')) end
+    elseif subscription then
+      -- The subscription has permits of its own.
+      outcome, found, charged, placed = 'again', subscription, true, false
+      if not limited then vacate(string.match(own_rest, '^@(%S+) ')) end
       advance(job, flow, step)
     elseif job and open then
-      share(job, own, (begin(client, start_within, max_age, keep)), counts, words, client, once)
+      local first = begin(client, start_within, max_age, keep)
+      subscribe(job, own, first, counts, own_rest, client, once)
       newest = moment()
       if uuid ~= '' then list(client, uuid) end
       outcome, charged = 'joined', true
       advance(job, flow, step)
-    end -- a job that has no room is left behind: those who come are joined to the next
+    end -- if the job has no room, another one is begun, and later offers join that
   end
 
   if keyed and not outcome then
-    outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or spent(id) and 'spent' or nil
+    outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists'
+      or spent(id) and 'spent' or nil
   end
-  if not outcome and not fits then outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or 'limited' end
+  if not outcome and not fits then
+    outcome = call('EXISTS', prefix .. 'job:' .. id) == 1 and 'exists' or 'limited'
+  end
   if not outcome then
-    if fraction < 1 and not held[client] then held[client] = tonumber(call('HGET', SHARE, client) or 0) end
+    if fraction < 1 and not held[client] then
+      held[client] = tonumber(call('HGET', SHARE, client) or 0)
+    end
     local free = bound and stored_free(client, #rest, bound)
     outcome, position, wait, retry, tag = place(client, flow, step, start_within, free)
     if outcome == 'accepted' then
       local first, start_text, dated = begin(client, start_within, max_age, keep)
-      if call('SET', prefix .. 'job:' .. id, first .. (many ~= '' and '& ' or '') .. counts .. rest, 'NX') then
+      local record = first .. (kind ~= '' and '& ' or '') .. counts .. rest
+      if call('SET', prefix .. 'job:' .. id, record, 'NX') then
         charged = true
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
@@ -316,11 +345,11 @@ while i <= #ARGV do
         end
         newest = moment()
         if uuid ~= '' then list(client, uuid) end
-        if many ~= '' then
+        if kind ~= '' then
           call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
           call('HSET', prefix .. 'shares:' .. id, 'join', join)
           if own ~= '' then
-            share(id, own, first, counts, words, client, once)
+            subscribe(id, own, first, counts, own_rest, client, once)
           else
             call('HSET', prefix .. 'shares:' .. id, 'refresh', '1')
           end

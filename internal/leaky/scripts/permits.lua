@@ -1,10 +1,11 @@
 -- permits: finds open permits that belong to no job.
 -- ARGV[9] how long a permit may be open, µs   ARGV[10] permits to look at
--- Returns how many never had a job, then those that the caller must give back: they stay open until it has
--- Idempotent by nature.
+-- Returns how many never had a job, then those that the caller must return: they stay open until it
+--         has
+-- Idempotent.
 local lease, most = tonumber(ARGV[9]), tonumber(ARGV[10])
 
--- lives tells whether a job on record, or a share in one, holds these permits and hasn't ended.
+-- lives reports whether a job or subscription on record holds these permits and hasn't ended.
 local function ended_by_itself(id) return call('HGET', prefix .. 'state:' .. id, 'fin') end
 local function lives(permits)
   local id = string.match(permits, '^[^~@#]+')
@@ -16,7 +17,7 @@ end
 local out, left = { 0 }, most
 local function look(from, to)
   local rows = redis.pcall('ZRANGEBYSCORE', PERMITS, from, to, 'WITHSCORES', 'LIMIT', 0, left)
-  if rows.err then -- no script wrote what is there
+  if rows.err then -- the key has another type, so no script wrote it
     call('DEL', PERMITS)
     return
   end

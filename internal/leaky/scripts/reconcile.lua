@@ -1,13 +1,14 @@
--- reconcile: goes through the line's keys, a part a call, and puts right what doesn't fit together.
--- ARGV[9]  members to look at   ARGV[10] how long nobody goes on then, µs   ARGV[11] length of a lease, µs
--- Returns 'resting' (somebody was here just now: nothing was done), 'part' or 'round' (all of it has been gone through once
---         more), then {kind, what, ...} repairs
--- Idempotent by nature: what is right stays as it is. No script of the line leaves anything to repair.
+-- reconcile: goes through the line's keys, a part per call, and repairs inconsistencies.
+-- ARGV[9]  members to look at   ARGV[10] pause after this call, µs   ARGV[11] length of a lease, µs
+-- Returns 'resting' (the pause after the last call isn't over: nothing was done), 'part' or 'round'
+--         (this call completed a round over all keys), then {kind, what, ...} repairs
+-- Idempotent: it changes only what is inconsistent. The scripts of the line leave nothing to
+-- repair.
 local most, rest, lease = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local w = call('HMGET', SWEEP, 'next', 'stage', 'score', 'member', 'broken')
 local wait = tonumber(w[1] or now) - now
-if wait > 0 and wait <= rest then return { 'resting', {} } end -- farther ahead: the clock was set back
-local broken = w[5] == '1' -- this round has found something
+if wait > 0 and wait <= rest then return { 'resting', {} } end -- if more, the clock was set back
+local broken = w[5] == '1' -- this round has repaired something
 local left = most
 local repairs = {}
 
@@ -19,7 +20,7 @@ end
 
 local function state_of(id) return call('HGET', prefix .. 'state:' .. id, 'st') or 'waiting' end
 
--- vanished ends a job whose record is gone: nobody can run it or tell of it.
+-- vanished ends a job whose record is gone, so that it can't run.
 local function vanished(id)
   for _, key in ipairs({ LINE, DELAYED, INFLIGHT, DEADLINES }) do call('ZREM', key, id) end
   call('DEL', prefix .. 'job:' .. id, prefix .. 'result:' .. id)
@@ -28,7 +29,8 @@ local function vanished(id)
   repaired('no_record', id)
 end
 
--- A job is where its state says. Where it was in two places, its client's share was right and stays.
+-- live moves a job to the zset of its state. If it was in two, its client's count was right and
+-- stays.
 local home = { waiting = LINE, delayed = DELAYED, released = INFLIGHT, running = INFLIGHT }
 local function live(key, id)
   local _, _, _, keep, client = head(id)
@@ -48,13 +50,15 @@ local function live(key, id)
   elseif to == INFLIGHT then
     added = call('ZADD', INFLIGHT, 'NX', us(now + lease), id)
   else
-    if state == 'failed' and not for_nobody(id) then keep = list_failed(id, s[3] or now, keep) end
+    if state == 'failed' and not unowned(id) then keep = list_failed(id, s[3] or now, keep) end
     local has = marks(beginning(id))
     if has['$'] and call('PTTL', prefix .. 'job:' .. id) == -1 then
       keep_bytes(id, client, has['$'], keep)
     end
     for _, name in ipairs({ 'job:', 'state:' }) do
-      if call('PTTL', prefix .. name .. id) == -1 then call('PEXPIRE', prefix .. name .. id, keep) end
+      if call('PTTL', prefix .. name .. id) == -1 then
+        call('PEXPIRE', prefix .. name .. id, keep)
+      end
     end
   end
   if added == 1 and key == INFLIGHT then
@@ -71,7 +75,7 @@ local function deadline(_, id)
   repaired('deadline', id)
 end
 
--- failed leaves those whose time is over to release.
+-- failed checks a failed job. Those that have been listed long enough are left to release.
 local function failed(_, id, score)
   if call('EXISTS', prefix .. 'job:' .. id) == 1 then
     if state_of(id) == 'failed' then return end
@@ -84,16 +88,16 @@ end
 
 local function depth() return call('ZCARD', LINE) + call('ZCARD', DELAYED) end
 
--- recount holds a hash of numbers by client against what was counted.
+-- recount repairs a hash of numbers by client.
 local function recount(key, counted, kind)
   if call('HLEN', key) > most then call('DEL', key) end
-  local share = call('HGETALL', key)
-  for i = 1, #share, 2 do
-    local client, n = share[i], counted[share[i]]
+  local stored = call('HGETALL', key)
+  for i = 1, #stored, 2 do
+    local client, n = stored[i], counted[stored[i]]
     if not n then
       call('HDEL', key, client)
       repaired(kind, client)
-    elseif tonumber(share[i + 1]) == n then
+    elseif tonumber(stored[i + 1]) == n then
       counted[client] = nil
     end
   end
@@ -103,9 +107,9 @@ local function recount(key, counted, kind)
   end
 end
 
--- shares counts every client's jobs that wait, and the bytes of those that live, where not more do
--- than one call may look at: part by part it can't be done, as they come and go between two calls.
--- False: not in this call any more.
+-- shares recounts every client's waiting jobs, and the bytes of those that haven't ended, if one
+-- call may look at all of them. It can't be done in parts, as jobs come and go between calls. It
+-- returns false if that has to wait for the next call.
 local function shares()
   local n = depth()
   if n > most then return true end
@@ -129,8 +133,9 @@ local function shares()
   return true
 end
 
--- counters makes accepted the sum of what became of all jobs: those that are nowhere are lost; those that were never counted
--- (books that were lost, say) were accepted. A counter under 0 has had more taken back than it had counted.
+-- counters makes accepted the sum of all other counters. Jobs that are nowhere are counted as lost.
+-- Jobs that were never counted (if the books were lost, say) are counted as accepted. A counter
+-- below 0 was decremented after it was lost.
 local function counters()
   local c, under = {}, 0
   for _, field in ipairs({ 'accepted', 'lost', 'succeeded', 'failed', 'canceled', 'expired' }) do
@@ -141,19 +146,21 @@ local function counters()
       c[field] = 0
     end
   end
-  local nowhere = c.accepted - (depth() + call('ZCARD', INFLIGHT) + c.lost + c.succeeded + c.failed + c.canceled + c.expired)
+  local finals = c.lost + c.succeeded + c.failed + c.canceled + c.expired
+  local nowhere = c.accepted - (depth() + call('ZCARD', INFLIGHT) + finals)
   if nowhere > 0 then
     call('HINCRBY', BOOKS, 'lost', nowhere)
   elseif nowhere < 0 then
-    local found = math.min(-nowhere, c.lost) -- taken for lost, and there after all
+    local found = math.min(-nowhere, c.lost) -- counted as lost, but found
     if found > 0 then call('HINCRBY', BOOKS, 'lost', us(-found)) end
     if found < -nowhere then call('HINCRBY', BOOKS, 'accepted', us(-nowhere - found)) end
   end
   if nowhere ~= 0 or under ~= 0 then repaired('counters', us(nowhere + under)) end
 end
 
--- flow drops the tag of a client that has nothing waiting, once a round has found something: the jobs whose turns it counts
--- may be gone. Otherwise such tags are right: a canceled job's turn is given to nobody, until V has passed it.
+-- flow drops the tag of a client that has nothing waiting, if the round has repaired something: the
+-- jobs that it counts may be gone. Otherwise such tags are right: the turn of a canceled job stays
+-- unused until V has passed it.
 local function flow(_, name)
   local client = string.match(name, '^(%x+):')
   if client and call('HEXISTS', SHARE, client) == 1 then return end
@@ -162,8 +169,8 @@ local function flow(_, name)
 end
 
 local stages = {
-  { LINE, live }, { DELAYED, live }, { INFLIGHT, live }, { DEADLINES, deadline }, { FAILED, failed },
-  'shares', 'counters', { FLOWS, flow },
+  { LINE, live }, { DELAYED, live }, { INFLIGHT, live }, { DEADLINES, deadline },
+  { FAILED, failed }, 'shares', 'counters', { FLOWS, flow },
 }
 local stage, score, member = tonumber(w[2]) or 1, w[3] or '', w[4] or ''
 while left > 0 and stage <= #stages do
@@ -189,5 +196,6 @@ while left > 0 and stage <= #stages do
 end
 local word = 'part'
 if stage > #stages then word, stage, broken = 'round', 1, false end
-call('HSET', SWEEP, 'next', us(now + rest), 'stage', stage, 'score', score, 'member', member, 'broken', broken and '1' or '')
+call('HSET', SWEEP, 'next', us(now + rest), 'stage', stage, 'score', score, 'member', member,
+  'broken', broken and '1' or '')
 return { word, repairs }

@@ -1,12 +1,13 @@
--- release: brings back what was lost, drops what is too late, and grants the slots of the near future.
--- ARGV[9]  the most jobs to grant, bring back, promote or drop in this call
+-- release: returns jobs with expired leases, ends late ones, and grants the slots of the near
+-- future.
+-- ARGV[9]  jobs to grant, return, promote or end in this call, at most
 -- ARGV[10] horizon, µs: grant slots that are due within it
 -- ARGV[11] how long after its due time a granted job may take to start, µs
 -- ARGV[12] length of a lease, µs
 -- ARGV[13] attempts of a job
--- Returns  now, ask again after µs, why no more was granted, jobs brought back,
+-- Returns  now, µs until the next call is of use, why no more was granted, jobs returned,
 --          {id, run, due, ...} granted, {id, state, code, ...} ended
--- Not idempotent: a lost answer loses its tickets, and their leases bring the jobs back.
+-- Not idempotent: a lost reply loses its tickets, and the jobs return when their leases expire.
 local most, horizon, grace = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local lease, attempts = tonumber(ARGV[12]), tonumber(ARGV[13])
 local granted, ended, returned = {}, {}, 0
@@ -16,20 +17,20 @@ local function ends(id, state, keep, code, detail)
   ended[#ended + 1], ended[#ended + 2], ended[#ended + 3] = id, state, code
 end
 
--- lost ends a job whose record is gone: it can neither run nor be told of.
+-- lost ends a job whose record is gone, so that it can't run.
 local function lost(id)
   disband(id)
   call('HINCRBY', BOOKS, 'lost', 1)
 end
 
--- expires ends a job that was taken out of the line.
+-- expires ends a job that was removed from the line.
 local function expires(id, keep, client)
   if not keep then return lost(id) end
   hold(client, -1)
   ends(id, 'expired', keep, 'deadline_exceeded', 'The job could not start before its deadline.')
 end
 
--- 1. Leases. None reaches further than this, unless the clock was set back.
+-- 1. Leases. If one ends later than this, the clock was set back.
 local furthest = us(now + horizon + math.max(lease, grace))
 for _, id in ipairs(call('ZRANGEBYSCORE', INFLIGHT, '(' .. furthest, '+inf', 'LIMIT', 0, most)) do
   call('ZADD', INFLIGHT, furthest, id)
@@ -57,7 +58,7 @@ for _, id in ipairs(call('ZRANGEBYSCORE', DELAYED, '-inf', us(now), 'LIMIT', 0, 
   move(id, 'waiting')
 end
 
--- 3. Deadlines: start_within anywhere in the line; then, job by job, whatever is at its head.
+-- 3. Deadlines: start_within anywhere in the line, then job by job from its head.
 for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', us(now), 'LIMIT', 0, most)) do
   call('ZREM', DEADLINES, id)
   if call('ZREM', LINE, id) == 1 then
@@ -65,7 +66,8 @@ for _, id in ipairs(call('ZRANGEBYSCORE', DEADLINES, '-inf', us(now), 'LIMIT', 0
     expires(id, keep, client)
   end
 end
--- peek finds the next job that may still start at t, and drops those before it that may not: they use up no slot.
+-- peek returns the next job that may still start at t. It drops late ones before it, which use up
+-- no slot.
 local dropped = 0
 local function peek(t)
   while dropped < most do
@@ -73,7 +75,9 @@ local function peek(t)
     local id = first[1]
     if not id then return nil end
     local _, start_by, end_by, keep, client = head(id)
-    if keep and not too_late(id, start_by, end_by, t) then return id, first[2], client, start_by ~= end_by end
+    if keep and not too_late(id, start_by, end_by, t) then
+      return id, first[2], client, start_by ~= end_by
+    end
     call('ZREM', LINE, id)
     call('ZREM', DEADLINES, id)
     expires(id, keep, client)
@@ -81,8 +85,8 @@ local function peek(t)
   end
 end
 
--- 4. Feedback. A probe that has left flight without a word (canceled, given back, lost) leaves it to the next job. Where
--- feedback is off nothing of it stays.
+-- 4. Feedback. If the probing job has left flight without an outcome (canceled, given back, lost),
+-- the next job probes. If feedback is off, its fields are removed.
 if probe and probe ~= 'due' and not call('ZSCORE', INFLIGHT, probe) then
   probe = 'due'
   call('HSET', PACE, 'probe', probe)
@@ -92,7 +96,7 @@ if not feedback and p[12] then
 end
 
 -- 5. Slots.
-local NO_END = 3600 * 1000000 -- a wake-up comes
+local NO_END = 3600 * 1000000 -- a wake-up will come
 local free = concurrency - call('ZCARD', INFLIGHT)
 local wait, reason = 0, ''
 while #granted < 3 * most do
@@ -113,7 +117,7 @@ while #granted < 3 * most do
     reason = 'concurrency'
     break
   elseif due > now + horizon then
-    -- Ask again with half the horizon left to go.
+    -- The next call should come half a horizon before the slot.
     reason, wait = 'rate', due - horizon / 2 - now
     break
   end
@@ -134,23 +138,26 @@ if #granted > 0 or set_back > 0 then
   call('HSET', PACE, 'last', exact(last), 'at', us(now), 'gate', us(gate), 'v', exact(v))
 end
 
--- 6. What nobody needs: a flow that V has passed is as good as none; so is every flow of an empty line. A bounded
--- part a call: 100,000 at once would hold Redis for 28 ms.
+-- 6. Flows that V has passed are not needed any more, and neither are those of an empty line. Each
+-- call removes a bounded number: 100,000 at once would hold Redis for 28 ms.
 local passed = reason == 'idle' and '+inf' or exact(v)
 local idle = call('ZRANGEBYSCORE', FLOWS, '-inf', passed, 'LIMIT', 0, 200)
 if #idle > 0 then call('ZREM', FLOWS, unpack(idle)) end
 
--- 7. Failed jobs that have been listed long enough; and those whose record has gone before, for they were to be listed
--- for a shorter time when they failed.
+-- 7. Failed jobs that have been listed long enough, and those whose record has expired before,
+-- because the configured time was shorter when they failed.
 for _ = 1, most do
   local oldest = call('ZRANGE', FAILED, 0, 0, 'WITHSCORES')
   local id = oldest[1]
-  if not id or oldest[2] + keep_failed * 1000 > now and call('EXISTS', prefix .. 'job:' .. id) == 1 then break end
+  if not id then break end
+  local listed = oldest[2] + keep_failed * 1000 > now
+  if listed and call('EXISTS', prefix .. 'job:' .. id) == 1 then break end
   call('ZREM', FAILED, id)
 end
 
--- 8. A backoff that ends before the next slot is worth waiting for. Where nothing waits, no client has anything waiting:
--- a job that lost its record leaves its client's count behind, and its bytes.
+-- 8. When to call again: after the next backoff, if nothing waits before. If nothing waits at all,
+-- the counts of clients are removed: a job whose record was lost leaves its client's count and
+-- bytes.
 if reason == 'idle' then
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   if not first[1] then

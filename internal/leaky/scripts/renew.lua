@@ -1,6 +1,6 @@
 -- renew: a worker is alive and still calls the backend for these jobs.
 -- ARGV[9] the worker's nonce   ARGV[10] length of a lease, µs   ARGV[11..] job id, run, ...
--- Returns now, then a word a job: 'held', 'stop' (held, but to be canceled) or 'lost'
+-- Returns now, then for each job: 'held', 'stop' (held, but to be canceled) or 'lost'
 local owner, lease = ARGV[9], tonumber(ARGV[10])
 local out = { us(now) }
 for i = 11, #ARGV, 2 do

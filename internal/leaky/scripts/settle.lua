@@ -1,25 +1,28 @@
--- settle: how an attempt ended.
+-- settle: stores the outcome of an attempt.
 -- ARGV[9] job id   ARGV[10] run   ARGV[11] the worker's nonce
 -- ARGV[12] succeeded | failed | canceled | expired | delayed | waiting
 -- ARGV[13] delayed: backoff, µs
--- ARGV[14] what the call says of the backend: answered, throttled, timeout, unreachable or '' (nothing); succeeded
---          stands for answered
--- ARGV[15] throttled: how long the backend asked to be left alone, µs (0: it didn't say; 1 s doubling to 1 m)
+-- ARGV[14] the call's sign of the backend's health: answered, throttled, timeout, unreachable or ''
+--          (none); succeeded implies answered
+-- ARGV[15] throttled: the backend's Retry-After, µs (0: none; then 1 s, doubling to 1 m)
 -- ARGV[16], ARGV[17] failure's code and detail ('' for none)
--- ARGV[18] status of the answer to keep ('' for none)   ARGV[19] its content type   ARGV[20] its bytes
--- ARGV[21] length of the call, µs (0: don't learn from it)   ARGV[22] the kept answer's fields ('' for none)
--- Returns 'settled' or 'forfeited' (the lease was lost before: nothing changed), the factor, µs until the gate opens, and
---         what this call changed of them: gate_closed, lowered, raised_to_full, probe_passed
--- Idempotent by run and nonce, but for the changes: they are told once.
+-- ARGV[18] status of the answer to keep ('' for none)   ARGV[19] its content type
+-- ARGV[20] its bytes   ARGV[21] length of the call, µs (0: not used)
+-- ARGV[22] the kept answer's fields ('' for none)
+-- Returns 'settled' or 'forfeited' (the lease had expired: nothing changed), the factor, µs until
+--         the gate opens, and the changes: gate_closed, lowered, raised_to_full, probe_passed
+-- Idempotent by run and nonce, except that changes are returned once.
 local SECOND = 1000000
-local COOL_DOWN = 5 * SECOND -- troubles within it are one, and what one success may make up for
+local COOL_DOWN = 5 * SECOND -- troubles within it count as one; one success makes up for as much
 local RECOVERY = 60 * SECOND -- from factor 0 to 1
 local FLOOR = 0.05
 
 local id, run, owner, to, backoff = ARGV[9], ARGV[10], ARGV[11], ARGV[12], tonumber(ARGV[13])
 local sign, rest = ARGV[14], tonumber(ARGV[15])
 local changes = {}
-local function answer(word) return { word, exact(factor), us(math.max(gate - now, 0)), unpack(changes) } end
+local function answer(word)
+  return { word, exact(factor), us(math.max(gate - now, 0)), unpack(changes) }
+end
 
 local key = prefix .. 'state:' .. id
 local s = call('HMGET', key, 'st', 'run', 'owner', 'tag', 'by', 'cancel')
@@ -33,8 +36,10 @@ if not keep then return answer('forfeited') end
 if s[6] and (to == 'waiting' or to == 'delayed') then to = 'canceled' end
 if to == 'waiting' then
   call('HINCRBY', key, 'att', -1)
-  -- Without feedback there is no gate for a throttled job to wait at: it waits by itself.
-  if sign == 'throttled' and not feedback then to, backoff = 'delayed', rest > 0 and rest or SECOND end
+  -- Without feedback there is no gate for a throttled job to wait at, so it is delayed.
+  if sign == 'throttled' and not feedback then
+    to, backoff = 'delayed', rest > 0 and rest or SECOND
+  end
 end
 
 land(id)
@@ -42,7 +47,7 @@ call('HSET', key, 'by', me, 'code', ARGV[16], 'detail', ARGV[17])
 if to == 'waiting' then
   requeue(id, s[4], client)
 elseif to == 'delayed' then
-  -- A backoff past the job's end is cut there, so it expires in time.
+  -- A backoff is cut at the job's end, so that the job expires in time.
   local next_at = us(math.min(now + backoff, tonumber(end_by)))
   move(id, 'delayed', 'next', next_at)
   call('ZADD', DELAYED, next_at, id)
@@ -64,8 +69,8 @@ end
 if sign == 'throttled' then call('HINCRBY', BOOKS, 'throttled', 1) end
 if not feedback then return answer('settled') end
 
--- Feedback: what the call says of the backend's health.
-local function since(field) -- a moment that lies ahead since the clock was set back is as good as none
+-- Feedback: the call's sign of the backend's health.
+local function since(field) -- 0 for a time in the future, from before the clock was set back
   local t = tonumber(call('HGET', PACE, field) or 0)
   return t <= now and t or 0
 end
@@ -78,11 +83,12 @@ local function lower()
   call('HSET', PACE, 'factor', exact(factor), 'cut', us(now))
 end
 
--- raise makes up for the time since the last success or trouble.
+-- raise raises the factor by the time since the last success or trouble.
 local function raise()
   call('HDEL', PACE, 'streak')
   if factor == 1 then return end
-  factor = math.min(1, factor + math.min(now - math.max(since('cut'), since('healed')), COOL_DOWN) / RECOVERY)
+  factor = math.min(1, factor + math.min(now - math.max(since('cut'), since('healed')),
+    COOL_DOWN) / RECOVERY)
   if factor < 1 then
     call('HSET', PACE, 'factor', exact(factor), 'healed', us(now))
   else
@@ -91,17 +97,17 @@ local function raise()
   end
 end
 
--- While the backend rests, and until a probe has passed, no call but the probe says anything new: the others began
--- before. A longer rest that the backend asks for counts all the same.
+-- While the backend rests, and until a probe has passed, only the probe's call is a new sign: the
+-- others began before. A longer rest that the backend asks for counts all the same.
 local probes = id == probe
-local news = probes or not probe and now >= gate
+local new_sign = probes or not probe and now >= gate
 local trouble = sign == 'throttled' or sign == 'timeout' or sign == 'unreachable'
-if trouble and news then
+if trouble and new_sign then
   lower()
   if sign == 'throttled' and rest == 0 then
     rest = math.min(SECOND * 2 ^ (call('HINCRBY', PACE, 'streak', 1) - 1), 60 * SECOND)
   end
-elseif to == 'succeeded' and news and now >= gate then
+elseif to == 'succeeded' and new_sign and now >= gate then
   raise()
 end
 if sign == 'throttled' then
@@ -111,7 +117,7 @@ if sign == 'throttled' then
   if not probe then call('HSET', PACE, 'probe', 'due') end
 end
 if probes then
-  -- Where an older call has lengthened the rest meanwhile, another probe follows that.
+  -- If an older call has lengthened the rest meanwhile, another probe follows it.
   if not trouble and now >= gate and (sign == 'answered' or to == 'succeeded') then
     call('HDEL', PACE, 'probe')
     changes[#changes + 1] = 'probe_passed'

@@ -1,8 +1,12 @@
 -- status: one backend's line and drain at one moment.
--- Returns now, waiting, delayed, in flight, accepted-at of the next job µs (0: none), gate µs, what the line waits on, smoothed call µs,
---         {rate, burst, concurrency, capacity, paused, feedback, tuned_by, tuned_at} overrides, {field, n, ...} books,
---         {factor, cause, '1': a probe is under way, interval µs, concurrency} what feedback leaves,
---         {µs, bucket, n, bucket, n, ...} calls that ended within those µs, this minute and the one before
+-- Returns now, waiting, delayed, in flight, accepted-at of the next job µs (0: none), gate µs, what
+--         the line waits on, smoothed call µs,
+--         {rate, burst, concurrency, capacity, paused, feedback, tuned_by, tuned_at} overrides,
+--         {field, n, ...} books,
+--         {factor, cause, '1': a probe is under way, interval µs, concurrency} in force by
+--         feedback,
+--         {µs, bucket, n, bucket, n, ...} calls that ended within those µs, this minute and the
+--         last
 local inflight = call('ZCARD', INFLIGHT)
 local oldest = 0
 local first = call('ZRANGE', LINE, 0, 0)
@@ -14,6 +18,9 @@ for ago = 0, 1 do
   for _, v in ipairs(call('HGETALL', minute_key(ago))) do recent[#recent + 1] = v end
 end
 local cause = factor < 1 and call('HGET', PACE, 'cause') or ''
-return { us(now), call('ZCARD', LINE), call('ZCARD', DELAYED), inflight, oldest, us(gate), waits, us(call_time),
-  call('HMGET', PACE, 'rate', 'burst', 'concurrency', 'capacity', 'paused', 'feedback', 'tuned_by', 'tuned_at'), call('HGETALL', BOOKS),
-  { exact(factor), cause, probe and probe ~= 'due' and '1' or '0', exact(interval), concurrency }, recent }
+local overrides = call('HMGET', PACE, 'rate', 'burst', 'concurrency', 'capacity', 'paused',
+  'feedback', 'tuned_by', 'tuned_at')
+local probing = probe and probe ~= 'due' and '1' or '0'
+return { us(now), call('ZCARD', LINE), call('ZCARD', DELAYED), inflight, oldest, us(gate), waits,
+  us(call_time), overrides, call('HGETALL', BOOKS),
+  { exact(factor), cause, probing, exact(interval), concurrency }, recent }

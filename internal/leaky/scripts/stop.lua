@@ -1,6 +1,8 @@
--- stop: whether the queue that brings tickets to the workers stands still. While it does nothing is granted.
--- ARGV[9] '1': it does, and this holds for 5 s, for the worker that says so may die; '0': it goes on
--- Returns 'noted'. Idempotent.
+-- stop: records whether the queue of tickets is paused. While it is, nothing is granted.
+-- ARGV[9] '1': it is, for the next 5 s only, as the reporting worker may die; '0': it isn't any
+--         more
+-- Returns 'noted'
+-- Idempotent.
 if ARGV[9] == '1' then
   call('HSET', PACE, 'stopped', us(now + 5000000))
 else

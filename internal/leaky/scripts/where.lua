@@ -1,7 +1,9 @@
--- where: where jobs stand, by their records (Go puts it between the prelude and the scripts that tell of jobs by id).
+-- where: the places and standings of jobs, by their records (Go puts it between the prelude and the
+-- scripts that look at jobs by id).
 local full = call('ZCARD', INFLIGHT) >= concurrency
 
--- A job that waits but is nowhere, since Redis has lost its place, is put back where somebody asks for it: at the head.
+-- put_back puts a waiting job that isn't in the line, because Redis has lost its place, at the
+-- head, and returns its rank.
 local function put_back(id)
   local record = beginning(id)
   local _, start_by, end_by, _, client = numbers(record)
@@ -15,8 +17,8 @@ local function put_back(id)
   return call('ZRANK', LINE, id)
 end
 
--- where tells a job's place in the line (0: not in it), its predicted wait, and its standing; nil where there is nothing to tell of. A share
--- stands where its job does, until it is canceled.
+-- where returns a job's place in the line (0: not in it), its predicted wait, and its standing; nil
+-- if it isn't on record. A subscription has the standing of its job, until it is canceled.
 local function where(id, record)
   if record == '' then return nil end
   local s = standing(id)
@@ -24,7 +26,7 @@ local function where(id, record)
   if job then
     if call('EXISTS', prefix .. 'job:' .. job) == 0 then return nil end
     id, s = job, standing(job)
-    s[14] = false -- the job's: a share's record keeps its own
+    s[14] = false -- born of the job: the record of a subscription has its own time
   end
   local position, wait = 0, 0
   if not s[1] or s[1] == 'waiting' then

@@ -13,15 +13,15 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// joint is an offer of a fresh job by client that is shared by whoever asks for the same.
+// joint returns an offer of a fresh job by client with a fixed Join.
 func (b *bench) joint(client string) leaky.Offer {
 	o := b.job(client)
 	o.Join = "0123456789abcdef0123456789abcdef"
 	return o
 }
 
-// share has client ask for the same as others, and returns the id of its share.
-func (b *bench) share(client string, want leaky.Outcome) string {
+// subscribe makes an offer of joint by client, and returns the id of the subscription.
+func (b *bench) subscribe(client string, want leaky.Outcome) string {
 	b.t.Helper()
 	o := b.joint(client)
 	if place := b.offer(o); place.Outcome != want {
@@ -30,7 +30,7 @@ func (b *bench) share(client string, want leaky.Outcome) string {
 	return o.Job.ID
 }
 
-// run has the next job run and end, or go into a backoff of an hour.
+// run runs the next job until it ends, or goes into a backoff of an hour.
 func (b *bench) run(to jobs.State) {
 	b.t.Helper()
 	b.pass(time.Second)
@@ -50,11 +50,12 @@ func (b *bench) run(to jobs.State) {
 
 func (b *bench) state(id string) jobs.State { b.t.Helper(); return b.look(id).Standing.State }
 
-// Whoever asks for the same gets a share of its own in one job: one call of the backend, one place in the line.
-func TestCallersWhoAskForTheSameShareOneJob(t *testing.T) {
+// Callers with the same Join get subscriptions to one job: one call of the backend, one place in
+// the line.
+func TestCallersWithTheSameJoinShareOneJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	first := b.share("acme", leaky.Accepted)
+	first := b.subscribe("acme", leaky.Accepted)
 	b.pass(time.Minute)
 	o := b.joint("other")
 	o.Job.Tier, o.Job.Fingerprint, o.Job.Callback = "pro", "f", "https://example.org/?a=1&b=2"
@@ -70,7 +71,8 @@ func TestCallersWhoAskForTheSameShareOneJob(t *testing.T) {
 	mine, others := b.look(first), b.look(o.Job.ID)
 	job := o.Job
 	job.Payload, job.CreatedAt, job.Weight, job.Of = nil, b.now, 1, mine.Job.Of
-	if fmt.Sprint(others.Job) != fmt.Sprint(job) || mine.Job.Client != "acme" || mine.Job.Of == "" || mine.Job.Source() == first {
+	if fmt.Sprint(others.Job) != fmt.Sprint(job) || mine.Job.Client != "acme" ||
+		mine.Job.Of == "" || mine.Job.Source() == first {
 		t.Fatalf("the first has %+v, the other %+v, want %+v", mine.Job, others.Job, job)
 	}
 	if others.Position != 1 || others.Standing != mine.Standing {
@@ -78,22 +80,24 @@ func TestCallersWhoAskForTheSameShareOneJob(t *testing.T) {
 	}
 
 	started := b.begin(b.release().Tickets[0], "me")
-	if started.Job.ID != mine.Job.Of || started.Job.Client != "acme" || string(started.Job.Payload) != `{"n":1}` || started.Job.Callback != "" {
+	if started.Job.ID != mine.Job.Of || started.Job.Client != "acme" ||
+		string(started.Job.Payload) != `{"n":1}` || started.Job.Callback != "" {
 		t.Errorf("what runs is %+v", started.Job)
 	}
-	if got := b.share("third", leaky.Joined); b.state(got) != jobs.Running {
-		t.Errorf("a share in a job that runs is %s", b.state(got))
+	if got := b.subscribe("third", leaky.Joined); b.state(got) != jobs.Running {
+		t.Errorf("a subscription to a running job is %s", b.state(got))
 	}
 	b.end(leaky.Ticket{ID: started.Job.ID, Run: 1}, "me", jobs.Succeeded)
 	for _, id := range []string{first, o.Job.ID} {
-		if s := b.look(id).Standing; s.State != jobs.Succeeded || s.Attempts != 1 || !s.FinishedAt.Equal(b.now) {
+		if s := b.look(id).Standing; s.State != jobs.Succeeded || s.Attempts != 1 ||
+			!s.FinishedAt.Equal(b.now) {
 			t.Errorf("it ends as %+v", s)
 		}
 	}
-	b.share("acme", leaky.Accepted) // what has ended isn't joined
+	b.subscribe("acme", leaky.Accepted) // a job that has ended isn't joined
 }
 
-// One caller's deadline is none of another's: a job with start_within is nobody else's.
+// A job with start_within isn't shared, because a deadline of one caller isn't for others.
 func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -102,7 +106,7 @@ func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	if place := b.offer(o); place.Outcome != leaky.Accepted || b.look(o.Job.ID).Job.Of != "" {
 		t.Fatalf("offer = %+v", place)
 	}
-	other := b.share("other", leaky.Accepted)
+	other := b.subscribe("other", leaky.Accepted)
 	o.Job.ID = jobs.NewID(b.Settings().Backend)
 	if place := b.offer(o); place.Outcome != leaky.Accepted {
 		t.Errorf("offer = %+v", place)
@@ -114,13 +118,13 @@ func TestAJobWithStartWithinIsNotShared(t *testing.T) {
 	}
 }
 
-// Each caller cancels its own share alone, in the line and while it runs; the last one cancels the job. Whoever asks again then gets a new
-// one at once (C74).
-func TestTheLastShareCancelsTheJob(t *testing.T) {
+// Each caller cancels its own subscription, in the line and while the job runs. The last one
+// cancels the job. Then the next caller begins a new one at once.
+func TestTheLastSubscriptionCancelsTheJob(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
 		b := newLine(t, nil)
-		first, second := b.share("acme", leaky.Accepted), b.share("other", leaky.Joined)
+		first, second := b.subscribe("acme", leaky.Accepted), b.subscribe("other", leaky.Joined)
 		var ticket leaky.Ticket
 		if running {
 			ticket = b.release().Tickets[0]
@@ -130,11 +134,14 @@ func TestTheLastShareCancelsTheJob(t *testing.T) {
 		b.pass(time.Second)
 		for range 2 {
 			if got := b.cancel(first); got != leaky.Canceled {
-				t.Fatalf("cancel of the first share = %s", got)
+				t.Fatalf("cancel of the first subscription = %s", got)
 			}
 		}
-		if got, other := b.look(first).Standing, b.look(second).Standing; got.State != jobs.Canceled || got.Version <= before.Standing.Version ||
-			!got.FinishedAt.Equal(b.now) || got.ExpiresAt.Sub(b.now) != time.Hour || other.State.Final() || other.Canceling {
+		if got, other := b.look(first).Standing,
+			b.look(second).Standing; got.State != jobs.Canceled ||
+			got.Version <= before.Standing.Version ||
+			!got.FinishedAt.Equal(b.now) || got.ExpiresAt.Sub(b.now) != time.Hour ||
+			other.State.Final() || other.Canceling {
 			t.Errorf("running %v: the first is %+v, the second %+v", running, got, other)
 		}
 		want := leaky.Canceled
@@ -142,16 +149,17 @@ func TestTheLastShareCancelsTheJob(t *testing.T) {
 			want = leaky.Aborting
 		}
 		if got := b.cancel(second); got != want {
-			t.Fatalf("cancel of the last share = %s, want %s", got, want)
+			t.Fatalf("cancel of the last subscription = %s, want %s", got, want)
 		}
-		third := b.share("acme", leaky.Accepted) // nobody joins what is being canceled
+		third := b.subscribe("acme", leaky.Accepted) // a job that is being canceled isn't joined
 		if running {
 			if !b.look(second).Standing.Canceling {
 				t.Error("it isn't to be canceled")
 			}
 			b.end(ticket, "me", jobs.Canceled)
 		}
-		if b.state(first) != jobs.Canceled || b.state(second) != jobs.Canceled || b.cancel(second) != leaky.Canceled {
+		if b.state(first) != jobs.Canceled || b.state(second) != jobs.Canceled ||
+			b.cancel(second) != leaky.Canceled {
 			t.Errorf("they are %s and %s", b.state(first), b.state(second))
 		}
 		if got := b.status().Books; got.Canceled != 1 || got.Accepted != 2 {
@@ -164,7 +172,8 @@ func TestTheLastShareCancelsTheJob(t *testing.T) {
 	}
 }
 
-// However many ask at one moment, and leave at one: it is one job, and it is canceled once.
+// However many callers come at one moment, and leave at one, it is one job, and it is canceled
+// once.
 func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
 	t.Parallel()
 	const callers = 200
@@ -185,8 +194,11 @@ func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
 		place, err := b.Offer(context.Background(), o)
 		ids[n], outcomes[n], errs[n] = o.Job.ID, place.Outcome, err
 	})
-	firsts := slices.DeleteFunc(slices.Clone(outcomes[:]), func(o leaky.Outcome) bool { return o == leaky.Joined })
-	if err := errors.Join(errs[:]...); err != nil || !slices.Equal(firsts, []leaky.Outcome{leaky.Accepted}) {
+	firsts := slices.DeleteFunc(slices.Clone(outcomes[:]), func(o leaky.Outcome) bool {
+		return o == leaky.Joined
+	})
+	if err := errors.Join(errs[:]...); err != nil ||
+		!slices.Equal(firsts, []leaky.Outcome{leaky.Accepted}) {
 		t.Fatalf("besides those that joined: %v, %v", firsts, err)
 	}
 	if s := b.status(); s.Waiting != 1 {
@@ -206,13 +218,15 @@ func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
 		t.Errorf("all have left: %+v", s)
 	}
 	for n := range 7 {
-		if all := b.mine(leaky.MineFilter{Client: fmt.Sprint("client-", n), Status: "canceled", Limit: 10}); len(all) < callers/7 {
+		if all := b.mine(leaky.MineFilter{Client: fmt.Sprint("client-", n), Status: "canceled",
+			Limit: 10}); len(all) < callers/7 {
 			t.Errorf("the list of client %d has %d jobs", n, len(all))
 		}
 	}
 }
 
-// A refresh is one job for no caller: there is never a second, a caller who asks meanwhile joins it, and it goes on when that one leaves.
+// A refresh is one job for no caller. There is never a second one. A caller that comes meanwhile
+// joins it, and it goes on when that one leaves.
 func TestARefreshIsOneJobForNoCaller(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -227,14 +241,15 @@ func TestARefreshIsOneJobForNoCaller(t *testing.T) {
 	if _, err := b.Look(t.Context(), refresh.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
 		t.Errorf("the second refresh left something: %v", err)
 	}
-	share := b.share("acme", leaky.Joined)
-	if got := b.cancel(share); got != leaky.Canceled {
+	sub := b.subscribe("acme", leaky.Joined)
+	if got := b.cancel(sub); got != leaky.Canceled {
 		t.Fatalf("cancel = %s", got)
 	}
 	if s := b.status(); s.Waiting != 1 || s.Books.Canceled != 0 {
 		t.Errorf("the job left with the only caller: %+v", s)
 	}
-	if page := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(page) != 1 || page[0].Job.ID != share {
+	if page := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(page) != 1 ||
+		page[0].Job.ID != sub {
 		t.Errorf("its client's list has %+v", page)
 	}
 	b.run(jobs.Succeeded)
@@ -243,8 +258,8 @@ func TestARefreshIsOneJobForNoCaller(t *testing.T) {
 	}
 }
 
-// A thousand share a job. Whoever comes then begins the next, payload, places and all, and those after it share that: no more calls are made
-// than there are thousands.
+// A thousand callers share a job. The next one begins another job, with payload and permits, which
+// later callers share.
 func TestAThousandShareAJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
@@ -265,33 +280,39 @@ func TestAThousandShareAJob(t *testing.T) {
 		t.Errorf("a refresh = %+v", place)
 	}
 	o := b.joint("acme")
-	o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
-	o.Job.Payload, o.Job.Fingerprint, o.Job.Callback = []byte("\x00\n\n\xff"), "print", "https://example.org/"
+	o.Job.Holds = jobs.Holds{Member: o.Job.ID,
+		Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
+	o.Job.Payload, o.Job.Fingerprint, o.Job.Callback = []byte("\x00\n\n\xff"), "print",
+		"https://example.org/"
 	if place := b.offer(o); place.Outcome != leaky.Accepted || place.Position != 2 {
 		t.Fatalf("offer = %+v", place)
 	}
 	look, full := b.look(o.Job.ID), b.look(last.Job.ID).Job.Of
 	next := look.Job.Of
-	if next == "" || next == full || look.Job.Fingerprint != "print" || look.Job.Callback != o.Job.Callback {
+	if next == "" || next == full || look.Job.Fingerprint != "print" ||
+		look.Job.Callback != o.Job.Callback {
 		t.Errorf("it is %+v", look.Job)
 	}
-	if job := b.look(next).Job; !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) || len(job.Holds.Keys) != 0 || !job.Shared {
+	if job := b.look(next).Job; !slices.Equal(look.Job.Holds.Keys, o.Job.Holds.Keys) ||
+		len(job.Holds.Keys) != 0 || !job.Shared {
 		t.Errorf("it is %+v, its job %+v", look.Job, job)
 	}
-	if payload, err := b.Payload(t.Context(), next); err != nil || string(payload) != string(o.Job.Payload) {
+	if payload, err := b.Payload(t.Context(), next); err != nil ||
+		string(payload) != string(o.Job.Payload) {
 		t.Errorf("payload %q, %v", payload, err)
 	}
 	for n := range 40 {
-		b.share(fmt.Sprint("other-", n), leaky.Joined)
+		b.subscribe(fmt.Sprint("other-", n), leaky.Joined)
 	}
 	if s := b.status(); s.Waiting != 2 {
 		t.Errorf("%d jobs wait", s.Waiting)
 	}
 	b.run(jobs.Succeeded)
 	if b.state(last.Job.ID) != jobs.Succeeded || b.state(o.Job.ID) != jobs.Waiting {
-		t.Errorf("the last share is %s, the one that came then %s", b.state(last.Job.ID), b.state(o.Job.ID))
+		t.Errorf("the last subscription is %s, the one that came then %s", b.state(last.Job.ID),
+			b.state(o.Job.ID))
 	}
-	if id := b.share("third", leaky.Joined); b.look(id).Job.Of != next {
-		t.Error("the end of the full job took the next one's shares along")
+	if id := b.subscribe("third", leaky.Joined); b.look(id).Job.Of != next {
+		t.Error("the end of the full job took the next one's subscriptions along")
 	}
 }

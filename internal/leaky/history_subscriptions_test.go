@@ -13,9 +13,10 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// share makes some offers those of a job for many.
-func (h *history) share(o leaky.Offer) leaky.Offer {
-	o.Job.Callback = rapid.SampledFrom([]string{"", "", "https://example.org/?a&b"}).Draw(h.T, "callback")
+// withJoin gives some offers a Join.
+func (h *history) withJoin(o leaky.Offer) leaky.Offer {
+	o.Job.Callback = rapid.SampledFrom([]string{"", "", "https://example.org/?a&b"}).Draw(h.T,
+		"callback")
 	o.Job.Fingerprint = rapid.SampledFrom([]string{"", "", "f"}).Draw(h.T, "fingerprint")
 	o.Join = rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(h.T, "join")
 	o.Refresh = rapid.IntRange(0, 7).Draw(h.T, "refresh") == 0
@@ -26,12 +27,13 @@ func (h *history) share(o leaky.Offer) leaky.Offer {
 	return o
 }
 
-// inner is the job that an offer got its place for: what the line made up.
+// inner returns the id of the shared job that the line made for an offer.
 func (h *history) inner(o leaky.Offer) string {
 	if o.Refresh {
 		return o.Job.ID
 	}
-	record, err := h.rdb.Get(context.Background(), jobs.RecordKey(h.line.Settings().Backend, o.Job.ID)).Result()
+	record, err := h.rdb.Get(context.Background(),
+		jobs.RecordKey(h.line.Settings().Backend, o.Job.ID)).Result()
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -40,14 +42,14 @@ func (h *history) inner(o leaky.Offer) string {
 	return id
 }
 
-// part is what a worker does whose answer is for one caller alone.
+// part does what a worker does with an answer for one caller.
 func (h *history) part(t leaky.Ticket, owner string) {
 	private := rapid.Bool().Draw(h.T, "private")
 	got, err := h.line.Part(context.Background(), t, owner, private)
 	h.agree("part", got, h.model.part(t, owner, private), err)
 }
 
-// know has the history ask for a job that is on record.
+// know makes the history look at a job that is on record.
 func (h *history) know(id string) {
 	if h.model.onRecord(id) && !slices.Contains(h.ids, id) {
 		h.ids = append(h.ids, id)
@@ -73,15 +75,18 @@ func (h *history) lookAtGone(id string) {
 		}
 		return
 	}
-	if !errors.As(err, &gone) || !gone.OwnedBy(h.model.gone[id]) || gone.Spent != (h.model.spent[id] > h.model.now) {
+	if !errors.As(err, &gone) || !gone.OwnedBy(h.model.gone[id]) ||
+		gone.Spent != (h.model.spent[id] > h.model.now) {
 		h.Fatalf("look at %s, which %s purged: %v", id, h.model.gone[id], err)
 	}
 }
 
 func (h *history) mine() {
-	f := leaky.MineFilter{Client: rapid.SampledFrom([]string{"a", "b", "c", "nobody"}).Draw(h.T, "client"), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
-		Work:      rapid.IntRange(0, 4).Draw(h.T, "work"),
-		Status:    rapid.SampledFrom([]string{"", "", "queued", "running", "succeeded", "canceled"}).Draw(h.T, "status"),
+	f := leaky.MineFilter{Client: rapid.SampledFrom([]string{"a", "b", "c", "nobody"}).Draw(h.T,
+		"client"), Limit: rapid.IntRange(1, 4).Draw(h.T, "limit"),
+		Work: rapid.IntRange(0, 4).Draw(h.T, "work"),
+		Status: rapid.SampledFrom([]string{"", "", "queued", "running", "succeeded",
+			"canceled"}).Draw(h.T, "status"),
 		Operation: rapid.SampledFrom([]string{"", "", "report", "other"}).Draw(h.T, "operation")}
 	var got []leaky.Look
 	for pages := 0; ; pages++ {
@@ -97,7 +102,7 @@ func (h *history) mine() {
 	h.agree("a client's list", got, h.model.listOf(f), nil)
 }
 
-// compareShared holds what else than the line's own keys there is against the model.
+// compareShared compares the keys of subscriptions and clients with the model.
 func (h *history) compareShared() {
 	ctx, prefix := context.Background(), jobs.KeyPrefix(h.line.Settings().Backend)
 	due, err := h.rdb.ZRangeWithScores(ctx, prefix+"callbacks", 0, -1).Result()

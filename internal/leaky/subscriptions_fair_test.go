@@ -15,12 +15,13 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Issue 10, point 12: a client has one share in a job, unless a key or a webhook of its own asks for another; and callers without a key, who
-// only share an address, each have one, though not so many that one address fills a job.
-func TestAClientHasOneShareInAJob(t *testing.T) {
+// A client has one subscription to a job, unless it uses another Idempotency-Key or webhook.
+// Anonymous callers, who only have an address in common, each have one, but not so many that one
+// address takes up a whole job.
+func TestAClientHasOneSubscriptionToAJob(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	b.SharedBy(1000, 3)
+	b.MaxSubscriptions(1000, 3)
 	ask := func(client, fingerprint, callback string) (string, leaky.Place) {
 		o := b.joint(client)
 		o.Job.Fingerprint, o.Job.Callback = fingerprint, callback
@@ -33,8 +34,10 @@ func TestAClientHasOneShareInAJob(t *testing.T) {
 	}
 	for callback, want := range map[string]string{"": first, "https://example.org/": hooked} {
 		for range 2 {
-			if id, place := ask("acme", "", callback); place.Outcome != leaky.Again || place.Share != want {
-				t.Errorf("asked again with the webhook %q = %+v, want share %s", callback, place, want)
+			if id, place := ask("acme", "", callback); place.Outcome != leaky.Again ||
+				place.ID != want {
+				t.Errorf("asked again with the webhook %q = %+v, want subscription %s", callback,
+					place, want)
 			} else if _, err := b.Look(t.Context(), id); err == nil {
 				t.Errorf("it made %s", id)
 			}
@@ -48,37 +51,41 @@ func TestAClientHasOneShareInAJob(t *testing.T) {
 			t.Errorf("a caller without a key = %+v", place)
 		}
 	}
-	if _, place := ask("ip:192.0.2.1", "", ""); place.Outcome != leaky.Accepted { // and others are joined to that
+	// And others join that one.
+	if _, place := ask("ip:192.0.2.1", "", ""); place.Outcome != leaky.Accepted {
 		t.Errorf("the fourth at one address = %+v", place)
 	}
 	if _, place := ask("acme", "key", ""); place.Outcome != leaky.Joined {
 		t.Errorf("with a key = %+v", place)
 	}
 	b.cancel(first)
-	if id, place := ask("bolt", "", ""); place.Outcome != leaky.Joined || b.look(id).Standing.State != jobs.Waiting {
+	if id, place := ask("bolt", "", ""); place.Outcome != leaky.Joined ||
+		b.look(id).Standing.State != jobs.Waiting {
 		t.Errorf("another client = %+v", place)
 	}
 }
 
-// Issue 10, point 12: a job that waits stands where the first of those would who share it.
+// A waiting shared job stands where the first of its callers' own jobs would.
 func TestASharedJobStandsWhereItsFirstCallerWould(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	b.pause(true)
 	b.fill("acme", 10)
-	share := b.share("acme", leaky.Accepted)
-	if got := b.look(share).Position; got != 11 {
+	sub := b.subscribe("acme", leaky.Accepted)
+	if got := b.look(sub).Position; got != 11 {
 		t.Fatalf("it stands at %d, want 11", got)
 	}
 	b.fill("other", 5)
 	low := b.joint("other")
 	low.Job.Priority, low.Weight = jobs.Low, 1.0/32
-	if place := b.offer(low); place.Outcome != leaky.Joined || b.look(share).Position != 16 {
-		t.Errorf("one who would stand later moves it: %+v, to %d", place, b.look(share).Position)
+	if place := b.offer(low); place.Outcome != leaky.Joined || b.look(sub).Position != 16 {
+		t.Errorf("a caller that would stand later moves it: %+v, to %d", place,
+			b.look(sub).Position)
 	}
-	// Tags are 1 to 10 of acme, 1 to 5 of other; with its sixth it stands before acme's sixth, or behind.
-	b.share("third", leaky.Joined)
-	if got := b.look(share).Position; got > 3 {
+	// Tags are 1 to 10 of acme, 1 to 5 of other; with its sixth it stands before acme's sixth, or
+	// behind.
+	b.subscribe("third", leaky.Joined)
+	if got := b.look(sub).Position; got > 3 {
 		t.Errorf("a client with nothing in the line shares it: it stands at %d, want 1 to 3", got)
 	}
 	// The turn was the third's.
@@ -87,12 +94,12 @@ func TestASharedJobStandsWhereItsFirstCallerWould(t *testing.T) {
 	}
 }
 
-// Each share has places of its own in limits of concurrency, for as long as it lasts.
-func TestAShareHoldsItsOwnPlaces(t *testing.T) {
+// Each subscription has its own permits of concurrency limits, for as long as it lasts.
+func TestASubscriptionHoldsItsOwnPermits(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	key := "fb:{" + redistest.Name(t, "s") + "}:limit:jobs:x"
-	share := func(client string, want leaky.Outcome) string {
+	subscribe := func(client string, want leaky.Outcome) string {
 		o := b.joint(client)
 		o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{key}}
 		o.Job.Callback = "https://example.org/"
@@ -107,12 +114,13 @@ func TestAShareHoldsItsOwnPlaces(t *testing.T) {
 		got := b.rdb.ZRange(t.Context(), key, 0, -1).Val()
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: places of %q, want %q", when, got, want)
+			t.Errorf("%s: permits of %q, want %q", when, got, want)
 		}
 	}
-	first, leaves, stays := share("acme", leaky.Accepted), share("other", leaky.Joined), share("third", leaky.Joined)
+	first, leaves, stays := subscribe("acme", leaky.Accepted), subscribe("other", leaky.Joined),
+		subscribe("third", leaky.Joined)
 	holds("all wait", first, leaves, stays)
-	share("acme", leaky.Again)
+	subscribe("acme", leaky.Again)
 	holds("asked again", first, leaves, stays)
 	b.cancel(leaves)
 	holds("one left", first, stays)
@@ -125,7 +133,7 @@ func TestAShareHoldsItsOwnPlaces(t *testing.T) {
 	holds("all have ended")
 }
 
-// part has the worker part the job until it is done, and returns in how many calls.
+// part parts the job until it is done, and returns the number of calls.
 func (b *bench) part(ticket leaky.Ticket, owner string, private bool) (calls int) {
 	b.t.Helper()
 	for calls = 1; ; calls++ {
@@ -139,20 +147,22 @@ func (b *bench) part(ticket leaky.Ticket, owner string, private bool) (calls int
 	}
 }
 
-// Issue 10, point 11: an answer that is for one caller alone is the first's; the others' shares become jobs of their own, with their
-// ids, their webhooks and the payload. Nobody joins any of them.
-func TestSharesOfAPrivateAnswerBecomeJobs(t *testing.T) {
+// An answer for one caller is for the first one. The other subscriptions become jobs of their own,
+// with their ids, their webhooks and the payload. None of them can be joined.
+func TestSubscriptionsToAPrivateAnswerBecomeJobs(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	first := b.share("acme", leaky.Accepted)
+	first := b.subscribe("acme", leaky.Accepted)
 	o := b.joint("other")
-	o.Job.Fingerprint, o.Job.Callback, o.Job.Priority, o.Weight = "f", "https://example.org/", jobs.High, 4
+	o.Job.Fingerprint, o.Job.Callback, o.Job.Priority, o.Weight = "f", "https://example.org/",
+		jobs.High, 4
 	b.offer(o)
-	third := b.share("third", leaky.Joined)
+	third := b.subscribe("third", leaky.Joined)
 	b.cancel(first) // so the other is the first
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	if v, err := b.Part(t.Context(), ticket, "somebody", false); err != nil || v != leaky.PartForfeited || b.look(third).Job.Of == "" {
+	if v, err := b.Part(t.Context(), ticket, "other", false); err != nil ||
+		v != leaky.PartForfeited || b.look(third).Job.Of == "" {
 		t.Errorf("part by another worker = %s, %v", v, err)
 	}
 	b.accept("acme")
@@ -161,14 +171,16 @@ func TestSharesOfAPrivateAnswerBecomeJobs(t *testing.T) {
 		b.part(ticket, "me", false)
 	}
 	look := b.look(third)
-	if look.Job.Of != "" || look.Job.Shared || look.Standing.State != jobs.Waiting || look.Standing.Version <= before.Standing.Version ||
+	if look.Job.Of != "" || look.Job.Shared || look.Standing.State != jobs.Waiting ||
+		look.Standing.Version <= before.Standing.Version ||
 		!look.Job.CreatedAt.Equal(before.Job.CreatedAt) || look.Position == 0 {
 		t.Errorf("the third's is %+v", look)
 	}
-	if next := b.share("fourth", leaky.Accepted); b.look(next).Job.Of == ticket.ID {
+	if next := b.subscribe("fourth", leaky.Accepted); b.look(next).Job.Of == ticket.ID {
 		t.Error("the job can still be joined")
 	}
-	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded, Result: jobs.Meta{Status: 200}, Body: []byte("secret")}); v != leaky.Settled {
+	if v := b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Succeeded,
+		Result: jobs.Meta{Status: 200}, Body: []byte("secret")}); v != leaky.Settled {
 		t.Fatalf("settle = %s", v)
 	}
 	if got := b.look(o.Job.ID); got.Standing.State != jobs.Succeeded {
@@ -197,12 +209,14 @@ func TestSharesOfAPrivateAnswerBecomeJobs(t *testing.T) {
 		t.Errorf("what runs is %+v", started.Job)
 	}
 	b.end(leaky.Ticket{ID: third, Run: 1}, "me", jobs.Succeeded)
-	if list := b.mine(leaky.MineFilter{Client: "third", Limit: 10}); len(list) != 1 || list[0].Job.ID != third || list[0].Standing.State != jobs.Succeeded {
+	if list := b.mine(leaky.MineFilter{Client: "third", Limit: 10}); len(list) != 1 ||
+		list[0].Job.ID != third || list[0].Standing.State != jobs.Succeeded {
 		t.Errorf("the third's list has %+v", list)
 	}
 }
 
-// Where the answer is the client's, all of its shares have it; but callers at one address are different people.
+// If the answer is for the client, all of its subscriptions have it. But anonymous callers at one
+// address are different ones.
 func TestAPrivateAnswerIsOneClients(t *testing.T) {
 	t.Parallel()
 	for client, stays := range map[string]bool{"acme": true, "ip:192.0.2.1": false} {
@@ -214,19 +228,21 @@ func TestAPrivateAnswerIsOneClients(t *testing.T) {
 			b.offer(o)
 			ids = append(ids, o.Job.ID)
 		}
-		other := b.share("other", leaky.Joined)
+		other := b.subscribe("other", leaky.Joined)
 		ticket := b.release().Tickets[0]
 		b.begin(ticket, "me")
 		b.part(ticket, "me", true)
 		b.end(ticket, "me", jobs.Succeeded)
-		if b.state(ids[0]) != jobs.Succeeded || (b.state(ids[1]) == jobs.Succeeded) != stays || b.state(other) != jobs.Waiting {
-			t.Errorf("%s has %s and %s, the other %s", client, b.state(ids[0]), b.state(ids[1]), b.state(other))
+		if b.state(ids[0]) != jobs.Succeeded || (b.state(ids[1]) == jobs.Succeeded) != stays ||
+			b.state(other) != jobs.Waiting {
+			t.Errorf("%s has %s and %s, the other %s", client, b.state(ids[0]), b.state(ids[1]),
+				b.state(other))
 		}
 	}
 }
 
-// One call of Redis writes no more than 1 MiB of payloads, or one of them.
-func TestManyLargeSharesArePartedBitByBit(t *testing.T) {
+// One script call writes at most 1 MiB of payloads, or a single larger one.
+func TestManyLargeSubscriptionsArePartedBitByBit(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	payload := bytes.Repeat([]byte("x"), 400<<10)

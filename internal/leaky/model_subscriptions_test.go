@@ -9,52 +9,56 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// modelShare is a caller's share in a job; st says where it stands once it was canceled by itself.
-type modelShare struct {
+// modelSubscription is a caller's subscription to a job; st is its standing once it was canceled by
+// itself.
+type modelSubscription struct {
 	job      jobs.Job
 	st       jobs.Standing
 	canceled bool
 	end      float64
 	keep     time.Duration
-	bytes    int64 // where it becomes a job of its own
+	bytes    int64 // if it becomes a job of its own
 }
 
-// entry is what a client's list has of a job.
+// entry is a job in a client's list.
 type entry struct {
 	id string
 	at float64
 }
 
-// shared are the model's jobs for many, and what clients see of all of them.
+// shared has the model's shared jobs, and what clients see of all jobs.
 type shared struct {
-	shares    map[string]*modelShare
-	joints    map[string]string          // job by what it is joined by
-	joined    map[string]string          // the same, by job: for good
-	live      map[string]map[string]bool // by job: its shares, and "refresh"
+	subs      map[string]*modelSubscription
+	joints    map[string]string          // job by Join
+	joined    map[string]string          // Join by job, also after it can't be joined any more
+	live      map[string]map[string]bool // by job: its subscriptions, and "refresh"
 	mine      map[string][]entry         // by client
 	gone      map[string]string          // client by purged job
 	spent     map[string]float64         // by purged job: until when its id isn't used again
-	rests     map[string]rest            // by what is joined by that
+	rests     map[string]rest            // by Join
 	callbacks zset
-	first     map[string]string            // by job: the first share in it
-	once      map[string]map[string]string // by job: shares by client and callback, of clients that have one at most
-	several   map[string]map[string]int    // by job and client: how many shares the others had
-	most      int                          // shares in a job
+	first     map[string]string            // by job: its first subscription
+	once      map[string]map[string]string // by job: subscriptions of clients that have one at most
+	several   map[string]map[string]int    // by job and client: how many the others had
+	most      int                          // subscriptions to a job
 	each      int                          // of one client that may have several
 }
 
-// rest is until when, and for how long, no refresh is placed. µs.
+// rest is until when, and for how long, no refresh is accepted. µs.
 type rest struct{ until, length float64 }
 
 func newShared() shared {
-	return shared{shares: map[string]*modelShare{}, joints: map[string]string{}, joined: map[string]string{}, live: map[string]map[string]bool{},
-		mine: map[string][]entry{}, gone: map[string]string{}, spent: map[string]float64{}, rests: map[string]rest{}, callbacks: zset{},
-		first: map[string]string{}, once: map[string]map[string]string{}, several: map[string]map[string]int{}}
+	return shared{subs: map[string]*modelSubscription{}, joints: map[string]string{},
+		joined: map[string]string{}, live: map[string]map[string]bool{},
+		mine: map[string][]entry{}, gone: map[string]string{}, spent: map[string]float64{},
+		rests: map[string]rest{}, callbacks: zset{},
+		first: map[string]string{}, once: map[string]map[string]string{},
+		several: map[string]map[string]int{}}
 }
 
-func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.shares[id] != nil }
+func (m *model) onRecord(id string) bool { return m.jobs[id] != nil || m.subs[id] != nil }
 
-// other is the outcome of an offer whose key has made another job, and that job.
+// other returns the outcome of an offer whose key has made another job, and that job.
 func (m *model) other(o leaky.Offer) (outcome leaky.Outcome, id string) {
 	for _, id := range o.Others {
 		switch {
@@ -69,14 +73,16 @@ func (m *model) other(o leaky.Offer) (outcome leaky.Outcome, id string) {
 	return "", ""
 }
 
-// join is an offer's outcome before there is talk of a place, and the share that its client has already; "": it needs one.
+// join returns the outcome of an offer that needs no place in the line, and the subscription that
+// its client has already; "": it needs a place.
 func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	job, underWay := m.joints[o.Join]
 	fits := m.room(o)
 	switch {
 	case !o.Refresh && m.onRecord(o.Job.ID):
 		return leaky.Exists, ""
-	case !o.Refresh && m.spent[o.Job.ID] > m.now && (o.Job.Fingerprint != "" || o.Join != "" && o.StartWithin == 0):
+	case !o.Refresh && m.spent[o.Job.ID] > m.now &&
+		(o.Job.Fingerprint != "" || o.Join != "" && o.StartWithin == 0):
 		return leaky.Spent, ""
 	case !fits:
 		return leaky.Limited, ""
@@ -96,12 +102,12 @@ func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 		return "", ""
 	}
 	m.advance()
-	m.addShare(o, job)
+	m.subscribe(o, job)
 	m.earlier(job, o)
 	return leaky.Joined, ""
 }
 
-// onceOf is by what a client's one share in a job is known; "": it may have several.
+// onceOf returns the key of a client's only subscription to a job; "": it may have several.
 func onceOf(j jobs.Job) string {
 	if j.Fingerprint != "" || j.Anonymous() {
 		return ""
@@ -109,7 +115,7 @@ func onceOf(j jobs.Job) string {
 	return j.Client + " " + j.Callback
 }
 
-// earlier moves a job that waits to where the offer's own would stand, if that is earlier.
+// earlier moves a waiting job to where the offer's own would stand, if that is earlier.
 func (m *model) earlier(job string, o leaky.Offer) {
 	tag := m.line.inTurn(max(m.v, m.flows[flowOf(o.Job)]) + 1/o.Weight)
 	if there, waits := m.line[job]; waits && tag < there {
@@ -117,10 +123,11 @@ func (m *model) earlier(job string, o leaky.Offer) {
 	}
 }
 
-func (m *model) addShare(o leaky.Offer, job string) {
-	s := &modelShare{job: o.Job, end: m.now + usec(o.MaxAge), keep: o.Keep, bytes: m.counted(o)}
+func (m *model) subscribe(o leaky.Offer, job string) {
+	s := &modelSubscription{job: o.Job, end: m.now + usec(o.MaxAge), keep: o.Keep,
+		bytes: m.counted(o)}
 	s.job.Payload, s.job.CreatedAt, s.job.Weight, s.job.Of = nil, when(m.newest), o.Weight, job
-	m.shares[o.Job.ID] = s
+	m.subs[o.Job.ID] = s
 	m.live[job][o.Job.ID] = true
 	if m.first[job] == "" {
 		m.first[job], m.once[job], m.several[job] = o.Job.ID, map[string]string{}, map[string]int{}
@@ -130,11 +137,11 @@ func (m *model) addShare(o leaky.Offer, job string) {
 	} else {
 		m.several[job][o.Job.Client]++
 	}
-	m.tell(o.Job)
+	m.enlist(o.Job)
 }
 
 // part is the model's Part.
-func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdict {
+func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartOutcome {
 	j := m.jobs[t.ID]
 	if j == nil || j.st.State != jobs.Running || j.run != t.Run || j.owner != owner {
 		return leaky.PartForfeited
@@ -143,28 +150,29 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdi
 		return leaky.Parted
 	}
 	m.unjoin(t.ID)
-	var shares []*modelShare
+	var subs []*modelSubscription
 	for id := range m.live[t.ID] {
 		if id != "refresh" {
-			shares = append(shares, m.shares[id])
+			subs = append(subs, m.subs[id])
 		}
 	}
-	slices.SortFunc(shares, func(a, b *modelShare) int {
+	slices.SortFunc(subs, func(a, b *modelSubscription) int {
 		return cmp.Or(a.job.CreatedAt.Compare(b.job.CreatedAt), cmp.Compare(a.job.ID, b.job.ID))
 	})
-	if len(shares) > 0 && !m.live[t.ID][m.first[t.ID]] {
-		m.first[t.ID] = shares[0].job.ID
+	if len(subs) > 0 && !m.live[t.ID][m.first[t.ID]] {
+		m.first[t.ID] = subs[0].job.ID
 	}
-	for _, s := range shares {
-		first := m.shares[m.first[t.ID]].job
+	for _, s := range subs {
+		first := m.subs[m.first[t.ID]].job
 		if s.job.ID == first.ID || private && !first.Anonymous() && s.job.Client == first.Client {
 			continue
 		}
 		delete(m.live[t.ID], s.job.ID)
-		delete(m.shares, s.job.ID)
+		delete(m.subs, s.job.ID)
 		s.job.Of = ""
 		tag := m.line.inTurn(max(m.v, m.flows[flowOf(s.job)]) + 1/s.job.Weight)
-		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()), start: s.end, end: s.end, keep: s.keep, tag: tag, bytes: s.bytes,
+		m.jobs[s.job.ID] = &modelJob{job: s.job, accepted: float64(s.job.CreatedAt.UnixMicro()),
+			start: s.end, end: s.end, keep: s.keep, tag: tag, bytes: s.bytes,
 			st: jobs.Standing{State: jobs.Waiting, Version: j.st.Version + 1}}
 		m.line[s.job.ID], m.flows[flowOf(s.job)] = tag, tag
 		m.hold(s.job.Client, 1)
@@ -174,20 +182,22 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartVerdi
 	return leaky.Parted
 }
 
-func (m *model) tell(job jobs.Job) {
+// enlist adds a job or subscription to its client's list.
+func (m *model) enlist(job jobs.Job) {
 	if job.Anonymous() {
-		return // nobody can ask for the list
+		return // no caller can ask for the list
 	}
 	m.mine[job.Client] = append(m.mine[job.Client], entry{id: job.ID, at: m.newest})
 }
 
-// placed notes what else comes of an offer that got its place, of which inner is the job if it is for many.
+// placed applies the other effects of an accepted offer. inner is the id of its job if that is
+// shared.
 func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
 	switch {
 	case o.Refresh:
 		o.Job.Callback = ""
 	case o.Join == "" || o.StartWithin > 0:
-		m.tell(o.Job)
+		m.enlist(o.Job)
 		return o
 	}
 	o.Job.Shared = true
@@ -197,13 +207,13 @@ func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
 		return o
 	}
 	o.Job.Shared = false
-	m.addShare(o, inner)
+	m.subscribe(o, inner)
 	o.Job.Shared = true
 	o.Job.ID, o.Job.Callback, o.Job.Fingerprint, o.Job.Holds = inner, "", "", jobs.Holds{}
 	return o
 }
 
-// ended is what the end of a job, or of a share, is to its client.
+// ended applies the end of a job or subscription for its client.
 func (m *model) ended(job jobs.Job) {
 	delete(m.held[job.Client], job.ID)
 	if job.Callback != "" {
@@ -224,21 +234,21 @@ func (m *model) unjoin(job string) {
 	}
 }
 
-// forNobody tells whether a job that has ended was a refresh that nobody has a share in.
-func (m *model) forNobody(id string) bool { return m.jobs[id].job.Shared && len(m.live[id]) == 0 }
+// unowned reports whether a job that has ended was a refresh without a subscription.
+func (m *model) unowned(id string) bool { return m.jobs[id].job.Shared && len(m.live[id]) == 0 }
 
-// finished ends the shares in a job that has ended.
+// finished ends the subscriptions to a job that has ended.
 func (m *model) finished(job jobs.Job) {
 	if !job.Shared {
 		m.ended(job)
 	}
 	for id := range m.live[job.ID] {
-		m.ended(m.shares[id].job)
+		m.ended(m.subs[id].job)
 	}
 }
 
-// leave is the model's Cancel of a share.
-func (m *model) leave(s *modelShare) leaky.CancelOutcome {
+// leave is the model's Cancel of a subscription.
+func (m *model) leave(s *modelSubscription) leaky.CancelOutcome {
 	job := m.jobs[s.job.Of]
 	switch {
 	case s.canceled:
@@ -248,13 +258,14 @@ func (m *model) leave(s *modelShare) leaky.CancelOutcome {
 	}
 	delete(m.live[s.job.Of], s.job.ID)
 	s.canceled = true
-	s.st = jobs.Standing{State: jobs.Canceled, FinishedAt: when(m.now), ExpiresAt: when(m.now + usec(s.keep)), Version: job.st.Version + 1}
+	s.st = jobs.Standing{State: jobs.Canceled, FinishedAt: when(m.now),
+		ExpiresAt: when(m.now + usec(s.keep)), Version: job.st.Version + 1}
 	m.ended(s.job)
 	return leaky.Canceled
 }
 
-// lookAtShare is the model's Look at a share.
-func (m *model) lookAtShare(s *modelShare) leaky.Look {
+// lookAtSubscription is the model's Look at a subscription.
+func (m *model) lookAtSubscription(s *modelSubscription) leaky.Look {
 	if s.canceled {
 		return leaky.Look{Job: s.job, Standing: s.st, CallTime: span(m.call), Now: when(m.now)}
 	}
@@ -265,7 +276,7 @@ func (m *model) lookAtShare(s *modelShare) leaky.Look {
 
 // purge is the model's Purge of a job on record, or of one that was purged before.
 func (m *model) purge(id string) leaky.PurgeOutcome {
-	switch s, j := m.shares[id], m.jobs[id]; {
+	switch s, j := m.subs[id], m.jobs[id]; {
 	case s == nil && j == nil && m.gone[id] == "":
 		return "unknown"
 	case s == nil && j == nil:
@@ -277,7 +288,7 @@ func (m *model) purge(id string) leaky.PurgeOutcome {
 		m.spent[id] = float64(m.look(id).Standing.ExpiresAt.UnixMicro())
 		last := m.live[s.job.Of][id] && len(m.live[s.job.Of]) == 1
 		delete(m.live[s.job.Of], id)
-		delete(m.shares, id)
+		delete(m.subs, id)
 		m.gone[id] = s.job.Client
 		if last {
 			m.remove(s.job.Of)
@@ -288,9 +299,10 @@ func (m *model) purge(id string) leaky.PurgeOutcome {
 
 func (m *model) remove(id string) {
 	m.dropped(m.jobs[id])
-	for share := range m.live[id] {
-		m.gone[share], m.spent[share] = m.shares[share].job.Client, float64(m.jobs[id].st.ExpiresAt.UnixMicro())
-		delete(m.shares, share)
+	for sub := range m.live[id] {
+		m.gone[sub], m.spent[sub] = m.subs[sub].job.Client,
+			float64(m.jobs[id].st.ExpiresAt.UnixMicro())
+		delete(m.subs, sub)
 	}
 	if j := m.jobs[id].job; !j.Shared {
 		m.gone[id], m.spent[id] = j.Client, float64(m.jobs[id].st.ExpiresAt.UnixMicro())
@@ -300,14 +312,15 @@ func (m *model) remove(id string) {
 	delete(m.live, id)
 }
 
-// listOf is the model's Mine, of everything at once.
+// listOf is the model's Mine, of all pages at once.
 func (m *model) listOf(f leaky.MineFilter) (all []leaky.Look) {
 	for _, e := range slices.Backward(m.mine[f.Client]) {
 		if !m.onRecord(e.id) {
 			continue
 		}
 		look := m.look(e.id)
-		if look.Job.CreatedAt.Equal(when(e.at)) && cmp.Or(f.Status, look.Standing.State.Public()) == look.Standing.State.Public() &&
+		if look.Job.CreatedAt.Equal(when(e.at)) &&
+			cmp.Or(f.Status, look.Standing.State.Public()) == look.Standing.State.Public() &&
 			cmp.Or(f.Operation, look.Job.Operation) == look.Job.Operation {
 			all = append(all, look)
 		}

@@ -11,10 +11,11 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// due is what the outbox of callbacks has, by job.
+// due returns the outbox of callbacks, by job.
 func (b *bench) due() map[string]int64 {
 	b.t.Helper()
-	rows, err := b.rdb.ZRangeWithScores(b.t.Context(), jobs.KeyPrefix(b.Settings().Backend)+"callbacks", 0, -1).Result()
+	rows, err := b.rdb.ZRangeWithScores(b.t.Context(),
+		jobs.KeyPrefix(b.Settings().Backend)+"callbacks", 0, -1).Result()
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -25,7 +26,8 @@ func (b *bench) due() map[string]int64 {
 	return due
 }
 
-// The end of a job with a callback is in the outbox with the same step, whatever way it ends; that of another never.
+// When a job with a callback ends, in whatever way, it is in the outbox with the same step. A job
+// without a callback never is.
 func TestTheEndOfAJobWithACallbackIsInTheOutbox(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*bench){
@@ -42,27 +44,29 @@ func TestTheEndOfAJobWithACallbackIsInTheOutbox(t *testing.T) {
 			b.run(jobs.Succeeded)
 			o := b.job("acme")
 			o.Job.Callback = `https://example.org/done?a=1&b=<"2">`
-			o.Job.Holds = jobs.Holds{Member: o.Job.ID, Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
+			o.Job.Holds = jobs.Holds{Member: o.Job.ID,
+				Keys: []string{"fb:{" + b.Settings().Backend + "}:limit:x"}}
 			b.only = o.Job.ID
 			b.offer(o)
 			if got := b.look(o.Job.ID).Job.Callback; got != o.Job.Callback || len(b.due()) != 0 {
 				t.Fatalf("before its end: callback %q, outbox %v", got, b.due())
 			}
-			heard := b.watch("callback")
+			received := b.watch("callback")
 			end(b)
-			if got := b.due(); len(got) != 1 || got[o.Job.ID] != b.look(o.Job.ID).Standing.FinishedAt.UnixMicro() {
+			if got := b.due(); len(got) != 1 ||
+				got[o.Job.ID] != b.look(o.Job.ID).Standing.FinishedAt.UnixMicro() {
 				t.Errorf("the outbox has %v", got)
 			}
-			heard("callback ")
+			received("callback ")
 		})
 	}
 }
 
-// Each share has the callback that its caller asked for: at the job's end, or at its own.
-func TestEachShareIsCalledBackByItself(t *testing.T) {
+// Each subscription has the callback of its caller: at the job's end, or at its own.
+func TestEachSubscriptionIsCalledBackByItself(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	shares := map[string]string{}
+	subs := map[string]string{}
 	for i, name := range []string{"first", "silent", "leaves", "stays"} {
 		o := b.joint(name)
 		if name != "silent" {
@@ -75,50 +79,53 @@ func TestEachShareIsCalledBackByItself(t *testing.T) {
 		if place := b.offer(o); place.Outcome != want {
 			t.Fatalf("offer of %s = %+v", name, place)
 		}
-		shares[name] = o.Job.ID
+		subs[name] = o.Job.ID
 	}
 	b.pass(time.Second)
-	heard := b.watch("final", "callback")
-	b.cancel(shares["leaves"])
-	heard("callback ", "final "+shares["leaves"])
+	received := b.watch("final", "callback")
+	b.cancel(subs["leaves"])
+	received("callback ", "final "+subs["leaves"])
 	left := b.now.UnixMicro()
-	if got := b.due(); len(got) != 1 || got[shares["leaves"]] != left {
+	if got := b.due(); len(got) != 1 || got[subs["leaves"]] != left {
 		t.Fatalf("the outbox has %v", got)
 	}
-	job := b.look(shares["first"]).Job.Of
+	job := b.look(subs["first"]).Job.Of
 	b.run(jobs.Failed)
-	heard("callback ", "callback ", "final "+job)
-	if got, at := b.due(), b.now.UnixMicro(); len(got) != 3 || got[shares["first"]] != at || got[shares["stays"]] != at || got[shares["leaves"]] != left {
-		t.Errorf("the outbox has %v, shares are %v", got, shares)
+	received("callback ", "callback ", "final "+job)
+	if got, at := b.due(), b.now.UnixMicro(); len(got) != 3 || got[subs["first"]] != at ||
+		got[subs["stays"]] != at || got[subs["leaves"]] != left {
+		t.Errorf("the outbox has %v, subscriptions are %v", got, subs)
 	}
 }
 
-// Every move that a client can see is published: into the line again, into backoff, to a worker, that it is to be canceled, and its end.
+// Every move that a client can see is published: into the line again, into backoff, to a worker,
+// that it is to be canceled, and its end.
 func TestMovesArePublished(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
-	heard := b.watch("moved", "final")
+	received := b.watch("moved", "final")
 	ticket := b.release().Tickets[0]
 	b.begin(ticket, "me")
-	heard("moved " + id)
+	received("moved " + id)
 	b.settle(leaky.Settlement{Ticket: ticket, Owner: "me", To: jobs.Delayed, Delay: time.Second})
-	heard("moved " + id)
+	received("moved " + id)
 	b.pass(2 * time.Second)
 	ticket = b.release().Tickets[0] // from its backoff into the line, and out of it
-	heard("moved " + id)
+	received("moved " + id)
 	b.begin(ticket, "me")
-	heard("moved " + id)
+	received("moved " + id)
 	b.cancel(id)
-	heard("moved " + id)
+	received("moved " + id)
 	b.end(ticket, "me", jobs.Canceled)
-	heard("final " + id)
+	received("final " + id)
 	other := b.accept("acme")
 	b.cancel(other)
-	heard("final " + other) // and nothing in between
+	received("final " + other) // and nothing in between
 }
 
-// An offer that nobody shares costs Redis two calls more than its place does, a client and script call; a look none.
+// The client's list costs Redis two commands for each client and script call with offers, and none
+// for a look.
 func TestAListCostsAnOfferTwoCalls(t *testing.T) {
 	t.Parallel()
 	b := newUnchecked(t, ownServer(t), nil)
@@ -144,16 +151,19 @@ func TestAListCostsAnOfferTwoCalls(t *testing.T) {
 		return calls
 	}
 	calls := count(func() { b.fill("acme", 64) })
-	if calls["cmdstat_rpush"] != 1 || calls["cmdstat_pexpire"] != 1 || calls["cmdstat_exists"]+calls["cmdstat_get"]+calls["cmdstat_hlen"] != 0 {
+	if calls["cmdstat_rpush"] != 1 || calls["cmdstat_pexpire"] != 1 ||
+		calls["cmdstat_exists"]+calls["cmdstat_get"]+calls["cmdstat_hlen"] != 0 {
 		t.Errorf("an offer of 64 jobs = %v", calls)
 	}
 	id := b.accept("acme")
-	if calls = count(func() { b.look(id) }); calls["cmdstat_get"]+calls["cmdstat_exists"] != 0 || calls["cmdstat_getrange"] != 1 {
+	if calls = count(func() {
+		b.look(id)
+	}); calls["cmdstat_get"]+calls["cmdstat_exists"] != 0 || calls["cmdstat_getrange"] != 1 {
 		t.Errorf("a look = %v", calls)
 	}
 }
 
-// watch hears what is published on the line's channels until the test ends.
+// watch receives the messages of the line's channels until the test ends.
 func (b *bench) watch(names ...string) func(want ...string) {
 	b.t.Helper()
 	prefix := jobs.KeyPrefix(b.Settings().Backend)
@@ -175,10 +185,10 @@ func (b *bench) watch(names ...string) func(want ...string) {
 			select {
 			case m := <-messages:
 				if got := m.Channel[len(prefix):] + " " + m.Payload; got != w {
-					b.t.Errorf("heard %q, want %q", got, w)
+					b.t.Errorf("received %q, want %q", got, w)
 				}
 			case <-time.After(20 * time.Second):
-				b.t.Fatalf("heard nothing, want %q", w)
+				b.t.Fatalf("received nothing, want %q", w)
 			}
 		}
 	}

@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/strictyaml"
+)
+
+// Owned is the limit as package limits has it. The owner is the name by which limits of the same name in
+// different places are told apart.
+func (l Limit) Owned(owner string) limits.Limit {
+	out := limits.Limit{Name: l.Name, Owner: owner, Algorithm: l.Algorithm, Per: l.Per,
+		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce, Bytes: l.Cost.Bytes}
+	if l.Window == Day {
+		out.Window = limits.Month // of another algorithm a day is as wrong as a month
+		if l.Algorithm == limits.FixedWindow {
+			out.Window = 24 * time.Hour
+		}
+	}
+	return out
+}
+
+// limitList is a list of limits, and the tier and operation that it belongs to; "": to any.
+type limitList struct {
+	limits          []Limit
+	tier, operation string
+	own             string // the key of a client's list
+	reads           bool   // a tier's limits on reads
+}
+
+// key is where the list stands. It is made only for a message: there are many kinds of request to look at.
+func (list limitList) key() string {
+	switch {
+	case list.own != "":
+		return list.own
+	case list.reads:
+		return strictyaml.Join("tiers", list.tier) + ".reads"
+	case list.tier != "":
+		return strictyaml.Join("tiers", list.tier) + ".limits"
+	case list.operation != "":
+		return strictyaml.Join("operations", list.operation) + ".limits"
+	}
+	return "limits"
+}
+
+func (list limitList) at(n int) string { return strictyaml.At(list.key(), n) }
+
+// lists are all lists of limits of the config.
+func (c *Config) lists() []limitList {
+	var all []limitList
+	for _, name := range names(c.Tiers) {
+		all = append(all, c.tierList(name), limitList{limits: c.Tiers[name].Reads, tier: name, reads: true})
+	}
+	all = append(all, c.everywhere())
+	for _, name := range names(c.Operations) {
+		all = append(all, c.operationList(name))
+	}
+	for n, client := range c.Identity.Clients {
+		all = append(all, clientList(strictyaml.At("identity.clients", n), client))
+	}
+	return all
+}
+
+func (c *Config) everywhere() limitList { return limitList{limits: c.Limits} }
+
+func (c *Config) tierList(name string) limitList {
+	return limitList{limits: c.Tiers[name].Limits, tier: name}
+}
+
+func (c *Config) operationList(name string) limitList {
+	return limitList{limits: c.Operations[name].Limits, operation: name}
+}
+
+func clientList(key string, client Client) limitList {
+	return limitList{limits: client.Limits, tier: client.Tier, own: key + ".limits"}
+}
+
+// placed is a limit and where it stands.
+type placed struct {
+	list limitList
+	n    int
+	Limit
+}
+
+func (l placed) key() string { return l.list.at(l.n) }
+
+// meeting are the limits that may apply to a tier's request for an operation, before a client's own.
+func (c *Config) meeting(tier, operation string) (all []placed) {
+	for _, list := range []limitList{c.everywhere(), c.tierList(tier), c.operationList(operation)} {
+		all = append(all, list.meeting(tier, operation)...)
+	}
+	return all
+}
+
+func (list limitList) meeting(tier, operation string) (all []placed) {
+	for n, l := range list.limits {
+		if l.When.MayFit(tier, operation) {
+			all = append(all, placed{list, n, l})
+		}
+	}
+	return all
+}
+
+// part is the part of every limit that this region decides over by itself; 1 where there is no other.
+func (c *Config) part() float64 {
+	if s := c.Region.Share; s > 0 && s < 1 {
+		return s
+	}
+	return 1
+}
+
+// fits is the most that one request may take of a limit in this region; share says where that is less
+// than the whole. A limit that refuses nothing, or counts jobs or bytes, fits all.
+func (c *Config) fits(l Limit) (most int64, share string) {
+	whole := l.Owned("")
+	if !l.Enforce || l.Algorithm == limits.Concurrency || l.Cost.Bytes || whole.Capacity() < 1 {
+		return limits.MaxAmount, ""
+	}
+	if part := c.part(); part < 1 {
+		return whole.Scaled(part).Capacity(), " as the region's share"
+	}
+	return whole.Capacity(), ""
+}
+
+// usual is the cost that an operation's requests have, or may have.
+func (c Cost) usual() int64 {
+	if c.From != "" {
+		return c.Default
+	}
+	return c.Fixed
+}
+
+// mostOf is how much a limit allows at most, in brackets, unless the environment says it.
+func mostOf(r *strictyaml.Report, key string, most int64, share string) string {
+	if limitFromEnv(r, key) {
+		return ""
+	}
+	return fmt.Sprintf(" (%d%s)", most, share)
+}

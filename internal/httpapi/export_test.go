@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"time"
+
+	"github.com/forebay/forebay/internal/jobs"
+)
+
+// What the tests of package httpapi_test use of the package's inside.
+
+const (
+	HeldWait    = heldWait
+	HeldStream  = heldStream
+	Piece       = piece
+	SmallAnswer = smallAnswer
+	BoundAll    = boundAll
+	BoundClient = boundClient
+	MaxWait     = maxWait
+	StreamLife  = streamLife
+	FewerFrom   = fewerFrom
+	FewerTo     = fewerTo
+)
+
+func UUIDOf(id string) string { return uuidOf(id) }
+
+// HeldAnswers is how many answers of a kind are held back.
+func (s *Server) HeldAnswers(kind string) int { return s.waits.held(kind) }
+
+// Holders is how many names held answers count under.
+func (s *Server) Holders() int { return len(s.waits.holders) }
+
+// BoundHeldAnswers replaces the bounds on held answers.
+func (s *Server) BoundHeldAnswers(all, client, anonymous, address, network int) {
+	s.waits = newWaits(heldBounds{all, client, anonymous, address, network})
+}
+
+// UnreadBytes is how many bytes of answers are unread.
+func (s *Server) UnreadBytes() int { return s.unread.under(everyone) }
+
+// QuarterUnread replaces the bounds on unread answers: there is room for one of n bytes of each
+// client and address, and for four of all.
+func (s *Server) QuarterUnread(n int) {
+	s.unread.bounds = heldBounds{all: 4 * n, client: n, anonymous: 8 * n, address: n,
+		network: 8 * n}
+}
+
+// BodyBytes is how many bytes are reserved for bodies.
+func (s *Server) BodyBytes() int64 { return s.bodies.Held() }
+
+// Parsing has a place for each large body that is being parsed.
+func (s *Server) Parsing() chan struct{} { return s.parsing }
+
+// ListReaders is how many requests for lists have a turn or wait for one.
+func (s *Server) ListReaders() (n int) {
+	s.reading.mu.Lock()
+	defer s.reading.mu.Unlock()
+	for _, turn := range s.reading.turns {
+		n += turn.users
+	}
+	return n
+}
+
+// SetStreams replaces how often a silent stream shows that it is there, and how long one may last.
+func (s *Server) SetStreams(beat, life time.Duration) { s.beat, s.life = beat, life }
+
+// SetPatience replaces how long a client may take for a piece of a result.
+func (s *Server) SetPatience(d time.Duration) {
+	s.patience = func(int) time.Duration { return d }
+}
+
+const (
+	MaxListCalls = maxListCalls
+	MaxShown     = maxShown
+)
+
+func (s *Server) SetRedriveTime(d time.Duration) { s.redriveTime = d }
+
+func (s *Server) Operators() *Operators { return s.operators }
+
+func Cursor(backend string, state jobs.State, cursor string) string {
+	return place{backend, state, cursor}.String()
+}
+
+// SetServed replaces what was served of an operation's stored answers.
+func (s *Server) SetServed(operation string, hits, stale, misses, bytes int64) {
+	n := s.cached[operation]
+	n.hits.Store(hits)
+	n.stale.Store(stale)
+	n.misses.Store(misses)
+	n.bytes.Store(bytes)
+}
