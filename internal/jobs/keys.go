@@ -13,8 +13,8 @@ package jobs
 //	fb:{backend}:gone:<id>     the owner (string): written at the end, it outlives the record. A
 //	                           shared job has none: it is unowned
 //
-//	fb:{backend}:permits       open permits (zset): Holds.Text → µs since when. Permits of jobs
-//	                           that aren't on record yet, and on a cluster those of jobs that have
+//	fb:{backend}:permits       open permits (zset), on a cluster: Holds.Text → µs since when.
+//	                           Permits of jobs that aren't on record yet, and of jobs that have
 //	                           ended (since 0). The reconciler removes each after
 //	                           leaky.PermitLease
 //

@@ -17,13 +17,13 @@ const PermitLease = 5 * time.Second
 // maxPermits bounds the permits that one call looks at, so that it takes Redis a millisecond.
 const maxPermits = 200
 
-// ReturnPermits returns permits of concurrency limits that belong to no job of this backend: a
-// process died between the charge and the job's record, or a refund failed. On Redis Cluster it
-// also returns those of jobs that have ended. It looks at no more than 200 permits. It reports how
-// many of them never had a job (orphans) and whether there may be more. A permit of a job that
-// hasn't ended stays, however old it is. On a cluster, where no script reaches both, a job whose
-// offer reaches Redis later than PermitLease after the charge may lose its permit. It is
-// idempotent, and any number of processes may call it.
+// ReturnPermits returns permits of concurrency limits that belong to no job of this backend, on
+// Redis Cluster: their job has ended, a process died between the charge and the job's record, or a
+// refund failed. On a single Redis there are none, because one script takes a permit and writes the
+// job's record. It looks at no more than 200 permits. It reports how many of them never had a job
+// (orphans) and whether there may be more. A permit of a job that hasn't ended stays, however old
+// it is. A job whose offer reaches Redis later than PermitLease after the charge may lose its
+// permit. It is idempotent, and any number of processes may call it.
 func (l *Line) ReturnPermits(ctx context.Context) (orphans int64, more bool, err error) {
 	a, err := l.run(ctx, permitsScript, micros(PermitLease), maxPermits)
 	if err != nil {
@@ -41,7 +41,7 @@ func (l *Line) ReturnPermits(ctx context.Context) (orphans int64, more bool, err
 		}
 	}
 	if a.err != nil || len(open) == 0 {
-		return orphans, orphans == maxPermits, a.err
+		return orphans, false, a.err
 	}
 	_, err = l.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for key, members := range byKey {

@@ -7,7 +7,8 @@ import (
 )
 
 // buckets runs a test for a token bucket and a leaky bucket.
-func buckets(t *testing.T, amount int64, window time.Duration, burst int64, test func(t *testing.T, r *Rule)) {
+func buckets(t *testing.T, amount int64, window time.Duration, burst int64,
+	test func(t *testing.T, r *Rule)) {
 	t.Helper()
 	for _, a := range []Algorithm{TokenBucket, LeakyBucket} {
 		r := compile(t, Limit{Algorithm: a, Amount: amount, Window: window, Burst: burst})
@@ -25,9 +26,10 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 					t.Fatalf("%d of 5 admitted", n)
 				}
 				free := start.Add(map[Algorithm]time.Duration{
-					FixedWindow:          10 * time.Second,
-					SlidingWindowLog:     begin + 10*time.Second,
-					SlidingWindowCounter: 12 * time.Second, // the estimate, 5 at the next edge, falls to 4 a fifth of a window later
+					FixedWindow:      10 * time.Second,
+					SlidingWindowLog: begin + 10*time.Second,
+					// The estimate, 5 at the next edge, falls to 4 a fifth of a window later.
+					SlidingWindowCounter: 12 * time.Second,
 					TokenBucket:          begin + 2*time.Second,
 					LeakyBucket:          begin + 2*time.Second,
 				}[r.limit.Algorithm]).UnixMicro()
@@ -37,7 +39,7 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 						break
 					}
 					if at := c.now.Load() + v.RetryAfter.Microseconds(); at != free {
-						t.Fatalf("told to come at %d, before it was %d", at, free)
+						t.Fatalf("the next admission is announced for %d, and was for %d", at, free)
 					}
 					c.pass(500 * time.Millisecond)
 				}
@@ -49,8 +51,8 @@ func TestRefusedRequestsDoNotCount(t *testing.T) {
 	})
 }
 
-// C03: a burst on either side of an edge passes as twice the limit in a fixed window, as docs/limits.md says, and nowhere else.
-// All say the true next time.
+// C03: in a fixed window, twice the limit can pass in a burst on both sides of an edge, as
+// docs/limits.md says. No other algorithm allows that. All announce the right next time.
 func TestOnlyAFixedWindowHasAnEdge(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
@@ -83,7 +85,8 @@ func TestOnlyAFixedWindowHasAnEdge(t *testing.T) {
 	})
 }
 
-// C04: a bucket leaks while it is asked, too: 10 per 30 s, asked once a second, admits 14 in a row and then one in three.
+// C04: requests don't stop a bucket's leak: 10 per 30 s, with one request a second, admits 14 in a
+// row and then one in three.
 func TestABucketLeaksUnderLoad(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		buckets(t, 10, 30*time.Second, 0, func(t *testing.T, r *Rule) {
@@ -143,18 +146,19 @@ func TestASlowBucketReachesItsCost(t *testing.T) {
 			}
 			c.pass(v.RetryAfter)
 			if !decide(t, l, request(2, r)).Allowed {
-				t.Fatal("refused after waiting as told")
+				t.Fatal("refused after its Retry-After")
 			}
 		})
 	})
 }
 
-// C15: a cost over the burst is never told to fit, though some remains.
+// C15: a cost over the burst is never announced to fit, though some remains.
 func TestACostOverTheBurstNeverFits(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		buckets(t, 60, time.Minute, 1, func(t *testing.T, r *Rule) {
 			v := decide(t, l, request(2, r))
-			if s := v.Standings[0]; v.Allowed || !v.Never || v.RetryAfter != 0 || !s.Never || s.Remaining != 1 || v.Reason != r.limit.Name {
+			if s := v.Standings[0]; v.Allowed || !v.Never || v.RetryAfter != 0 || !s.Never ||
+				s.Remaining != 1 || v.Reason != r.limit.Name {
 				t.Errorf("cost 2 of a burst of 1: %+v", v)
 			}
 			if !decide(t, l, request(1, r)).Allowed {
@@ -181,9 +185,11 @@ func TestFastLimitsKeepTheirRate(t *testing.T) {
 				t.Errorf("%d taken in %d µs, of %d", taken, passed, most)
 			}
 		})
-		// At the limit's own pace, 200 each 10 ms, a counter loses what waits, each window, a step for the first of the window
-		// before to leave, and the others nothing.
-		for a, least := range map[Algorithm]int64{FixedWindow: 200_000, SlidingWindowCounter: 198_000} {
+		// At the limit's own pace, 200 each 10 ms, a counter refuses some once per window: those
+		// that wait for the first request of the window before to leave. The others refuse none.
+		for a, least := range map[Algorithm]int64{
+			FixedWindow: 200_000, SlidingWindowCounter: 198_000,
+		} {
 			c.now.Store(start.UnixMicro())
 			r := compile(t, Limit{Algorithm: a, Amount: 20_000, Window: time.Second})
 			var taken int64
@@ -198,7 +204,8 @@ func TestFastLimitsKeepTheirRate(t *testing.T) {
 			}
 		}
 		c.now.Store(start.UnixMicro())
-		r := compile(t, Limit{Algorithm: SlidingWindowLog, Amount: MaxLog, Window: time.Second / 2}) // 20,000 a second, too
+		// 20,000 a second, too.
+		r := compile(t, Limit{Algorithm: SlidingWindowLog, Amount: MaxLog, Window: time.Second / 2})
 		var taken int64
 		for range 500 {
 			taken += decide(t, l, request(200, r)).taken()
@@ -210,7 +217,8 @@ func TestFastLimitsKeepTheirRate(t *testing.T) {
 	})
 }
 
-// C19: one per month, or per 10 s, is that: the wait after the last one is right to the microsecond.
+// C19: one per month, or per 10 s, is exactly that: the wait after the last one is right to the
+// microsecond.
 func TestSlowLimitsKeepTheirRate(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		const month = 30 * 24 * time.Hour

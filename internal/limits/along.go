@@ -9,17 +9,18 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// On a single Redis, and with Sentinel, a request's limits are decided in one step with what else becomes of it: the script that gives its job
-// a place in the line is put together from the line's part and this package's (Script). So a request that gets no job has
-// charged nothing, and of two with one Idempotency-Key one charges. On a cluster that takes two steps; see cluster.go.
+// On a single Redis, and with Sentinel, one script decides on a request's limits and gives its job
+// a place in the line. The script is put together from this package's part (Script) and the line's.
+// So a request that gets no job is charged nothing, and of two duplicate requests only one is
+// charged. On a cluster this takes two steps; see cluster.go.
 
-// Ending is what a step with a Part came to.
+// Ending is how a step with a Part ended.
 type Ending int
 
 const (
-	Taken   Ending = iota // the request has what it asked for: it is charged
-	Limited               // its limits refused it, and nothing else was done
-	Left                  // it was refused by something else, or has what it asked for already: it isn't charged
+	Taken   Ending = iota // the request got its job, or its part in one: it is charged
+	Limited               // the limits refused the request, and the step did nothing
+	Left                  // something else refused the request, or its job exists: it isn't charged
 )
 
 // Part is the limits' part of a step that decides on one request. It is good for one step.
@@ -27,11 +28,12 @@ type Part struct {
 	request Request
 	limiter *Limiter
 	q       *question // nil: the limits were decided before, or there are none
-	answer  answer    // of q, once the step was made
+	answer  answer    // of q, after the step
 	holds   jobs.Holds
 }
 
-// Charge is the part as Script takes it; nil where the script has no limits to decide.
+// Charge returns the part in the form that Script takes. It is nil if the script has no limits to
+// decide.
 func (p *Part) Charge() any {
 	if p.q == nil {
 		return nil
@@ -39,35 +41,42 @@ func (p *Part) Charge() any {
 	return p
 }
 
-// Holds are the permits that the request's job will hold if it is admitted.
+// Holds returns the permits that the request's job will hold if it is admitted.
 func (p *Part) Holds() jobs.Holds { return p.holds }
 
-// Verdict is what the limits said in a step that was made, and that they decided in.
+// Verdict returns the limits' verdict, after a step whose script decided on the part.
 func (p *Part) Verdict() Verdict {
 	v := verdict(p.request, []*question{p.q}, []answer{p.answer})
 	if v.charge != nil {
 		v.charge.by = p.limiter
-		v.charge.tell(p.limiter.region)
+		v.charge.report(p.limiter.region)
 	}
 	return v
 }
 
-// Part returns the limits' part of a step that decides on r. An error is the caller's mistake: ErrCost or ErrRules.
+// Part returns the limits' part of a step that decides on r. Its errors, ErrCost and ErrRules, are
+// mistakes of the caller.
 func (l *Limiter) Part(r Request) (*Part, error) {
 	r, q, err := l.question(r, spend)
 	if err != nil || len(q.rules) == 0 {
 		return &Part{}, err
 	}
-	q.along = true
 	return &Part{request: r, limiter: l, q: q, holds: q.holds}, nil
 }
 
-// Along decides on a request in one step with something else. step makes that step: it has a script decide on the part (or, where that has no
-// Charge, does the rest alone), and says what it came to. It is called again where the first time a limit of concurrency refused, and jobs
-// that held its permits were found to have ended. The verdict is Decide's; where the step came to Left it says where the limits stand, and
-// whether they would have allowed the request. A refusal that is remembered (Request.Recall) makes no step. An error is step's, or one of Decide's; the request may have been charged then only if
-// step may have done the rest. It takes as long as step does, and on a cluster as long as Decide and Refund do too.
-func (l *Limiter) Along(ctx context.Context, r Request, step func(*Part) (Ending, error)) (Verdict, error) {
+// Along decides on a request in one step with other work on it. It calls step with its part. step
+// has a script decide on the part, or does its own work alone if the part has no Charge, and
+// returns how that ended. If a concurrency limit refused, and jobs that held its permits are found
+// to have ended, step is called a second time.
+//
+// The verdict is Decide's. After Left it says where the limits stand, and whether they would have
+// allowed the request. step isn't called if the refusal is remembered (Request.Recall).
+//
+// An error is step's, or one of Decide's. After it, the request may have been charged only if step
+// may have done its work. Along takes as long as step does, and on a cluster as long as Decide and
+// Refund in addition.
+func (l *Limiter) Along(ctx context.Context, r Request,
+	step func(*Part) (Ending, error)) (Verdict, error) {
 	if l.split {
 		return l.oneAfterTheOther(ctx, r, step)
 	}
@@ -75,7 +84,7 @@ func (l *Limiter) Along(ctx context.Context, r Request, step func(*Part) (Ending
 		return v, nil
 	}
 	v, ending, err := l.along(r, step)
-	if err == nil && ending == Limited && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
+	if err == nil && ending == Limited && l.freed(ctx, &v) {
 		v, _, err = l.along(r, step)
 	}
 	return v, err
@@ -94,7 +103,7 @@ func (l *Limiter) along(r Request, step func(*Part) (Ending, error)) (Verdict, E
 	if p.answer.now == 0 {
 		return Verdict{}, ending, errNotDecided
 	}
-	l.heard(r, p.answer, sent)
+	l.remember(r, p.answer, sent)
 	return p.Verdict(), ending, nil
 }
 
@@ -103,12 +112,14 @@ var errNotDecided = errors.New("limits: the step didn't decide about them")
 // Script is the limits' part of scripts that decide on Parts.
 type Script struct{}
 
-// Lua defines open_limits (limits.lua).
+// Lua returns the text that defines open_limits (limits.lua).
 func (Script) Lua() string { return openLimits }
 
-// Gather puts the charges of Parts together for one call of the script: as many of those given as fit in one, in their order and one at
-// least. read takes in the reply that the script got from open_limits. Before it has returned without an error, no verdict is there.
-func (Script) Gather(charges []any) (n int, keys []string, args []any, read func(reply []int64) error) {
+// Gather puts the charges of Parts together for one call of the script. It takes as many of them as
+// fit, in their order, and at least one. read stores the reply that the script got from
+// open_limits. The Parts have no verdict until read has returned without an error.
+func (Script) Gather(charges []any) (
+	n int, keys []string, args []any, read func(reply []int64) error) {
 	parts, questions := make([]*Part, len(charges)), make([]*question, len(charges))
 	for i, charge := range charges {
 		parts[i] = charge.(*Part)
@@ -131,7 +142,7 @@ func (Script) Gather(charges []any) (n int, keys []string, args []any, read func
 	}
 }
 
-// question is a request as a source takes it, by the rules that hold now, and that request.
+// question returns r with its rules as they hold now, and the question to ask of it.
 func (l *Limiter) question(r Request, m mode) (Request, *question, error) {
 	r.Rules = l.rulesNow(r.Rules)
 	q, err := r.question(m)
@@ -140,7 +151,7 @@ func (l *Limiter) question(r Request, m mode) (Request, *question, error) {
 	}
 	q.by = time.Now().Add(l.within)
 	if l.shared {
-		q.holds = q.permits(l.split)
+		q.holds = q.wanted(l.split)
 	}
 	return r, q, nil
 }

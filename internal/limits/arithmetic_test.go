@@ -9,15 +9,18 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The twin shares its formulas with the script; these tests hold it against the definitions, in exact fractions.
+// The Go model shares its formulas with the script. These tests compare it with the definitions, in
+// exact fractions.
 
 // A bucket holds min(burst, level + time·amount/window) tokens, a refusal takes none.
 func TestABucketIsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		r := ofAlgorithm(rt, rapid.SampledFrom([]Algorithm{TokenBucket, LeakyBucket}).Draw(rt, "of"))
+		algorithm := rapid.SampledFrom([]Algorithm{TokenBucket, LeakyBucket}).Draw(rt, "of")
+		r := ofAlgorithm(rt, algorithm)
 		b := r.arithmetic.(bucket)
-		if big.NewRat(b.refill, b.token).Cmp(big.NewRat(r.limit.Amount, r.limit.Window.Microseconds())) != 0 {
+		rate := big.NewRat(r.limit.Amount, r.limit.Window.Microseconds())
+		if big.NewRat(b.refill, b.token).Cmp(rate) != 0 {
 			return // rounded to whole µs: not by this definition
 		}
 		c := newClock()
@@ -27,7 +30,7 @@ func TestABucketIsItsDefinition(t *testing.T) {
 		for range 30 {
 			pause := anyPause(rt, []*Rule{r})
 			c.pass(pause)
-			level.Add(level, new(big.Rat).Mul(big.NewRat(pause.Microseconds(), 1), big.NewRat(r.limit.Amount, r.limit.Window.Microseconds())))
+			level.Add(level, new(big.Rat).Mul(big.NewRat(pause.Microseconds(), 1), rate))
 			if level.Cmp(full) > 0 {
 				level.Set(full)
 			}
@@ -39,14 +42,15 @@ func TestABucketIsItsDefinition(t *testing.T) {
 			v := decide(t, l, request(cost.Num().Int64(), r))
 			floor := new(big.Int).Quo(level.Num(), level.Denom()).Int64()
 			if v.Allowed != want || v.Standings[0].Remaining != floor {
-				rt.Fatalf("cost %v of a bucket that holds %v: allowed %v, %d remain", cost, level, v.Allowed, v.Standings[0].Remaining)
+				rt.Fatalf("cost %v of a bucket that holds %v: allowed %v, %d remain",
+					cost, level, v.Allowed, v.Standings[0].Remaining)
 			}
 		}
 	})
 }
 
-// A counter admits what keeps previous·(window-elapsed)/window + current within the limit. Where
-// time is counted in steps it may refuse for a step longer, and never admits more.
+// A counter admits a cost that keeps previous·(window-elapsed)/window + current within the limit.
+// If time is counted in steps, it may refuse for a step longer, and it never admits more.
 func TestACounterIsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -66,14 +70,17 @@ func TestACounterIsItsDefinition(t *testing.T) {
 			now := c.now.Load()
 			cost := min(r.capacity, anyCost(rt, []*Rule{r}))
 			fits := func(at int64) bool {
-				return new(big.Rat).Add(estimate(at), big.NewRat(cost, 1)).Cmp(big.NewRat(r.capacity, 1)) <= 0
+				sum := new(big.Rat).Add(estimate(at), big.NewRat(cost, 1))
+				return sum.Cmp(big.NewRat(r.capacity, 1)) <= 0
 			}
 			v := decide(t, l, request(cost, r))
 			if v.Allowed && !fits(now) {
-				rt.Fatalf("cost %d was admitted on top of %v of %d", cost, estimate(now), r.capacity)
+				rt.Fatalf("cost %d was admitted on top of %v of %d",
+					cost, estimate(now), r.capacity)
 			}
 			if !v.Allowed && fits(max(now-now%window, now-2*step)) {
-				rt.Fatalf("cost %d was refused on top of %v of %d, %d µs after it fit", cost, estimate(now), r.capacity, 2*step)
+				rt.Fatalf("cost %d was refused on top of %v of %d, %d µs after it fit",
+					cost, estimate(now), r.capacity, 2*step)
 			}
 			if v.Allowed {
 				counts[now/window] += cost
@@ -82,7 +89,8 @@ func TestACounterIsItsDefinition(t *testing.T) {
 	})
 }
 
-// A fixed window admits up to its amount from one multiple of its length since 1970 UTC to the next, or in one calendar month.
+// A fixed window admits up to its amount from one multiple of its length since 1970 UTC to the
+// next, or in one calendar month.
 func TestAFixedWindowIsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -101,7 +109,8 @@ func TestAFixedWindowIsItsDefinition(t *testing.T) {
 			want := counts[window]+cost <= r.capacity
 			v := decide(t, l, request(cost, r))
 			if v.Allowed != want {
-				rt.Fatalf("cost %d on top of %d of %d: allowed %v", cost, counts[window], r.capacity, v.Allowed)
+				rt.Fatalf("cost %d on top of %d of %d: allowed %v",
+					cost, counts[window], r.capacity, v.Allowed)
 			}
 			if want {
 				counts[window] += cost
@@ -114,12 +123,13 @@ func TestAFixedWindowIsItsDefinition(t *testing.T) {
 }
 
 func ofAlgorithm(t *rapid.T, a Algorithm) *Rule {
-	return rapid.Custom(func(t *rapid.T) *Rule { return anyLimit(t, "limit") }).Filter(func(r *Rule) bool {
+	of := rapid.Custom(func(t *rapid.T) *Rule { return anyLimit(t, "limit") })
+	return of.Filter(func(r *Rule) bool {
 		return r.limit.Algorithm == a && !r.limit.Shadow && !r.limit.Bytes
 	}).Draw(t, "rule")
 }
 
-// Time is counted in steps only where exact counts would not fit, and then finely.
+// Time is counted in steps only if exact counts would not fit, and the steps are short.
 func TestHowFineTimeIsCounted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -135,11 +145,13 @@ func TestHowFineTimeIsCounted(t *testing.T) {
 		{MaxAmount, MinWindow, 1},
 	} {
 		n := newCounter(c.amount, c.window.Microseconds())
-		if n.step != c.step || n.steps*n.step < n.window || (n.steps-1)*n.step >= n.window || n.limit > maxExact/n.steps {
-			t.Errorf("%d per %v is counted in steps of %d µs, %d to a window of %d", c.amount, c.window, n.step, n.steps, n.window)
+		if n.step != c.step || n.steps*n.step < n.window || (n.steps-1)*n.step >= n.window ||
+			n.limit > maxExact/n.steps {
+			t.Errorf("%d per %v is counted in steps of %d µs, %d to a window of %d",
+				c.amount, c.window, n.step, n.steps, n.window)
 		}
 	}
-	// A bucket rounds its token up to whole µs, by under 1e-5, only where its shares would not fit.
+	// A bucket rounds its token up to whole µs, by under 1e-5, only if its shares would not fit.
 	for _, c := range []struct {
 		amount int64
 		window time.Duration
@@ -158,9 +170,12 @@ func TestHowFineTimeIsCounted(t *testing.T) {
 			t.Errorf("%d per %v, burst %d: %v", c.amount, c.window, c.burst, err)
 			continue
 		}
-		rate := float64(b.refill) / float64(b.token) / (float64(c.amount) / float64(c.window.Microseconds()))
-		if exact := rate == 1; exact != c.exact || rate > 1 || rate < 1-1e-5 || b.full != c.burst*b.token || b.full > maxExact {
-			t.Errorf("%d per %v, burst %d: %+v, its rate is %.9f of the limit's", c.amount, c.window, c.burst, b, rate)
+		limit := float64(c.amount) / float64(c.window.Microseconds())
+		rate := float64(b.refill) / float64(b.token) / limit
+		if exact := rate == 1; exact != c.exact || rate > 1 || rate < 1-1e-5 ||
+			b.full != c.burst*b.token || b.full > maxExact {
+			t.Errorf("%d per %v, burst %d: %+v, its rate is %.9f of the limit's",
+				c.amount, c.window, c.burst, b, rate)
 		}
 	}
 }

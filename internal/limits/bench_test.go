@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// BenchmarkDecide compares decisions over three limits, asked by 64 goroutines, with as many bare PINGs by as many
-// goroutines on the same server in the same run.
+// BenchmarkDecide compares decisions over three limits, asked by 64 goroutines, with as many bare
+// PINGs by as many goroutines on the same server in the same run.
 func BenchmarkDecide(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -34,7 +34,8 @@ func BenchmarkDecide(b *testing.B) {
 			l := New(rdb, false)
 			var rules []*Rule
 			for i, a := range []Algorithm{TokenBucket, SlidingWindowCounter, SlidingWindowCounter} {
-				r, err := Compile(Limit{Name: redistest.Name(b, "bench"), Owner: fmt.Sprint(i), Algorithm: a, Per: PerClient, Amount: c.amount, Window: time.Hour})
+				r, err := Compile(Limit{Name: redistest.Name(b, "bench"), Owner: fmt.Sprint(i),
+					Algorithm: a, Per: PerClient, Amount: c.amount, Window: time.Hour})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -46,12 +47,13 @@ func BenchmarkDecide(b *testing.B) {
 			}
 			var decisions, pings float64
 			decide := func(ctx context.Context, i int64) error {
-				_, err := l.Decide(ctx, Request{Rules: rules, Subject: Subject{Client: clients[i*7919%int64(len(clients))]}, Cost: 1})
+				_, err := l.Decide(ctx, Request{Rules: rules,
+					Subject: Subject{Client: clients[i*7919%int64(len(clients))]}, Cost: 1})
 				return err
 			}
 			ping := func(ctx context.Context, _ int64) error { return rdb.Ping(ctx).Err() }
 			for b.Loop() {
-				// In turns, so that whatever else the machine does hits both alike.
+				// In turns, so that other work of the machine slows both down alike.
 				decisions += together(b, decide)
 				pings += together(b, ping)
 			}
@@ -63,7 +65,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// together is how often per second 64 goroutines do it, over 100 ms.
+// together returns how often per second 64 goroutines do it, over 100 ms.
 func together(b *testing.B, do func(context.Context, int64) error) float64 {
 	const span = 100 * time.Millisecond
 	var n atomic.Int64

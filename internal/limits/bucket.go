@@ -2,31 +2,31 @@ package limits
 
 import "fmt"
 
-// bucket is a token bucket. It counts in shares of a token, so many that each microsecond
-// adds a whole number of them: for 7 per second, 7 shares a µs and 1,000,000 to a token.
-// State: level in shares, time of that level. After a debit the level can be under zero.
+// bucket is a token bucket. It counts in shares of a token, chosen so that each microsecond adds a
+// whole number of them. For 7 per second, these are 7 shares per µs and 1,000,000 per token. State:
+// level in shares, time of that level. After a debit, the level can be under zero.
 //
-// A leaky bucket as a meter, which fills by the cost and leaks at the rate, is the same seen from below: what is empty
-// in the one is full in the other. So it has the same arithmetic.
+// A leaky bucket as a meter fills by the cost and leaks at the rate. Its empty part is the token
+// bucket's full part, so it has the same arithmetic.
 type bucket struct {
 	refill int64 // shares per µs
-	token  int64 // shares to a token
+	token  int64 // shares per token
 	full   int64 // shares in a full bucket, at most maxExact
 	period int64 // µs from empty to full; at least minPeriod
 }
 
-// minPeriod keeps a fast bucket from renewing its key's TTL at every request.
+// minPeriod keeps a fast bucket from renewing its key's TTL with every request.
 const minPeriod = 1_000_000
 
-// coarse is the µs per token from which a token may be rounded up to whole µs: the rate
-// is then too low by under 1/coarse.
+// coarse is the number of µs per token from which a token may be rounded up to whole µs. The rate
+// is then too low by less than 1/coarse.
 const coarse = 100_000
 
-// maxPeriod bounds a bucket's time to fill. It's absurd, and twice of it, the longest TTL, still fits the
-// nanoseconds in which miniredis counts.
+// maxPeriod bounds a bucket's time to fill. No limit needs as much, and twice of it, the longest
+// TTL, still fits the nanoseconds in which miniredis counts.
 const maxPeriod = 100 * 366 * 24 * 3600 * 1_000_000
 
-// newBucket takes the window in µs. It fails where shares would outgrow exact numbers.
+// newBucket takes the window in µs. It fails if shares would outgrow exact numbers.
 func newBucket(amount, window, burst int64) (bucket, error) {
 	g := gcd(amount, window)
 	b := bucket{refill: amount / g, token: window / g}
@@ -34,7 +34,8 @@ func newBucket(amount, window, burst int64) (bucket, error) {
 		b = bucket{refill: 1, token: ceilDiv(window, amount)}
 	}
 	if burst > b.most() {
-		return bucket{}, fmt.Errorf("burst %d: %d per %v can be counted exactly up to %d; use a smaller burst, or a rounder amount and window",
+		return bucket{}, fmt.Errorf("burst %d: %d per %v can be counted exactly up to %d; "+
+			"use a smaller burst, or a rounder amount and window",
 			burst, amount, micros(window), b.most())
 	}
 	b.full = burst * b.token
@@ -42,7 +43,8 @@ func newBucket(amount, window, burst int64) (bucket, error) {
 	return b, nil
 }
 
-// most is the largest possible burst. From a refill of 3 on, what can be counted fills within maxPeriod.
+// most is the largest possible burst. With a refill of 3 or more, every level up to maxExact fills
+// within maxPeriod.
 func (b bucket) most() int64 { return min(maxExact, maxPeriod*min(b.refill, 3)) / b.token }
 
 func (b bucket) unit() int64 { return b.token }
@@ -55,7 +57,7 @@ func (b bucket) load(s *state, now int64) fill {
 	switch {
 	case passed < 0: // the level stands, and is refilled from now on
 		s.numbers[1] = now
-	case passed >= ceilDiv(b.full-level, b.refill): // asked first: the product of a long time would overflow
+	case passed >= ceilDiv(b.full-level, b.refill): // first, as passed·refill could overflow
 		level = b.full
 	default:
 		level += passed * b.refill
@@ -73,9 +75,9 @@ func (b bucket) spend(s *state, f fill, now int64, c charge) fill {
 	return b.store(s, f, now)
 }
 
-// refund can give too much, by at most the cost, where the bucket has been full since. A debit leaves a debt, which is paid before anything
-// is admitted: else regions that spend together would each begin anew after every exchange. It is bounded by what can be counted: from
-// there to full is maxExact.
+// refund can give too much, by at most the cost, if the bucket has been full since. A debit leaves
+// a debt, which is paid before anything is admitted. Otherwise, regions that spend together would
+// each begin anew after every exchange. The debt is bounded: from there to full is maxExact.
 func (b bucket) refund(s *state, f fill, now int64, c charge) fill {
 	most := maxExact / b.token
 	f.room = max(b.full-maxExact, min(b.full, f.room+max(-most, min(most, c.cost))*b.token))

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// A limit of bytes is charged bytes and no cost, in one step with the others: all of them or none.
-// A request without bytes gets the limit's state, and the limit doesn't refuse it.
+// A limit of bytes is charged bytes and no cost, in one step with the other limits: all of them or
+// none. It doesn't refuse a request without bytes, and the verdict has its state.
 func TestALimitOfBytesCountsBytes(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for _, a := range exact {
 			t.Run(string(a), func(t *testing.T) {
 				requests := bucketOf(t, 10, MaxWindow, 0)
-				upload := compile(t, Limit{Algorithm: a, Amount: 1000, Window: time.Hour, Bytes: true})
+				upload := compile(t, Limit{Algorithm: a, Amount: 1000, Window: time.Hour,
+					Bytes: true})
 				ask := func(cost, bytes, requestsLeft, bytesLeft int64) Verdict {
 					t.Helper()
 					r := request(cost, requests, upload)
@@ -27,10 +28,12 @@ func TestALimitOfBytesCountsBytes(t *testing.T) {
 					return v
 				}
 				first := ask(2, 600, 8, 400)
-				if v := ask(1, 600, 8, 400); v.Allowed || v.Never || v.RetryAfter == 0 || v.Reason != upload.limit.Name {
+				if v := ask(1, 600, 8, 400); v.Allowed || v.Never || v.RetryAfter == 0 ||
+					v.Reason != upload.limit.Name {
 					t.Errorf("600 bytes of 400: %+v", v)
 				}
-				if v := ask(1, 1001, 8, 400); v.Allowed || !v.Never || v.Reason != upload.limit.Name {
+				if v := ask(1, 1001, 8, 400); v.Allowed || !v.Never ||
+					v.Reason != upload.limit.Name {
 					t.Errorf("1001 bytes of 1000: %+v", v)
 				}
 				ask(1, 400, 7, 0)

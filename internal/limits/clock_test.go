@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// C08: after the clock stepped back an hour, a bucket refills at once and all else forgets within its window.
+// C08: after the clock stepped back an hour, a bucket refills at once, and the counts of all other
+// algorithms end within a window.
 func TestAClockThatStepsBackLocksNobodyOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		buckets(t, 5, time.Second, 0, func(t *testing.T, r *Rule) {
@@ -39,20 +40,24 @@ func TestAClockThatStepsBackLocksNobodyOut(t *testing.T) {
 					back := c.now.Load()
 					v := decide(t, l, request(1, r))
 					if v.RetryAfter > window {
-						t.Errorf("%v into a window of %v: refused for %v", begin, window, v.RetryAfter)
+						t.Errorf("%v into a window of %v: refused for %v",
+							begin, window, v.RetryAfter)
 					}
 					c.pass(v.RetryAfter)
 					if v := decide(t, l, request(1, r)); !v.Allowed {
-						t.Errorf("%v into a window of %v: refused again for %v", begin, window, v.RetryAfter)
+						t.Errorf("%v into a window of %v: refused again for %v",
+							begin, window, v.RetryAfter)
 					}
 					c.now.Store(back + 3*window.Microseconds()) // whatever the charges since
 					if v := peekAt(t, l, request(60, r)); !v.Allowed {
-						t.Errorf("%v into a window of %v: three later it is not whole again: %+v", begin, window, v)
+						t.Errorf("%v into a window of %v: three later it is not whole again: %+v",
+							begin, window, v)
 					}
 				})
 			}
 		}
-		// Over a month's edge, the month that has come back counts what was used in the next.
+		// After a step back over a month's edge, the earlier month counts what was used in the
+		// later.
 		r := compile(t, Limit{Algorithm: FixedWindow, Amount: 2, Window: Month})
 		c.now.Store(time.Date(2026, 12, 1, 0, 30, 0, 0, time.UTC).UnixMicro())
 		admitted(t, l, 2, r)
@@ -63,7 +68,8 @@ func TestAClockThatStepsBackLocksNobodyOut(t *testing.T) {
 	})
 }
 
-// A day is the UTC day, a month the UTC month: quotas begin anew at their edges, to the microsecond.
+// A day is the UTC day, a month the UTC month: quotas begin anew at their edges, to the
+// microsecond.
 func TestCalendarWindowsBeginAtTheirEdges(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for _, w := range []struct {
@@ -86,7 +92,8 @@ func TestCalendarWindowsBeginAtTheirEdges(t *testing.T) {
 				r := compile(t, Limit{Algorithm: FixedWindow, Amount: 5, Window: w.window})
 				whole := time.Duration(w.days) * 24 * time.Hour
 				c.now.Store(w.from.UnixMicro())
-				if v := decide(t, l, request(3, r)); v.Standings[0].Reset != whole || v.Standings[0].Remaining != 2 {
+				if v := decide(t, l, request(3, r)); v.Standings[0].Reset != whole ||
+					v.Standings[0].Remaining != 2 {
 					t.Errorf("at its begin: %+v", v.Standings[0])
 				}
 				c.pass(whole - time.Microsecond)
@@ -112,8 +119,9 @@ func TestLuaKnowsEveryMonth(t *testing.T) {
 		rdb   redis.UniversalClient
 		every int // months
 	}{
-		"redis":     {redistest.Client(t), 1},
-		"miniredis": {redistest.Miniredis(t), 11}, // slow, and with the same script; 11 comes to each month in turn
+		"redis": {redistest.Client(t), 1},
+		// It is slow, and has the same script. Steps of 11 reach every month in turn.
+		"miniredis": {redistest.Miniredis(t), 11},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -129,17 +137,20 @@ func TestLuaKnowsEveryMonth(t *testing.T) {
 					c.now.Store(at.UnixMicro())
 					months := int(at.Month()) - 1 + 12*at.Year()
 					used[months]++
-					if v := decide(t, l, request(1, r)); v.Standings[0].Remaining != 5-used[months] {
-						t.Fatalf("%v: %d remain of 5 after %d", at, v.Standings[0].Remaining, used[months])
+					v := decide(t, l, request(1, r))
+					if n := v.Standings[0].Remaining; n != 5-used[months] {
+						t.Fatalf("%v: %d remain of 5 after %d", at, n, used[months])
 					}
-					if kept, want := store.rdb.Get(t.Context(), key).Val(), strconv.Itoa(months)+" "; !strings.HasPrefix(kept, want) {
+					kept := store.rdb.Get(t.Context(), key).Val()
+					if want := strconv.Itoa(months) + " "; !strings.HasPrefix(kept, want) {
 						t.Fatalf("%v: Redis keeps %q, not month %s", at, kept, want)
 					}
 					ends := time.Date(at.Year(), at.Month()+1, 1, 0, 0, 0, 0, time.UTC).Sub(at)
 					if used[months] > 1 {
 						continue // the TTL stays
 					}
-					if over := store.rdb.PTTL(t.Context(), key).Val() - time.Hour - ends; over > time.Millisecond || over < -time.Minute {
+					over := store.rdb.PTTL(t.Context(), key).Val() - time.Hour - ends
+					if over > time.Millisecond || over < -time.Minute {
 						t.Fatalf("%v: its key outlives the month by %v", at, over)
 					}
 				}

@@ -12,13 +12,14 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// The cluster takes seconds to start, so its promises share one.
+// A cluster takes seconds to start, so all tests that need one share it.
 func TestOnACluster(t *testing.T) {
 	t.Parallel()
 	rdb, _ := redistest.StartCluster(t)
 	l := newLimiter(&script{rdb: rdb, slack: keySlack}, true, patience)
 
-	// C29, C30: limits of every algorithm and every kind of subject are kept for 200 clients of any name, and no script leaves its slot.
+	// C29, C30: limits of every algorithm and every kind of subject are kept for 200 clients of any
+	// name, and no script leaves its slot.
 	t.Run("limits of all subjects hold", func(t *testing.T) {
 		var rules []*Rule
 		for _, per := range everyPer {
@@ -34,8 +35,9 @@ func TestOnACluster(t *testing.T) {
 			}
 		}
 		for i := range 200 {
-			r := Request{Rules: rules, Cost: 1, Subject: Subject{Client: fmt.Sprintf("{%d}}{a{", i), Address: fmt.Sprint(i),
-				Operation: fmt.Sprintf("}{%d", i%7), Tier: fmt.Sprint("{", i%3), Country: "NO"}}
+			r := Request{Rules: rules, Cost: 1,
+				Subject: Subject{Client: fmt.Sprintf("{%d}}{a{", i), Address: fmt.Sprint(i),
+					Operation: fmt.Sprintf("}{%d", i%7), Tier: fmt.Sprint("{", i%3), Country: "NO"}}
 			for j := range 3 {
 				r.Job = fmt.Sprint(i, " ", j)
 				v := decide(t, l, r)
@@ -55,18 +57,20 @@ func TestOnACluster(t *testing.T) {
 				t.Errorf("standing %d is of another rule", i)
 			}
 			if s.Rule.limit.Per == PerGlobal && s.Remaining != MaxLog-400 {
-				t.Errorf("%d remain of a global %s that admitted 400", s.Remaining, s.Rule.limit.Algorithm)
+				t.Errorf("%d remain of a global %s that admitted 400",
+					s.Remaining, s.Rule.limit.Algorithm)
 			}
 		}
 	})
 
-	t.Run("places are held by jobs", func(t *testing.T) {
+	t.Run("permits are held by jobs", func(t *testing.T) {
 		client := compile(t, Limit{Algorithm: Concurrency, Amount: 3})
 		global := compile(t, Limit{Algorithm: Concurrency, Per: PerGlobal, Amount: 2})
 		var held []Verdict
 		for i := range 4 {
 			v := hold(t, l, fmt.Sprint("job ", i), client, global)
-			if v.Allowed != (i < 2) || v.Standings[0].Remaining != max(1, int64(2-i)) || v.Standings[1].Remaining != max(0, int64(1-i)) {
+			if v.Allowed != (i < 2) || v.Standings[0].Remaining != max(1, int64(2-i)) ||
+				v.Standings[1].Remaining != max(0, int64(1-i)) {
 				t.Errorf("job %d: %+v", i, v)
 			}
 			held = append(held, v)
@@ -75,15 +79,19 @@ func TestOnACluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v := hold(t, l, "another", client, global); !v.Allowed {
-			t.Errorf("a place was given back: %+v", v)
+			t.Errorf("a permit was given back: %+v", v)
 		}
 	})
 
-	// A shadow limit on another node is charged only for what the enforced ones let in, and never refuses.
-	t.Run("shadow limits refuse nobody and are charged for nobody refused", func(t *testing.T) {
-		trial := compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 10, Window: MaxWindow, Shadow: true})
-		full := compile(t, Limit{Algorithm: FixedWindow, Per: PerIP, Amount: 1, Window: MaxWindow, Shadow: true})
-		operation := compile(t, Limit{Algorithm: LeakyBucket, Per: PerOperation, Amount: 2, Window: MaxWindow})
+	// A shadow limit on another node is charged only for requests that the enforced ones admit, and
+	// never refuses.
+	t.Run("shadow limits refuse none and are charged for none refused", func(t *testing.T) {
+		trial := compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 10, Window: MaxWindow,
+			Shadow: true})
+		full := compile(t, Limit{Algorithm: FixedWindow, Per: PerIP, Amount: 1, Window: MaxWindow,
+			Shadow: true})
+		operation := compile(t, Limit{Algorithm: LeakyBucket, Per: PerOperation, Amount: 2,
+			Window: MaxWindow})
 		for i, want := range []bool{true, true, false, false} {
 			v := decide(t, l, request(1, trial, full, operation))
 			if v.Allowed != want || v.Standings[0].Violated || v.Standings[1].Violated != (i > 0) {
@@ -91,17 +99,21 @@ func TestOnACluster(t *testing.T) {
 			}
 		}
 		for i, want := range []int64{8, 0, 0} {
-			if s := peekAt(t, l, request(1, trial, full, operation)).Standings[i]; s.Remaining != want {
+			v := peekAt(t, l, request(1, trial, full, operation))
+			if s := v.Standings[i]; s.Remaining != want {
 				t.Errorf("%s has %d, not %d", s.Rule.limit.Algorithm, s.Remaining, want)
 			}
 		}
 	})
 
-	// C31: the limits that said yes before another said no get it back, and the verdict says so.
+	// C31: if one limit refuses, those that admitted before it get their charge back, and the
+	// verdict shows that.
 	t.Run("a refusal charges nothing", func(t *testing.T) {
 		key := compile(t, Limit{Algorithm: SlidingWindowCounter, Amount: 10, Window: MaxWindow})
-		operation := compile(t, Limit{Algorithm: TokenBucket, Per: PerOperation, Amount: 2, Window: MaxWindow})
-		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 20, Window: MaxWindow})
+		operation := compile(t, Limit{Algorithm: TokenBucket, Per: PerOperation, Amount: 2,
+			Window: MaxWindow})
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 20,
+			Window: MaxWindow})
 		if in := admitted(t, l, 8, key, operation, global); in != 2 {
 			t.Fatalf("%d of 8 admitted, not 2", in)
 		}
@@ -121,10 +133,14 @@ func TestOnACluster(t *testing.T) {
 	t.Run("a refund reaches every subject", func(t *testing.T) {
 		rules := []*Rule{
 			compile(t, Limit{Algorithm: TokenBucket, Amount: 5, Window: MaxWindow}),
-			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerIP, Amount: 5, Window: MaxWindow}),
-			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerGlobal, Amount: 5, Window: MaxWindow}),
-			compile(t, Limit{Algorithm: SlidingWindowLog, Per: PerTier, Amount: 5, Window: MaxWindow}),
-			compile(t, Limit{Algorithm: FixedWindow, Per: PerCountry, Amount: 5, Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerIP, Amount: 5,
+				Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerGlobal, Amount: 5,
+				Window: MaxWindow}),
+			compile(t, Limit{Algorithm: SlidingWindowLog, Per: PerTier, Amount: 5,
+				Window: MaxWindow}),
+			compile(t, Limit{Algorithm: FixedWindow, Per: PerCountry, Amount: 5,
+				Window: MaxWindow}),
 		}
 		if err := l.Refund(t.Context(), decide(t, l, request(3, rules...))); err != nil {
 			t.Fatal(err)
@@ -138,7 +154,8 @@ func TestOnACluster(t *testing.T) {
 
 	t.Run("simultaneous requests cannot overspend", func(t *testing.T) { // C35
 		client := bucketOf(t, 20, MaxWindow, 0)
-		operation := compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerOperation, Amount: 10, Window: MaxWindow})
+		operation := compile(t, Limit{Algorithm: SlidingWindowCounter, Per: PerOperation,
+			Amount: 10, Window: MaxWindow})
 		if in := atOnce(t, 200, []*Limiter{l}, request(1, client, operation)); in != 10 {
 			t.Errorf("%d admitted, not 10", in)
 		}
@@ -149,7 +166,8 @@ func TestOnACluster(t *testing.T) {
 
 	t.Run("a failed subject gives back the others", func(t *testing.T) {
 		client := bucketOf(t, 10, MaxWindow, 0)
-		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10, Window: MaxWindow})
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10,
+			Window: MaxWindow})
 		faulty := redistest.NewFaulty(t, rdb)
 		for _, applied := range []bool{false, true} {
 			faulty.FailNext(mentions(global), applied)
@@ -167,7 +185,8 @@ func TestOnACluster(t *testing.T) {
 
 	t.Run("a caller that hangs up leaves no half charge", func(t *testing.T) {
 		client := bucketOf(t, 10, MaxWindow, 0)
-		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10, Window: MaxWindow})
+		global := compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 10,
+			Window: MaxWindow})
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
 		rdb.AddHook(onScript{matches: mentions(client), do: func(call func() error) error {
@@ -200,7 +219,7 @@ func mentions(r *Rule) func(redis.Cmder) bool {
 	}
 }
 
-// onScript stands around the calls of some scripts.
+// onScript wraps the calls of some scripts.
 type onScript struct {
 	passing
 	matches func(redis.Cmder) bool

@@ -12,12 +12,12 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-func placesOf(t testing.TB, amount int64) *Rule {
+func permitsOf(t testing.TB, amount int64) *Rule {
 	t.Helper()
 	return compile(t, Limit{Algorithm: Concurrency, Amount: amount})
 }
 
-// hold asks for a place for a job.
+// hold asks for a permit for a job.
 func hold(t testing.TB, l *Limiter, job string, rules ...*Rule) Verdict {
 	t.Helper()
 	r := request(1, rules...)
@@ -25,10 +25,10 @@ func hold(t testing.TB, l *Limiter, job string, rules ...*Rule) Verdict {
 	return decide(t, l, r)
 }
 
-// A limit of concurrency counts jobs, whatever they cost, from the charge to the refund.
-func TestPlacesAreHeldByJobs(t *testing.T) {
+// A concurrency limit counts jobs, whatever they cost, from the charge to the refund.
+func TestPermitsAreHeldByJobs(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 3)
+		r := permitsOf(t, 3)
 		var held []Verdict
 		for i := range 3 {
 			q := request(1000, r) // far over the amount: a job is one job
@@ -40,12 +40,13 @@ func TestPlacesAreHeldByJobs(t *testing.T) {
 			held = append(held, v)
 		}
 		v := hold(t, l, "one more", r)
-		if s := v.Standings[0]; v.Allowed || v.Never || v.Reason != r.limit.Name || v.RetryAfter < time.Second || s.Reset != 0 || s.Remaining != 0 {
+		if s := v.Standings[0]; v.Allowed || v.Never || v.Reason != r.limit.Name ||
+			v.RetryAfter < time.Second || s.Reset != 0 || s.Remaining != 0 {
 			t.Errorf("one more: %+v", v)
 		}
 		c.pass(30 * 24 * time.Hour) // time alone frees nothing
 		if hold(t, l, "one more", r).Allowed {
-			t.Error("a place was freed by nobody")
+			t.Error("a permit was freed without a refund")
 		}
 		for range 2 { // giving it back twice gives back one
 			if err := l.Refund(t.Context(), held[1]); err != nil {
@@ -53,18 +54,18 @@ func TestPlacesAreHeldByJobs(t *testing.T) {
 			}
 		}
 		if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 1 {
-			t.Errorf("%d places free, not 1", n)
+			t.Errorf("%d permits free, not 1", n)
 		}
 		if !hold(t, l, "one more", r).Allowed || hold(t, l, "and another", r).Allowed {
-			t.Error("one free place must hold one job")
+			t.Error("one free permit must hold one job")
 		}
 	})
 }
 
-// The same job holds one place however often it asks: a retried request isn't two jobs.
-func TestAJobHoldsOnePlace(t *testing.T) {
+// A job holds one permit, however often it is requested: a retried request isn't a second job.
+func TestAJobHoldsOnePermit(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		first := hold(t, l, "same", r)
 		for range 5 {
 			if v := hold(t, l, "same", r); !v.Allowed || v.Standings[0].Remaining != 1 {
@@ -72,65 +73,71 @@ func TestAJobHoldsOnePlace(t *testing.T) {
 			}
 		}
 		if !hold(t, l, "other", r).Allowed {
-			t.Error("the second place is taken")
+			t.Error("the second permit is taken")
 		}
 		if err := l.Refund(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
 		if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 1 {
-			t.Errorf("%d places free, not 1", n)
+			t.Errorf("%d permits free, not 1", n)
 		}
 	})
 }
 
-// A request that makes no job is only told where the places stand: it holds none, and is refused where none is free.
-func TestWithoutAJobNoPlaceIsHeld(t *testing.T) {
+// A request that makes no job takes no permit. Its verdict has the limit's state, and it is refused
+// if no permit is free.
+func TestWithoutAJobNoPermitIsHeld(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		r := placesOf(t, 1)
+		r := permitsOf(t, 1)
 		if in := admitted(t, l, 10, r); in != 10 {
-			t.Errorf("%d of 10 admitted to a free place that none of them takes", in)
+			t.Errorf("%d of 10 admitted to a free permit that none of them takes", in)
 		}
 		hold(t, l, "job", r)
 		if in := admitted(t, l, 10, r); in != 0 {
-			t.Errorf("%d of 10 admitted where no place is free", in)
+			t.Errorf("%d of 10 admitted where no permit is free", in)
 		}
 	})
 }
 
-// Places and windows are decided together: a full window takes no place, a full house charges no window.
-func TestPlacesAreAllOrNothingToo(t *testing.T) {
+// Permits and windows are decided together: if the window is full, no permit is taken, and if no
+// permit is free, the window isn't charged.
+func TestPermitsAreAllOrNothingToo(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 3, time.Hour, func(t *testing.T, window *Rule) {
-			places := placesOf(t, 2)
+			permits := permitsOf(t, 2)
 			for i, want := range []struct {
-				places, window int64
-				reason         string
-			}{{1, 2, ""}, {0, 1, ""}, {0, 1, places.limit.Name}, {0, 1, places.limit.Name}} {
-				v := hold(t, l, fmt.Sprint(i), window, places)
-				if v.Reason != want.reason || v.Standings[0].Remaining != want.window || v.Standings[1].Remaining != want.places {
+				permits, window int64
+				reason          string
+			}{{1, 2, ""}, {0, 1, ""}, {0, 1, permits.limit.Name}, {0, 1, permits.limit.Name}} {
+				v := hold(t, l, fmt.Sprint(i), window, permits)
+				if v.Reason != want.reason || v.Standings[0].Remaining != want.window ||
+					v.Standings[1].Remaining != want.permits {
 					t.Errorf("job %d: %+v", i, v)
 				}
 			}
-			more := placesOf(t, 2)
+			more := permitsOf(t, 2)
 			hold(t, l, "last", window)
-			if v := hold(t, l, "too many", window, more); v.Allowed || v.Standings[1].Remaining != 2 {
-				t.Errorf("a full window took a place: %+v", v)
+			if v := hold(t, l, "too many", window, more); v.Allowed ||
+				v.Standings[1].Remaining != 2 {
+				t.Errorf("a full window took a permit: %+v", v)
 			}
 		})
 	})
 }
 
-// C35: of 200 jobs at one moment exactly 10 get a place of 10, also through two processes.
-func TestSimultaneousJobsCannotShareAPlace(t *testing.T) {
+// C35: of 200 jobs at one moment, exactly 10 get a permit of 10, also through two processes.
+func TestSimultaneousJobsCannotShareAPermit(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	on := func(rdb redis.UniversalClient) *Limiter {
 		return newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 	}
 	for name, limiters := range map[string][]*Limiter{
-		"two processes": {on(rdb), on(redistest.Client(t))}, "embedded": {on(redistest.Miniredis(t))}, "twin": {NewLocal()},
+		"two processes": {on(rdb), on(redistest.Client(t))},
+		"embedded":      {on(redistest.Miniredis(t))},
+		"model":         {NewLocal()},
 	} {
-		r := placesOf(t, 10)
+		r := permitsOf(t, 10)
 		var in atomic.Int64
 		var all sync.WaitGroup
 		barrier := make(chan struct{})
@@ -145,20 +152,22 @@ func TestSimultaneousJobsCannotShareAPlace(t *testing.T) {
 		close(barrier)
 		all.Wait()
 		if in.Load() != 10 {
-			t.Errorf("%s: %d jobs hold a place of 10", name, in.Load())
+			t.Errorf("%s: %d jobs hold a permit of 10", name, in.Load())
 		}
 	}
 }
 
-// C25: a key of places ends by itself, and one of another type heals.
-func TestAKeyOfPlacesEnds(t *testing.T) {
+// C25: a key of permits expires, and one of another type is replaced.
+func TestAKeyOfPermitsEnds(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t),
+	} {
 		l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		key := keyOf(t, r)
 		v := hold(t, l, "job", r)
-		const lasts = placesLast*time.Millisecond + keySlack
+		const lasts = permitsLast*time.Millisecond + keySlack
 		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl > lasts || ttl < lasts-time.Minute {
 			t.Errorf("%s: TTL %v", name, ttl)
 		}
@@ -181,7 +190,8 @@ func TestAKeyOfPlacesEnds(t *testing.T) {
 			if err := spoil(); err != nil {
 				t.Fatal(err)
 			}
-			if v := hold(t, l, "job", r); !v.Allowed || v.Standings[0].Remaining != 1 || rdb.PTTL(t.Context(), key).Val() <= 0 {
+			if v := hold(t, l, "job", r); !v.Allowed || v.Standings[0].Remaining != 1 ||
+				rdb.PTTL(t.Context(), key).Val() <= 0 {
 				t.Errorf("%s: a key that was a %s: %+v", name, kind, v)
 			}
 		}

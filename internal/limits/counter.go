@@ -1,15 +1,15 @@
 package limits
 
-// counter is a sliding window counter. It counts in windows aligned to multiples of the
-// window since 1970, and takes the window before as if its requests had come evenly: the
-// estimate is previous·(what of the sliding window lies in it) + current. Only admitted
-// requests count. To stay in integers all is multiplied by the steps of a window.
-// State: index of the window, count of the one before, count of this one.
+// counter is a sliding window counter. It counts in windows aligned to multiples of the window
+// since 1970, and assumes that the requests of the window before were spread evenly. Its estimate
+// is previous·(the part of the sliding window in the window before) + current. Only admitted
+// requests count. All is multiplied by the steps of a window, so that it stays in integers. State:
+// index of the window, count of the one before, count of this one.
 type counter struct {
 	limit  int64
 	window int64 // µs
-	step   int64 // µs: the fineness of time; 1 where amount × window fits
-	steps  int64 // to a window, the last one may be shorter; limit·steps is at most maxExact
+	step   int64 // µs: the resolution of time; 1 if amount × window fits
+	steps  int64 // in a window, of which the last may be shorter; limit·steps is at most maxExact
 }
 
 // newCounter takes the window in µs.
@@ -21,8 +21,8 @@ func newCounter(limit, window int64) counter {
 
 func (c counter) unit() int64 { return c.steps }
 
-// rest is how many steps of the window before still lie in the sliding window: rounded up,
-// so that the estimate is never too low.
+// rest is how many steps of the window before still lie in the sliding window. It is rounded up, so
+// that the estimate is never too low.
 func (c counter) rest(now int64) int64 { return c.steps - now%c.window/c.step }
 
 func (c counter) load(s *state, now int64) fill {
@@ -37,7 +37,8 @@ func (c counter) load(s *state, now int64) fill {
 	case kept[0] == index-1:
 		previous = min(c.limit, kept[2])
 	case kept[0] > index:
-		// What was counted is taken as the window before, so that it is gone in at most one from now.
+		// The clock stepped back. The counts become those of the window before, so that they end
+		// within a window from now.
 		previous = min(c.limit, kept[1]+kept[2])
 		s.numbers = [3]int64{index, previous, 0}
 	}
@@ -48,7 +49,7 @@ func (c counter) fill(now, previous, current int64) fill {
 	return fill{room: (c.limit-current)*c.steps - previous*c.rest(now), also: previous}
 }
 
-// current undoes fill: the count of this window.
+// current is the count of this window: the inverse of fill.
 func (c counter) current(f fill, now int64) int64 {
 	return c.limit - (f.room+f.also*c.rest(now))/c.steps
 }
@@ -81,21 +82,22 @@ func (c counter) wait(f fill, now, cost int64) int64 {
 	next := c.window - now%c.window // the window's end
 	free, current := c.limit-cost, c.current(f, now)
 	if current < free {
-		// Enough of the window before leaves in this one: previous·rest ≤ (free-current)·steps.
+		// Enough of the window before leaves during this one: previous·rest ≤ (free-current)·steps.
 		return c.begin((free-current)*c.steps/f.also) - now%c.window
 	}
 	if current == free {
 		return next // all of the window before must leave
 	}
-	// This window, as the one before, must leave in the next: current·rest ≤ free·steps.
+	// Enough of this window must leave during the next: current·rest ≤ free·steps.
 	return next + c.begin(free*c.steps/current)
 }
 
-// begin is when in a window, in µs from its start, only rest steps of the one before count.
+// begin is from when on, in µs from a window's start, only rest steps of the one before count.
 func (c counter) begin(rest int64) int64 { return min(c.window, (c.steps-rest)*c.step) }
 
-// reset is the time until the window ends. With nothing left it is when one more is admitted, which may be in the next window: at
-// the end of this one the client could be refused still.
+// reset is the time until the window ends. With nothing left, it is the time until one more request
+// is admitted. That may be in the next window: at the end of this one, the client could still be
+// refused.
 func (c counter) reset(f fill, now int64) int64 {
 	if f.room < c.steps {
 		return c.wait(f, now, 1)

@@ -67,8 +67,8 @@ func (l *Limiter) Debit(ctx context.Context, debits []Debit, within time.Duratio
 	return nil
 }
 
-// tell lets other regions know of the charge, where there are any.
-func (c *charged) tell(r Region) {
+// report hands the charge to the region, if there is one, for the others to debit.
+func (c *charged) report(r Region) {
 	if r != nil {
 		c.region = r
 		r.Spent(c.debits(1, 0))

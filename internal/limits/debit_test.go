@@ -31,8 +31,8 @@ func (o *otherRegions) Spent(debits []Debit) {
 	}
 }
 
-// Other regions see what a decision charged and what was given back, whichever way it was decided:
-// not the permits, nor what a shadow limit without room would have charged.
+// Other regions get what a decision charged and what was given back, in whichever way it was
+// decided. They don't get permits, nor charges that a shadow limit had no room for.
 func TestOtherRegionsSeeWhatWasSpent(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -1,7 +1,10 @@
 -- Decides a batch of questions about limits, in one step and at one time.
--- KEYS, ARGV[2..]  as limits.lua has them; the first member is ARGV[2]
--- ARGV[1]          its args as JSON; their first number is the time in µs since 1970, 0: that of this server
--- Returns          its reply. A question is spent if each of its enforced keys has room for it
+-- KEYS             as in limits.lua
+-- ARGV[1]          the args of limits.lua as JSON. The first number is the time in µs since 1970,
+--                  or 0 for this server's time
+-- ARGV[2..]        the members of limits.lua
+-- Returns          the reply of limits.lua. A question is spent if each of its enforced keys has
+--                  room for it
 local args = cjson.decode(ARGV[1])
 local now = args[1]
 if now == 0 then

@@ -34,7 +34,7 @@ func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 	// ctx may have ended: a Redis that hangs uses up its time.
 	v, err := f.own.Decide(context.WithoutCancel(ctx), f.share(r))
 	if v.charge != nil {
-		v.charge.tell(f.shared.region)
+		v.charge.report(f.shared.region)
 	}
 	v.Alone = err == nil
 	return v, err

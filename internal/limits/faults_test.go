@@ -14,7 +14,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// A caller that hangs up still gives back, and one that is gone before it asks is not charged.
+// A caller that leaves still gives back, and one that left before the call isn't charged.
 func TestCallersThatLeave(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		r := bucketOf(t, 10, time.Hour, 0)
@@ -33,7 +33,7 @@ func TestCallersThatLeave(t *testing.T) {
 	})
 }
 
-// A Redis that hangs gets an error in time, however many ask, and nobody waits for ever.
+// If Redis hangs, every decision ends with an error in time, however many there are.
 func TestAHungRedisIsAnErrorInTime(t *testing.T) {
 	t.Parallel()
 	for _, cluster := range []bool{false, true} {
@@ -50,7 +50,8 @@ func TestAHungRedisIsAnErrorInTime(t *testing.T) {
 				all.Go(func() {
 					begun := time.Now()
 					_, err := l.Decide(t.Context(), request(1, r))
-					if took := time.Since(begun); err == nil || took > 3*time.Second { // the client's own timeout is 5 s
+					// The client's own timeout is 5 s.
+					if took := time.Since(begun); err == nil || took > 3*time.Second {
 						t.Errorf("%v after %v", err, took)
 					}
 				})
@@ -60,7 +61,7 @@ func TestAHungRedisIsAnErrorInTime(t *testing.T) {
 	}
 }
 
-// A lost reply is an error, and a charge at most once; the next decision works.
+// After a lost reply there is an error, and at most one charge. The next decision works.
 func TestALostReplyChargesOnce(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{false, true} {

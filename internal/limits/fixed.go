@@ -2,8 +2,8 @@ package limits
 
 import "time"
 
-// fixed is a fixed window: a count that begins anew at each multiple of the window since 1970 UTC, or at each month of the UTC
-// calendar. State: number of the window, its count.
+// fixed is a fixed window: a count that begins anew at each multiple of the window since 1970 UTC,
+// or with each month of the UTC calendar. State: number of the window, its count.
 type fixed struct {
 	limit  int64
 	window int64 // µs; 0: a calendar month
@@ -37,7 +37,7 @@ func (w fixed) load(s *state, now int64) fill {
 	case s.numbers[0] == number:
 		count = s.numbers[1]
 	case s.numbers[0] > number:
-		// After a clock that stepped back what was counted counts in the window that it stepped back to: it's gone at its end.
+		// The clock stepped back. The count becomes that of the present window, and ends with it.
 		count = min(w.limit, s.numbers[1])
 		s.numbers[0], s.numbers[1] = number, count
 	}

@@ -12,41 +12,42 @@ import (
 //
 //	fb:{<subject>}:limit:<name>:<rule>
 //
-// <subject> is a hash of whom the limit counts for, and the cluster's hash tag: a client's
-// limits, its limits per operation among them, share a slot. <rule> is a hash of the limit's
-// owner and parameters, and of the operation where it counts per client and operation.
-// Whatever bytes and however many of them a subject has, its keys are of one length, and
-// nothing of it can be read in them.
+// <subject> is a hash of the subject, and the cluster's hash tag. So a client's limits, including
+// its limits per operation, share a slot. <rule> is a hash of the limit's owner and parameters, and
+// of the operation if the limit counts per client and operation. All keys of a limit have the same
+// length, and they don't reveal the subject.
 
-// hashBytes of SHA-256 are kept: nobody finds two subjects that share them.
+// hashBytes is how many bytes of a SHA-256 are kept. Two subjects with the same ones can't be
+// found.
 const hashBytes = 16
 
 // subjectPrefix is the length of a key up to its subject's end.
 const subjectPrefix = len("fb:{") + 2*hashBytes
 
-var errNoSubject = errors.New("the request doesn't say whom it counts for")
+var errNoSubject = errors.New("the request has no such subject")
 
-// tag is the hash of whom r counts for.
+// tag is the hash of the part of s that per counts for.
 func (s Subject) tag(per Per) (string, error) {
-	var kind, who string
+	var kind, part string
 	switch per {
 	case PerClient, PerClientOperation:
-		kind, who = "client:", s.Client
+		kind, part = "client:", s.Client
 	case PerIP:
-		kind, who = "ip:", s.Address
+		kind, part = "ip:", s.Address
 	case PerOperation:
-		kind, who = "operation:", s.Operation
+		kind, part = "operation:", s.Operation
 	case PerTier:
-		kind, who = "tier:", s.Tier
+		kind, part = "tier:", s.Tier
 	case PerCountry:
-		kind, who = "country:", s.Country
+		kind, part = "country:", s.Country
 	case PerGlobal:
-		kind, who = "global:", "all"
+		kind, part = "global:", "all"
 	}
-	if who == "" || per == PerClientOperation && s.Operation == "" {
+	if part == "" || per == PerClientOperation && s.Operation == "" {
 		return "", fmt.Errorf("per %s: %w", per, errNoSubject)
 	}
-	sum := sha256.Sum256([]byte(kind + who)) // kinds have no colon but their last: no two pairs read the same
+	// A kind's only colon is its last byte, so no two pairs of kind and part have the same text.
+	sum := sha256.Sum256([]byte(kind + part))
 	return hex.EncodeToString(sum[:hashBytes]), nil
 }
 
@@ -54,13 +55,13 @@ func (s Subject) tag(per Per) (string, error) {
 func (r *Rule) key(tag string, s Subject) string {
 	suffix := r.suffix
 	if suffix == "" {
-		// The digest is of one length, so no two pairs read the same.
+		// All digests have one length, so no two pairs have the same text.
 		suffix = keySuffix(r.limit.Name, sha256.Sum256(append(r.digest[:], s.Operation...)))
 	}
 	return "fb:{" + tag + suffix
 }
 
-// question checks r and finds its keys.
+// question checks r and computes its keys.
 func (r Request) question(m mode) (*question, error) {
 	if r.Cost < 1 || r.Cost > MaxAmount || r.Bytes < 0 || r.Bytes > MaxAmount {
 		return nil, fmt.Errorf("%w, not %d and %d", ErrCost, r.Cost, r.Bytes)
@@ -68,11 +69,12 @@ func (r Request) question(m mode) (*question, error) {
 	if len(r.Rules) > MaxRules {
 		return nil, fmt.Errorf("%w, not %d", ErrRules, len(r.Rules))
 	}
-	q := &question{mode: m, cost: r.Cost, bytes: r.Bytes, member: r.Job, rules: r.Rules, keys: make([]string, len(r.Rules))}
+	q := &question{mode: m, cost: r.Cost, bytes: r.Bytes, member: r.Job,
+		rules: r.Rules, keys: make([]string, len(r.Rules))}
 	var per Per
 	var tag string
 	for i, rule := range r.Rules {
-		if rule.limit.Per != per { // rules of one subject mostly stand together
+		if rule.limit.Per != per { // rules of one subject mostly follow each other
 			per = rule.limit.Per
 			var err error
 			if tag, err = r.Subject.tag(per); err != nil {
@@ -84,7 +86,7 @@ func (r Request) question(m mode) (*question, error) {
 			return nil, fmt.Errorf("%w: %s comes twice", ErrRules, rule.limit.Name)
 		}
 		if rule.never(r.Takes(rule)) && !rule.limit.Shadow {
-			q.mode = peek // it can never fit, so it spends nothing
+			q.mode = peek // the request can never fit, so it spends nothing
 		}
 	}
 	return q, nil
@@ -100,10 +102,12 @@ func (q *question) bySubject() []*question {
 		if !ok {
 			n = len(parts)
 			number[subject] = n
-			parts = append(parts, &question{mode: q.mode, cost: q.cost, bytes: q.bytes, member: q.member, holds: q.holds, by: q.by})
+			parts = append(parts, &question{mode: q.mode, cost: q.cost, bytes: q.bytes,
+				member: q.member, holds: q.holds, by: q.by})
 		}
 		p := parts[n]
-		p.rules, p.keys, p.place = append(p.rules, q.rules[i]), append(p.keys, key), append(p.place, i)
+		p.rules, p.keys = append(p.rules, q.rules[i]), append(p.keys, key)
+		p.index = append(p.index, i)
 	}
 	return parts
 }

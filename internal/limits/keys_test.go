@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// C33: a changed limit starts afresh, at once, and the old counts never come back into it.
+// C33: a changed limit starts with a new count at once, and the old counts are never added to it.
 func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 5, time.Hour, func(t *testing.T, r *Rule) {
@@ -43,7 +43,8 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 				r := request(1, compile(t, changed))
 				r.Bytes = 1
 				v := decide(t, l, r)
-				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Capacity()-1 || s.Rule.Limit() != changed {
+				if s := v.Standings[0]; !v.Allowed || s.Remaining != changed.Capacity()-1 ||
+					s.Rule.Limit() != changed {
 					t.Errorf("%+v: %+v", changed, v)
 				}
 			}
@@ -54,17 +55,17 @@ func TestAChangedLimitForgetsOldCounts(t *testing.T) {
 	})
 }
 
-// Each subject of a tier, a country or all together has one count, and no other's.
+// Each subject (a client, a tier, all together) has one count, which it shares with no other.
 func TestWhoSharesACount(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for per, same := range map[Per]Subject{
-			PerClient:          {Client: "alice", Address: "x", Operation: "x", Tier: "x", Country: "SE"},
-			PerIP:              {Client: "x", Address: "192.0.2.1", Operation: "x", Tier: "x", Country: "SE"},
-			PerOperation:       {Client: "x", Address: "x", Operation: "report", Tier: "x", Country: "SE"},
-			PerClientOperation: {Client: "alice", Address: "x", Operation: "report", Tier: "x", Country: "SE"},
-			PerTier:            {Client: "x", Address: "x", Operation: "x", Tier: "free", Country: "SE"},
-			PerCountry:         {Client: "x", Address: "x", Operation: "x", Tier: "x", Country: "NO"},
-			PerGlobal:          {Client: "x", Address: "x", Operation: "x", Tier: "x", Country: "SE"},
+			PerClient:          {"alice", "x", "x", "x", "SE"},
+			PerIP:              {"x", "192.0.2.1", "x", "x", "SE"},
+			PerOperation:       {"x", "x", "report", "x", "SE"},
+			PerClientOperation: {"alice", "x", "report", "x", "SE"},
+			PerTier:            {"x", "x", "x", "free", "SE"},
+			PerCountry:         {"x", "x", "x", "x", "NO"},
+			PerGlobal:          {"x", "x", "x", "x", "SE"},
 		} {
 			for _, a := range everyAlgorithm {
 				limit := Limit{Algorithm: a, Per: per, Amount: 3, Window: time.Hour}
@@ -81,7 +82,7 @@ func TestWhoSharesACount(t *testing.T) {
 					return v.Standings[0].Remaining
 				}
 				hold(t, l, "a job of alice", r)
-				other := Subject{Client: "y", Address: "y", Operation: "y", Tier: "y", Country: "unknown"}
+				other := Subject{"y", "y", "y", "y", "unknown"}
 				want := int64(3)
 				if per == PerGlobal {
 					want = 2
@@ -97,14 +98,16 @@ func TestWhoSharesACount(t *testing.T) {
 	})
 }
 
-// C47: no two subjects share a count because their parts, glued together, read the same.
+// C47: no two subjects share a count because their parts have the same text when joined.
 func TestSubjectsNeverShareByAccident(t *testing.T) {
 	t.Parallel()
 	perBoth := func(owner string) *Rule {
-		return compile(t, Limit{Name: "same", Owner: owner, Algorithm: TokenBucket, Per: PerClientOperation, Amount: 1, Window: time.Hour})
+		return compile(t, Limit{Name: "same", Owner: owner, Algorithm: TokenBucket,
+			Per: PerClientOperation, Amount: 1, Window: time.Hour})
 	}
 	per := func(p Per) *Rule {
-		return compile(t, Limit{Name: "same", Algorithm: TokenBucket, Per: p, Amount: 1, Window: time.Hour})
+		return compile(t, Limit{Name: "same", Algorithm: TokenBucket, Per: p, Amount: 1,
+			Window: time.Hour})
 	}
 	one := perBoth("")
 	seen := map[string]string{}
@@ -141,15 +144,17 @@ func TestSubjectsNeverShareByAccident(t *testing.T) {
 		}
 		seen[q.keys[0]] = name
 	}
-	// And those that should share do: everyone, in a global limit.
-	a, errA := Request{Rules: []*Rule{per(PerGlobal)}, Subject: Subject{Client: "a"}, Cost: 1}.question(peek)
-	b, errB := Request{Rules: []*Rule{per(PerGlobal)}, Subject: Subject{Client: "b"}, Cost: 1}.question(peek)
+	// All clients share a global limit.
+	all := []*Rule{per(PerGlobal)}
+	a, errA := Request{Rules: all, Subject: Subject{Client: "a"}, Cost: 1}.question(peek)
+	b, errB := Request{Rules: all, Subject: Subject{Client: "b"}, Cost: 1}.question(peek)
 	if errA != nil || errB != nil || a.keys[0] != b.keys[0] {
 		t.Errorf("a global limit has %v and %v, %v, %v", a.keys, b.keys, errA, errB)
 	}
 }
 
-// C48: keys are of one length, whatever a client sends; nothing of it can be read in them or break out of them.
+// C48: keys have one length, whatever a client sends. They reveal nothing of it, and it can't
+// change their form.
 func FuzzKeys(f *testing.F) {
 	f.Add("alice", "report")
 	f.Add("alice", "")
@@ -159,10 +164,13 @@ func FuzzKeys(f *testing.F) {
 	form := regexp.MustCompile(`^fb:\{[0-9a-f]{32}\}:limit:per-minute:[0-9a-f]{32}$`)
 	var rules []*Rule
 	for _, p := range everyPer {
-		rules = append(rules, compile(f, Limit{Name: "per-minute", Algorithm: TokenBucket, Per: p, Amount: 1, Window: time.Hour}))
+		rules = append(rules, compile(f, Limit{Name: "per-minute", Algorithm: TokenBucket, Per: p,
+			Amount: 1, Window: time.Hour}))
 	}
 	f.Fuzz(func(t *testing.T, client, operation string) {
-		q, err := Request{Rules: rules, Subject: Subject{Client: client, Address: client, Operation: operation, Tier: client, Country: operation}, Cost: 1}.question(spend)
+		subject := Subject{Client: client, Address: client, Operation: operation, Tier: client,
+			Country: operation}
+		q, err := Request{Rules: rules, Subject: subject, Cost: 1}.question(spend)
 		if (err != nil) != (client == "" || operation == "") {
 			t.Fatalf("%q, %q: %v", client, operation, err)
 		}

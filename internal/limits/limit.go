@@ -25,7 +25,8 @@ const (
 // HasBurst reports whether a limit by the algorithm has a burst.
 func (a Algorithm) HasBurst() bool { return a == TokenBucket || a == LeakyBucket }
 
-// Per is what a limit counts for: everyone with the same subject shares one count.
+// Per is the kind of subject that a limit counts for. All requests with the same subject share one
+// count.
 type Per string
 
 // The subjects of limits.
@@ -45,35 +46,43 @@ func (p Per) OfClient() bool { return p == PerClient || p == PerClientOperation 
 // OfOperation reports whether each operation is counted by itself.
 func (p Per) OfOperation() bool { return p == PerOperation || p == PerClientOperation }
 
-// Month is the Window of a fixed-window that counts by months of the UTC calendar. A day is 24h: fixed windows begin at
-// multiples of their length since 1970 UTC, and so does each day.
+// Month is the Window of a fixed-window that counts by months of the UTC calendar. There is no such
+// word for a day: fixed windows begin at multiples of their length since 1970 UTC, so windows of
+// 24h are days.
 const Month time.Duration = -1
 
-// Bounds of a limit. The largest amount over the longest window still counts exactly in
-// the 53 bits that Lua's numbers hold; under a millisecond no network is that punctual.
+// Bounds of a limit. The largest amount over the longest window still counts exactly in the 53 bits
+// of Lua's numbers. No network is precise enough for windows under a millisecond.
 const (
 	MaxAmount = 1_000_000_000
 	MinWindow = time.Millisecond
 	MaxWindow = 366 * 24 * time.Hour
-	maxName   = 64  // goes into every key
-	maxOwner  = 256 // goes into every key's hash
+	maxName   = 64  // it is a part of every key
+	maxOwner  = 256 // it is a part of every key's hash
 )
 
 // Limit is one rule as the operator wrote it.
 type Limit struct {
-	Name  string // [a-z][a-z0-9-]*, at most 64 characters; what a refused client reads
-	Owner string // where it stands: "tier:free", "limits", "operation:report"; same names of different owners count apart
+	// Name is [a-z][a-z0-9-]*, at most 64 characters. Refused clients see it.
+	Name string
+	// Owner is the limit's place in the config: "tier:free", "limits", "operation:report". Limits
+	// with the same name and different owners count separately.
+	Owner string
 
 	Algorithm Algorithm
 	Per       Per
-	Amount    int64         // per Window, in units of cost; 1 to MaxAmount. concurrency: jobs at one time
-	Window    time.Duration // whole microseconds, MinWindow to MaxWindow; fixed-window: or Month; concurrency: 0
-	Burst     int64         // token-bucket and leaky-bucket only: the most at once, 1 to MaxAmount; 0: Amount
-	Shadow    bool          // counted, but never refuses
-	Bytes     bool          // it counts bytes of bodies, not costs; not for concurrency
+	// Amount is per Window, in units of cost, 1 to MaxAmount. For concurrency: jobs at one time.
+	Amount int64
+	// Window is a number of whole microseconds, MinWindow to MaxWindow. For fixed-window it may be
+	// Month, and for concurrency it is 0.
+	Window time.Duration
+	// Burst is the most at once, 1 to MaxAmount; 0: Amount. For token-bucket and leaky-bucket only.
+	Burst  int64
+	Shadow bool // it counts, but never refuses
+	Bytes  bool // it counts bytes of bodies, not costs; not for concurrency
 }
 
-// Capacity is the most that one request can ever spend.
+// Capacity returns the most that one request can ever spend.
 func (l Limit) Capacity() int64 {
 	if l.Algorithm.HasBurst() && l.Burst != 0 {
 		return l.Burst
@@ -86,7 +95,8 @@ var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 // arithmetic checks l and returns how it counts.
 func (l Limit) arithmetic() (arithmetic, error) {
 	if len(l.Name) > maxName || !namePattern.MatchString(l.Name) {
-		return nil, fmt.Errorf("limit %.80q: a name is a lower-case letter, then letters, digits and dashes, at most %d", l.Name, maxName)
+		return nil, fmt.Errorf("limit %.80q: a name is a lower-case letter, "+
+			"then letters, digits and dashes, at most %d", l.Name, maxName)
 	}
 	a, err := l.compute()
 	if err != nil {
@@ -123,19 +133,19 @@ func (l Limit) compute() (arithmetic, error) {
 	}
 }
 
-// Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to
-// share between requests and goroutines.
+// Rule is a compiled Limit: its integers and its part of the keys. Immutable, and safe to share
+// between requests and goroutines.
 type Rule struct {
 	limit      Limit
-	counted    Limit // whose amounts the key is of; see Scaled
+	counted    Limit // its amounts are a part of the keys; see Scaled
 	capacity   int64
 	arithmetic arithmetic
 	parameters [5]int64 // of the arithmetic
-	widest     [5]int64 // those of the larger amount, of this rule's and of counted: by them others may debit the key
-	kind       int64    // their first
+	widest     [5]int64 // of the larger amount of limit and counted: other regions debit by them
+	kind       int64    // parameters[0]
 	unit       int64
 	digest     [sha256.Size]byte // of the owner and of all parameters
-	suffix     string            // of its keys; "" where the operation is a part of it
+	suffix     string            // of its keys; "" if the operation is a part of it
 }
 
 // Compile checks l and prepares it for decisions.
@@ -146,18 +156,20 @@ func newRule(l, counted Limit) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A changed parameter makes another key, so that old counts never meet new limits.
+	// A changed parameter makes another key, so old counts are never held against new limits.
 	h := sha256.New()
 	for _, part := range []string{
 		l.Owner, string(l.Algorithm), string(l.Per), strconv.FormatInt(counted.Amount, 10),
-		strconv.FormatInt(int64(l.Window/time.Microsecond), 10), strconv.FormatInt(counted.Capacity(), 10), strconv.FormatBool(l.Shadow),
+		strconv.FormatInt(int64(l.Window/time.Microsecond), 10),
+		strconv.FormatInt(counted.Capacity(), 10), strconv.FormatBool(l.Shadow),
 	} {
 		fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	if l.Bytes {
 		h.Write([]byte("bytes"))
 	}
-	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a, parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
+	r := &Rule{limit: l, counted: counted, capacity: l.Capacity(), arithmetic: a,
+		parameters: a.parameters(), unit: a.unit(), digest: [sha256.Size]byte(h.Sum(nil))}
 	r.kind, r.widest = r.parameters[0], r.parameters
 	if counted.Amount > l.Amount {
 		whole, err := counted.arithmetic()
@@ -172,13 +184,13 @@ func newRule(l, counted Limit) (*Rule, error) {
 	return r, nil
 }
 
-// Limit is what the rule was compiled from.
+// Limit returns the limit that the rule was compiled from.
 func (r *Rule) Limit() Limit { return r.limit }
 
-// never reports whether what a request takes can't fit at any time.
+// never reports whether a request that takes so much can't fit at any time.
 func (r *Rule) never(takes int64) bool { return takes > r.capacity }
 
-// keySuffix is the part of a key that says which limit it is.
+// keySuffix is the part of a key that identifies the limit.
 func keySuffix(name string, digest [sha256.Size]byte) string {
 	return "}:limit:" + name + ":" + hex.EncodeToString(digest[:hashBytes])
 }

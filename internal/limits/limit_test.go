@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// C16, C19: slow and fast limits are limits; what would divide by zero, overflow or never admit is an error that
-// names the limit and the mend.
+// C16, C19: very slow and very fast limits are valid. A limit that would divide by zero, overflow
+// or never admit is an error, which names the limit and the mend.
 func TestWhatALimitMayBe(t *testing.T) {
 	t.Parallel()
 	good := func(change func(*Limit)) Limit {
-		l := Limit{Name: "per-minute", Owner: "tier:free", Algorithm: TokenBucket, Per: PerClient, Amount: 60, Window: time.Minute}
+		l := Limit{Name: "per-minute", Owner: "tier:free", Algorithm: TokenBucket, Per: PerClient,
+			Amount: 60, Window: time.Minute}
 		change(&l)
 		return l
 	}
@@ -21,8 +22,9 @@ func TestWhatALimitMayBe(t *testing.T) {
 			return good(func(l *Limit) { l.Algorithm = a; change(l) })
 		}
 	}
-	counter, log, fixed, leaky := of(SlidingWindowCounter), of(SlidingWindowLog), of(FixedWindow), of(LeakyBucket)
-	places := func(change func(*Limit)) Limit {
+	counter, log := of(SlidingWindowCounter), of(SlidingWindowLog)
+	fixed, leaky := of(FixedWindow), of(LeakyBucket)
+	permits := func(change func(*Limit)) Limit {
 		return of(Concurrency)(func(l *Limit) { l.Window = 0; change(l) })
 	}
 	for _, l := range []Limit{
@@ -47,8 +49,8 @@ func TestWhatALimitMayBe(t *testing.T) {
 		fixed(func(l *Limit) { l.Window = MaxWindow }),
 		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 20_000, time.Second, 1 }),
 		leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = MaxAmount, MinWindow, MaxAmount }),
-		places(func(l *Limit) { l.Amount = 1 }),
-		places(func(l *Limit) { l.Amount = MaxAmount }),
+		permits(func(l *Limit) { l.Amount = 1 }),
+		permits(func(l *Limit) { l.Amount = MaxAmount }),
 		good(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
 		counter(func(l *Limit) { l.Amount, l.Bytes = 100<<20, true }),
 		good(func(l *Limit) { l.Per = PerTier }),
@@ -83,22 +85,24 @@ func TestWhatALimitMayBe(t *testing.T) {
 		{log(func(l *Limit) { l.Window = Month }), "window month is of the calendar, and the algorithm of this limit is sliding-window-log; write a duration such as 24h, or use fixed-window"},
 		{log(func(l *Limit) { l.Amount = MaxLog + 1 }), "limit 10001 is too much for this limit: a sliding-window-log remembers each request; write 1 to 10000, or use sliding-window-counter"},
 		{fixed(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is fixed-window; leave it out, or use token-bucket"},
-		{places(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is concurrency; leave it out, or use token-bucket"},
-		{places(func(l *Limit) { l.Window = time.Minute }), "window has no meaning for this limit: concurrency counts the jobs that wait and run now; leave it out"},
-		{places(func(l *Limit) { l.Window = Month }), "concurrency counts the jobs that wait and run now; leave it out"},
-		{places(func(l *Limit) { l.Bytes = true }), "cost.bytes has no meaning for concurrency, which counts jobs; leave it out, or use token-bucket"},
-		{places(func(l *Limit) { l.Amount = 0 }), "limit 0 is out of bounds for this limit; write 1 to 1000000000"},
-		{places(func(l *Limit) { l.Amount = -5 }), "limit -5 is out of bounds for this limit; write 1 to 1000000000"},
+		{permits(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is concurrency; leave it out, or use token-bucket"},
+		{permits(func(l *Limit) { l.Window = time.Minute }), "window has no meaning for this limit: concurrency counts the jobs that wait and run now; leave it out"},
+		{permits(func(l *Limit) { l.Window = Month }), "concurrency counts the jobs that wait and run now; leave it out"},
+		{permits(func(l *Limit) { l.Bytes = true }), "cost.bytes has no meaning for concurrency, which counts jobs; leave it out, or use token-bucket"},
+		{permits(func(l *Limit) { l.Amount = 0 }), "limit 0 is out of bounds for this limit; write 1 to 1000000000"},
+		{permits(func(l *Limit) { l.Amount = -5 }), "limit -5 is out of bounds for this limit; write 1 to 1000000000"},
 	} {
 		err := c.limit.Validate()
-		if err == nil || !strings.Contains(err.Error(), c.mend) || !strings.HasPrefix(err.Error(), "limit ") {
+		if err == nil || !strings.Contains(err.Error(), c.mend) ||
+			!strings.HasPrefix(err.Error(), "limit ") {
 			t.Errorf("%+v: %v; want %q", c.limit, err, c.mend)
 		}
 		if _, compiled := Compile(c.limit); compiled == nil || compiled.Error() != err.Error() {
 			t.Errorf("%+v: Compile says %v, Validate %v", c.limit, compiled, err)
 		}
 	}
-	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} { // every algorithm with a window
+	// Every algorithm with a window.
+	for _, of := range []func(func(*Limit)) Limit{good, leaky, counter, log, fixed} {
 		for _, c := range []struct {
 			amount int64
 			window time.Duration
@@ -115,7 +119,8 @@ func TestWhatALimitMayBe(t *testing.T) {
 			{10, time.Second + time.Nanosecond, "use whole microseconds"},
 		} {
 			l := of(func(l *Limit) { l.Amount, l.Window = c.amount, c.window })
-			if err := l.Validate(); err == nil || !strings.Contains(err.Error(), c.mend) || !strings.Contains(err.Error(), "limit per-minute") {
+			if err := l.Validate(); err == nil || !strings.Contains(err.Error(), c.mend) ||
+				!strings.Contains(err.Error(), "limit per-minute") {
 				t.Errorf("%+v: %v; want %q", l, err, c.mend)
 			}
 		}

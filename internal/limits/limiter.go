@@ -14,51 +14,58 @@ import (
 )
 
 const (
-	// maxBatch is how many decisions share one script call: what 64 connections can ask at once.
+	// maxBatch is how many decisions share one script call: those of 64 connections.
 	maxBatch = 64
-	// decideWithin bounds a decision, so that there's an answer within a second whatever Redis does.
+	// decideWithin bounds a decision, so that there is an answer within a second in any case.
 	decideWithin = 800 * time.Millisecond
-	// refundShare of that time is added, on a cluster, for giving back what was charged before a refusal.
+	// refundShare is the part of decideWithin, a fifth, that a refund on a cluster may add to it.
 	refundShare = 5
-	// MaxRules is how many limits may apply to one request; one script call holds them all.
+	// MaxRules is how many limits may apply to one request. One script call holds them all.
 	MaxRules = 64
 )
 
-// Errors of requests that no limit can be asked about. They are the caller's mistakes: nothing is spent.
+// Errors of requests that can't be decided. They are mistakes of the caller, and nothing is spent.
 var (
 	ErrCost  = fmt.Errorf("a cost must be from 1 to %d, and bytes from 0", MaxAmount)
 	ErrRules = fmt.Errorf("at most %d limits can apply to a request, each once", MaxRules)
 )
 
-// ErrNotAsked says of an error that Redis never got the question: nothing was charged or given back, and asking again is right.
+// ErrNotAsked is wrapped by errors of calls that never reached Redis. Nothing was charged or given
+// back, so the call may be repeated.
 var ErrNotAsked = errors.New("the store was not asked")
 
-// Subject is who asks for what. A rule needs only the part that it counts for.
+// Subject is the client of a request and the operation that it asks for. A rule needs only the part
+// that it counts for.
 type Subject struct {
 	Client    string // the client's id
-	Address   string // as identity.Address says it: a v6 address is its network
+	Address   string // as identity.Address returns it: of a v6 address, its network
 	Operation string
 	Tier      string
 	Country   string // two letters, or a word for "not known"
 }
 
-// Request is one request, and the limits it must fit.
+// Request is one request, with the limits that it must fit.
 type Request struct {
 	Rules   []*Rule
 	Subject Subject
-	Cost    int64 // 1 to MaxAmount; what it spends of every limit of requests
-	// Bytes is what it spends of every limit of bytes, 0 to MaxAmount. With 0 none of those refuses.
+	Cost    int64 // 1 to MaxAmount; spent of every limit that counts requests
+	// Bytes is spent of every limit that counts bytes, 0 to MaxAmount. With 0, none of them
+	// refuses.
 	Bytes int64
-	// Recall lets the Limiter refuse by what it heard a moment ago, without asking: until a refusal's
-	// RetryAfter a request that takes no less can only be refused again, so a flood of them costs Redis
-	// nothing. It is for requests that nothing else may answer, and for rules that nothing charged is
-	// ever given back to. On a cluster, with regions, and in one process's memory it does nothing.
+	// Recall allows the Limiter to refuse by a recent answer, without a call to Redis. Until a
+	// refusal's RetryAfter, a request that takes no less can only be refused again, so a flood of
+	// them costs Redis nothing. Set it for requests to which the limits alone give the answer, and
+	// for rules whose charges are never refunded. It has no effect on a cluster, with regions, and
+	// in one process's memory.
 	Recall bool
-	// Job is whose place a limit of concurrency holds, from the charge to the job's end. "": those are only looked at.
+	// Job is the job for which a concurrency limit gives a permit, from the charge to the job's
+	// end. If it is "", the request takes no permit, but such a limit refuses it while it is full.
+	// Along takes the permit and writes the job's record in one step. A permit that Decide takes on
+	// a single Redis must be refunded if there is no job.
 	Job string
 }
 
-// Takes is what the request takes of a limit: its bytes, its cost, or one place.
+// Takes returns what the request takes of a limit: its bytes, its cost, or one permit.
 func (r Request) Takes(rule *Rule) int64 { return rule.takes(r.Cost, r.Bytes) }
 
 func (r *Rule) takes(cost, bytes int64) int64 {
@@ -73,26 +80,26 @@ func (r *Rule) takes(cost, bytes int64) int64 {
 
 // Limiter decides requests. Safe for concurrent use.
 type Limiter struct {
-	ask    func(context.Context, *question) (answer, error)
-	shared bool          // the source is Redis
-	split  bool          // a script can't touch two subjects: a cluster
-	redis  *script       // of a shared source
-	within time.Duration // bounds one decision
-	places *places       // nil: nobody looks after places
-	region Region        // nil: there are no others
-	shares variants      // of rules, while the region is on its own
+	ask     func(context.Context, *question) (answer, error)
+	shared  bool          // the source is Redis
+	split   bool          // a script can't touch two subjects: a cluster
+	redis   *script       // of a shared source
+	within  time.Duration // bounds one decision
+	permits *permits      // nil: permits of jobs that have ended are not looked for
+	region  Region        // nil: there are no others
+	shares  variants      // of rules, while the region is on its own
 
 	refusals refusals
 }
 
-// heard takes in what a request that was sent then was answered.
-func (l *Limiter) heard(r Request, a answer, sent time.Time) {
+// remember takes in the answer to a request that was sent at the given time.
+func (l *Limiter) remember(r Request, a answer, sent time.Time) {
 	if l.shared && !l.split && l.region == nil && (r.Recall || a.spent) {
 		l.refusals.note(r, a, sent, time.Now())
 	}
 }
 
-// recall is the refusal that is known to be the answer, if there is one.
+// recall returns the refusal that Redis would give, if it is known.
 func (l *Limiter) recall(r Request) (Verdict, bool) {
 	if !r.Recall || !l.shared || l.split || l.region != nil {
 		return Verdict{}, false
@@ -100,25 +107,24 @@ func (l *Limiter) recall(r Request) (Verdict, bool) {
 	return l.refusals.recall(r, time.Now())
 }
 
-// question is what a source is asked: a request, or the part of one that concerns one subject.
+// question is a request as a source takes it, or the part of a request that concerns one subject.
 type question struct {
 	mode   mode
-	cost   int64      // when spending, at most every enforced rule's capacity; of a refund also negative: a debit
+	cost   int64      // to spend: at most each enforced rule's capacity; a refund: < 0 is a debit
 	bytes  int64      // as cost, for rules that count bytes
-	member string     // for whom permits of concurrency are; "": for nobody
+	member string     // the holder of permits; "": none are taken
 	holds  jobs.Holds // its permits
-	along  bool       // the script that decides writes the member's job too: its permits are never open
 	at     int64      // refund: when it was charged
-	by     time.Time  // when the asker gives up
+	by     time.Time  // when the caller gives up
 	rules  []*Rule
 	keys   []string // of the rules
-	place  []int    // of the rules in the request; nil: as here
+	index  []int    // of the rules in the request; nil: the same as here
 }
 
 type mode int64
 
 const (
-	peek   mode = 0 // these two as limits.lua knows them
+	peek   mode = 0 // limits.lua has the same numbers for these two
 	spend  mode = 1
 	refund mode = 2
 )
@@ -126,16 +132,16 @@ const (
 // answer is where the rules of a question stand after it.
 type answer struct {
 	now    int64  // by the source's clock
-	spent  bool   // on all enforced rules, and on those shadow rules that had room; else on none
-	passed uint64 // by shadow rules, by their place in the question: they were spent on
+	spent  bool   // on all enforced rules, and on the shadow rules with room; false: on none
+	passed uint64 // the shadow rules that were spent on: a bit for each rule of the question
 	fills  []fill // of the rules; none for a refund
 	err    error
 }
 
-// MaxRules is at most the bits of answer.passed.
+// answer.passed has a bit for each of MaxRules.
 var _ [64 - MaxRules]struct{}
 
-// takes is what the question takes of its i-th rule.
+// takes returns what the question takes of its i-th rule.
 func (q *question) takes(i int) int64 { return q.rules[i].takes(q.cost, q.bytes) }
 
 // spentOn reports whether the question's i-th rule was charged.
@@ -148,21 +154,21 @@ type charged struct {
 	questions []*question
 	answers   []answer
 	by        *Limiter
-	region    Region // that knows of it; nil: none
+	region    Region // the region to which it was reported; nil: none
 	returned  atomic.Bool
 }
 
-// New returns a Limiter that counts in Redis, together with all others on the same Redis.
-// On a cluster the limits of different subjects lie on different nodes: a request that
-// one of them refuses may for an instant be charged on others.
+// New returns a Limiter that counts in Redis, together with all others on the same Redis. On a
+// cluster, the limits of different subjects lie on different nodes. A request that one of them
+// refuses may be charged on others for an instant.
 func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 	return newLimiter(&script{rdb: rdb, slack: keySlack}, cluster, decideWithin)
 }
 
-// NewAt is New on a single Redis by another clock than Redis's, for tests: what several regions do
-// in an hour can be seen at once. Redis expires keys by its own clock all the same, so they outlive
-// their use by an hour; and a decision may take 20 s, so that none fails on a busy machine. The
-// clock must be safe for concurrent use.
+// NewAt is New on a single Redis by another clock than Redis's. It is for tests, which see at once
+// what several regions do in an hour. Redis still expires keys by its own clock, so they outlive
+// their use by an hour. A decision may take 20 s, so that none fails on a busy machine. The clock
+// must be safe for concurrent use.
 func NewAt(rdb redis.UniversalClient, clock func() time.Time) *Limiter {
 	now := func() int64 { return clock().UnixMicro() }
 	return newLimiter(&script{rdb: rdb, clock: now, slack: time.Hour}, false, 20*time.Second)
@@ -188,48 +194,52 @@ func newLimiter(s *script, cluster bool, within time.Duration) *Limiter {
 	return l
 }
 
-// Decide spends the request's cost on all of its limits, if every one has room for it, and else on none.
-// It takes at most a second. An error other than ErrCost and ErrRules means that nobody knows: the request
-// may have been charged, once, and can't be refunded. The end of ctx ends the wait, not a charge under way.
+// Decide spends the request's cost on all of its limits if each of them has room for it, otherwise
+// on none. It takes at most a second. After an error other than ErrCost and ErrRules, the outcome
+// is unknown: the request may have been charged, once, and can't be refunded. The end of ctx ends
+// the wait, but not a charge under way.
 func (l *Limiter) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if v, ok := l.recall(r); ok {
 		return v, nil
 	}
 	v, err := l.judge(ctx, r, spend)
-	if err == nil && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
+	if err == nil && l.freed(ctx, &v) {
 		return l.judge(ctx, r, spend)
 	}
 	return v, err
 }
 
-// Peek says where the request's limits stand, and whether Decide would allow it. It spends nothing.
+// Peek returns where the request's limits stand, and whether Decide would allow it. It spends
+// nothing.
 func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
 	v, err := l.judge(ctx, r, peek)
-	if err == nil && l.places != nil && len(v.places) > 0 && l.places.after(ctx, &v) {
+	if err == nil && l.freed(ctx, &v) {
 		return l.judge(ctx, r, peek)
 	}
 	return v, err
 }
 
-// Refund gives back what an allowed request was charged, where it was charged, as far as it still counts: for work that
-// was refused after all. Only the first call for a verdict does anything, even where it fails: the refund may have been carried out.
-// After ErrNotAsked it wasn't, and the next call tries again. The end of ctx doesn't stop it.
+// Refund gives back what an allowed request was charged, where it was charged and as far as it
+// still counts. It is for work that is refused after the charge. Only the first call for a verdict
+// has an effect, even if it fails, because the refund may have been carried out. After ErrNotAsked
+// it wasn't, and the next call tries again. The end of ctx doesn't stop it.
 func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle(ctx, v, 0) }
 
-// Settle is Refund, but for a cost that stays spent: for work that came to less than it was charged for. Bytes, and a place of a limit of
-// concurrency, are given back whole.
+// Settle is Refund, except for a cost that stays spent. It is for work that cost less than it was
+// charged. Bytes, and permits of concurrency limits, are given back whole.
 func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 	return v.charge.settle(ctx, cost, 1)
 }
 
-// settle gives back what was charged beyond a cost. It takes a part of the time of a decision.
+// settle gives back what was charged beyond a cost. It takes at most 1/part of the time that a
+// decision may take.
 func (c *charged) settle(ctx context.Context, cost int64, part time.Duration) error {
 	if c == nil || c.returned.Swap(true) {
 		return nil
 	}
 	by := c.by
 	err := by.giveBack(ctx, c.questions, c.answers, cost, by.within/part)
-	if errors.Is(err, ErrNotAsked) && len(c.questions) == 1 { // of many, others may have been carried out
+	if errors.Is(err, ErrNotAsked) && len(c.questions) == 1 { // of several, some may have succeeded
 		c.returned.Store(false)
 		return err
 	}
@@ -256,12 +266,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 		questions = q.bySubject()
 	}
 	if apart {
-		err := func() error {
-			ctx, cancel := context.WithDeadline(ctx, q.by)
-			defer cancel()
-			return l.redis.announce(ctx, q.holds)
-		}()
-		if err != nil {
+		if err := l.redis.announce(ctx, q.holds, q.by); err != nil {
 			return Verdict{}, fmt.Errorf("limits: permits: %w", err)
 		}
 	}
@@ -271,7 +276,7 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 		return Verdict{}, fmt.Errorf("limits: %w", err)
 	}
 	if m == spend {
-		l.heard(r, answers[0], sent)
+		l.remember(r, answers[0], sent)
 	}
 	v := verdict(r, questions, answers)
 	if apart && v.charge == nil {
@@ -279,17 +284,18 @@ func (l *Limiter) judge(ctx context.Context, r Request, m mode) (Verdict, error)
 	}
 	if v.charge != nil {
 		v.charge.by = l
-		v.charge.tell(l.region)
+		v.charge.report(l.region)
 	}
 	return v, nil
 }
 
-// askAll asks one question after the other. When one is refused, what the others spent is given back and the
-// rest is only looked at. When one fails or the caller leaves, it is given back too.
+// askAll asks one question after the other. If one is refused, the charges of the earlier ones are
+// given back, and the later ones are asked without spending. If one fails or ctx ends, the charges
+// are given back too.
 func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, error) {
 	work := ctx
 	if l.split {
-		work = context.WithoutCancel(ctx) // a caller that leaves is seen between the questions
+		work = context.WithoutCancel(ctx) // the end of ctx is noticed between the questions
 	}
 	answers := make([]answer, 0, len(questions))
 	refused := false
@@ -303,7 +309,8 @@ func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, 
 			a, err = l.ask(work, q)
 		}
 		if err != nil {
-			return nil, errors.Join(err, l.giveBack(ctx, questions, answers, 0, l.within/refundShare))
+			back := l.giveBack(ctx, questions, answers, 0, l.within/refundShare)
+			return nil, errors.Join(err, back)
 		}
 		answers = append(answers, a)
 		if q.mode == spend && !a.spent && len(questions) > 1 {
@@ -319,8 +326,10 @@ func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, 
 	return answers, nil
 }
 
-// giveBack refunds what the answered questions spent beyond a cost, as far as it can, even where the caller has left.
-func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer, keep int64, within time.Duration) error {
+// giveBack refunds what the answered questions spent beyond a cost. The end of ctx doesn't stop it,
+// and after an error it goes on with the other questions.
+func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer,
+	keep int64, within time.Duration) error {
 	ctx = context.WithoutCancel(ctx)
 	by := time.Now().Add(within)
 	var failed error
@@ -330,7 +339,7 @@ func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers [
 		}
 		q := questions[i].chargedBy(a)
 		if len(q.keys) == 0 {
-			continue // nothing but shadow limits without room
+			continue // only shadow limits, all without room
 		}
 		q.mode, q.cost, q.at, q.by = refund, max(0, q.cost-keep), a.now, by
 		if _, err := l.ask(ctx, q); err != nil {
@@ -340,7 +349,7 @@ func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers [
 	return failed
 }
 
-// chargedBy is q with those rules alone that a's spending was charged to.
+// chargedBy returns q with only the rules that a charged.
 func (q *question) chargedBy(a answer) *question {
 	part := *q
 	part.rules, part.keys = nil, nil
@@ -352,7 +361,7 @@ func (q *question) chargedBy(a answer) *question {
 	return &part
 }
 
-// unspend is the answer as if q hadn't been spent.
+// unspend changes the answer to one without the charge of q.
 func (a *answer) unspend(q *question) {
 	if !a.spent {
 		return

@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// C14, C15: what can never fit is told so, beats every wait, and spends nothing anywhere.
+// C14, C15: a cost that can never fit is refused as such, whatever waits the other limits ask for,
+// and spends nothing of any limit.
 func TestACostOverTheCapacityNeverFits(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 5, time.Hour, func(t *testing.T, small *Rule) {
@@ -22,7 +23,8 @@ func TestACostOverTheCapacityNeverFits(t *testing.T) {
 			for _, ask := range []func(testing.TB, *Limiter, Request) Verdict{decide, peekAt} {
 				for _, cost := range []int64{6, MaxAmount} {
 					v := ask(t, l, request(cost, slow, large, small))
-					if v.Allowed || !v.Never || v.RetryAfter != 0 || !v.Standings[2].Never || !v.Standings[2].Violated {
+					if v.Allowed || !v.Never || v.RetryAfter != 0 || !v.Standings[2].Never ||
+						!v.Standings[2].Violated {
 						t.Fatalf("cost %d: %+v", cost, v)
 					}
 					if cost == 6 && v.Reason != small.limit.Name {
@@ -40,14 +42,17 @@ func TestACostOverTheCapacityNeverFits(t *testing.T) {
 	})
 }
 
-// C18: a cost that would give back, or overflow, is an error and moves nothing.
+// C18: a cost that would give back, or overflow, is an error and changes nothing.
 func TestBadCostsAreErrors(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 5, time.Hour, func(t *testing.T, r *Rule) {
 			admitted(t, l, 2, r)
 			for _, cost := range []int64{0, -5, MaxAmount + 1, 1e18, -1 << 63} {
-				for _, ask := range []func(context.Context, Request) (Verdict, error){l.Decide, l.Peek} {
-					if v, err := ask(t.Context(), request(cost, r)); !errors.Is(err, ErrCost) || v.Allowed {
+				for _, ask := range []func(context.Context, Request) (Verdict, error){
+					l.Decide, l.Peek,
+				} {
+					v, err := ask(t.Context(), request(cost, r))
+					if !errors.Is(err, ErrCost) || v.Allowed {
 						t.Errorf("cost %d: %+v, %v", cost, v, err)
 					}
 					r := request(1, r)
@@ -66,7 +71,7 @@ func TestBadCostsAreErrors(t *testing.T) {
 	})
 }
 
-// Requests that no limit can count are errors too.
+// A request that a limit can't count is an error too.
 func TestARequestMustSayWhomItCountsFor(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for per, missing := range map[Per]Subject{
@@ -78,7 +83,9 @@ func TestARequestMustSayWhomItCountsFor(t *testing.T) {
 			PerCountry:         {Client: "c", Address: "a", Operation: "o", Tier: "t"},
 		} {
 			r := compile(t, Limit{Algorithm: TokenBucket, Per: per, Amount: 1, Window: time.Second})
-			if _, err := l.Decide(t.Context(), Request{Rules: []*Rule{r}, Subject: missing, Cost: 1}); !errors.Is(err, errNoSubject) {
+			_, err := l.Decide(t.Context(),
+				Request{Rules: []*Rule{r}, Subject: missing, Cost: 1})
+			if !errors.Is(err, errNoSubject) {
 				t.Errorf("per %s of %+v: %v", per, missing, err)
 			}
 		}
@@ -86,7 +93,8 @@ func TestARequestMustSayWhomItCountsFor(t *testing.T) {
 		if _, err := l.Decide(t.Context(), request(1, r, r)); !errors.Is(err, ErrRules) {
 			t.Errorf("a rule twice: %v", err)
 		}
-		if _, err := l.Decide(t.Context(), request(1, make([]*Rule, MaxRules+1)...)); !errors.Is(err, ErrRules) {
+		many := request(1, make([]*Rule, MaxRules+1)...)
+		if _, err := l.Decide(t.Context(), many); !errors.Is(err, ErrRules) {
 			t.Errorf("too many rules: %v", err)
 		}
 		if v, err := l.Decide(t.Context(), request(1)); err != nil || !v.Allowed {
@@ -95,7 +103,8 @@ func TestARequestMustSayWhomItCountsFor(t *testing.T) {
 	})
 }
 
-// C21: in 300 random states of every algorithm, a client that sleeps the whole seconds it was told is admitted.
+// C21: in 300 random states of every algorithm, a client that waits for its Retry-After, in whole
+// seconds, is admitted.
 func TestObeyedRetryAfterIsNeverRefused(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 7, 5*time.Second, func(t *testing.T, r *Rule) {
@@ -109,25 +118,31 @@ func TestObeyedRetryAfterIsNeverRefused(t *testing.T) {
 				refused++
 				c.pass((v.RetryAfter + time.Second - 1).Truncate(time.Second))
 				if again := decide(t, l, request(cost, r)); !again.Allowed {
-					t.Fatalf("cost %d: waited %v, refused for %v more", cost, v.RetryAfter, again.RetryAfter)
+					t.Fatalf("cost %d: waited %v, refused for %v more",
+						cost, v.RetryAfter, again.RetryAfter)
 				}
 			}
 		})
 	})
 }
 
-// C31: all limits or none, whichever refuses, however it counts, and in whatever order they stand.
+// C31: all limits are charged or none, whichever of them refuses, by whichever algorithm, and in
+// whichever order they stand.
 func TestALimitThatRefusesLeavesTheOthersUncharged(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		// For one more of 2 per minute after both at once, at a window's begin.
+		// The wait for a third of 2 per minute, after two at once at a window's begin.
 		waits := map[Algorithm]time.Duration{
-			FixedWindow: time.Minute, SlidingWindowLog: time.Minute, SlidingWindowCounter: 90 * time.Second,
-			TokenBucket: 30 * time.Second, LeakyBucket: 30 * time.Second,
+			FixedWindow:          time.Minute,
+			SlidingWindowLog:     time.Minute,
+			SlidingWindowCounter: 90 * time.Second,
+			TokenBucket:          30 * time.Second,
+			LeakyBucket:          30 * time.Second,
 		}
 		for _, turned := range []bool{false, true} {
 			each(t, 20, time.Minute, func(t *testing.T, key *Rule) {
 				for a, wait := range waits {
-					operation := compile(t, Limit{Algorithm: a, Per: PerOperation, Amount: 2, Window: time.Minute})
+					operation := compile(t, Limit{Algorithm: a, Per: PerOperation, Amount: 2,
+						Window: time.Minute})
 					rules := []*Rule{key, operation}
 					if turned {
 						rules = []*Rule{operation, key}
@@ -152,15 +167,17 @@ func TestALimitThatRefusesLeavesTheOthersUncharged(t *testing.T) {
 	})
 }
 
-// C35: of 200 requests at one moment exactly 10 fit a limit of 10, also through two processes and in the embedded Redis.
+// C35: of 200 requests at one moment, exactly 10 fit a limit of 10, also through two processes and
+// in the embedded Redis.
 func TestSimultaneousRequestsCannotOverspend(t *testing.T) {
 	t.Parallel()
 	rdb, embedded := redistest.Client(t), redistest.Miniredis(t)
 	for name, limiters := range map[string][]*Limiter{
-		"one process":   {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)},
-		"two processes": {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience), newLimiter(&script{rdb: redistest.Client(t), slack: keySlack}, false, patience)},
-		"embedded":      {newLimiter(&script{rdb: embedded, slack: keySlack}, false, patience)},
-		"twin":          {NewLocal()},
+		"one process": {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)},
+		"two processes": {newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience),
+			newLimiter(&script{rdb: redistest.Client(t), slack: keySlack}, false, patience)},
+		"embedded": {newLimiter(&script{rdb: embedded, slack: keySlack}, false, patience)},
+		"model":    {NewLocal()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, 10, MaxWindow, func(t *testing.T, r *Rule) {
@@ -194,12 +211,16 @@ func atOnce(t *testing.T, n int, limiters []*Limiter, r Request) int64 {
 	return in.Load()
 }
 
-// What a line refuses after all gets its limits back: once, where it was charged, and never more than there was.
+// A refund gives back a charge once, where it was charged, and a limit never has more than its
+// amount.
 func TestARefundGivesBackWhatWasCharged(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
 			other := counterOf(t, 100, time.Hour)
-			remaining := func() int64 { t.Helper(); return peekAt(t, l, request(1, r)).Standings[0].Remaining }
+			remaining := func() int64 {
+				t.Helper()
+				return peekAt(t, l, request(1, r)).Standings[0].Remaining
+			}
 			refund := func(v Verdict) {
 				t.Helper()
 				if err := l.Refund(t.Context(), v); err != nil {
@@ -237,27 +258,35 @@ func TestARefundGivesBackWhatWasCharged(t *testing.T) {
 	})
 }
 
-// The verdict carries what headers need.
-func TestAVerdictSaysWhatHeadersNeed(t *testing.T) {
+// A verdict has all values that the response's headers need.
+func TestAVerdictHasTheHeadersValues(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
-		b := compile(t, Limit{Owner: "operation:report", Algorithm: TokenBucket, Per: PerClientOperation, Amount: 10, Window: time.Minute, Burst: 3})
+		b := compile(t, Limit{Owner: "operation:report", Algorithm: TokenBucket,
+			Per: PerClientOperation, Amount: 10, Window: time.Minute, Burst: 3})
 		of := func(a Algorithm, amount int64, window time.Duration) *Rule {
 			return compile(t, Limit{Algorithm: a, Amount: amount, Window: window})
 		}
 		c.pass(15 * time.Second)
-		r := request(1, b, counterOf(t, 60, time.Minute), of(FixedWindow, 60, time.Minute), of(FixedWindow, 5, Month),
-			of(SlidingWindowLog, 60, time.Minute), of(LeakyBucket, 6, time.Minute), of(Concurrency, 20, 0))
+		r := request(1, b, counterOf(t, 60, time.Minute), of(FixedWindow, 60, time.Minute),
+			of(FixedWindow, 5, Month), of(SlidingWindowLog, 60, time.Minute),
+			of(LeakyBucket, 6, time.Minute), of(Concurrency, 20, 0))
 		r.Job = "job"
 		v := decide(t, l, r)
 		for i, want := range []struct {
 			capacity, remaining int64
 			reset               time.Duration
 		}{
-			{3, 2, 6 * time.Second}, {60, 59, 45 * time.Second}, {60, 59, 45 * time.Second}, {5, 4, 24*time.Hour - 15*time.Second},
-			{60, 59, time.Minute}, {6, 5, 10 * time.Second}, {20, 19, 0},
+			{3, 2, 6 * time.Second},
+			{60, 59, 45 * time.Second},
+			{60, 59, 45 * time.Second},
+			{5, 4, 24*time.Hour - 15*time.Second},
+			{60, 59, time.Minute},
+			{6, 5, 10 * time.Second},
+			{20, 19, 0},
 		} {
 			s := v.Standings[i]
-			if s.Rule != r.Rules[i] || s.Rule.Limit().Capacity() != want.capacity || s.Remaining != want.remaining || s.Reset != want.reset {
+			if s.Rule != r.Rules[i] || s.Rule.Limit().Capacity() != want.capacity ||
+				s.Remaining != want.remaining || s.Reset != want.reset {
 				t.Errorf("%+v of %+v, want %+v", s, s.Rule.Limit(), want)
 			}
 		}
@@ -265,7 +294,9 @@ func TestAVerdictSaysWhatHeadersNeed(t *testing.T) {
 		if s := decide(t, l, request(1, r.Rules[4])).Standings[0]; s.Reset != 40*time.Second {
 			t.Errorf("the log resets in %v", s.Reset)
 		}
-		if s := v.Standings[0].Rule.Limit(); s.Name != b.limit.Name || s.Per != PerClientOperation || s.Amount != 10 || s.Window != time.Minute || s.Burst != 3 {
+		if s := v.Standings[0].Rule.Limit(); s.Name != b.limit.Name ||
+			s.Per != PerClientOperation || s.Amount != 10 || s.Window != time.Minute ||
+			s.Burst != 3 {
 			t.Errorf("the bucket's limit is %+v", s)
 		}
 		if !v.At.Equal(start.Add(15 * time.Second)) {

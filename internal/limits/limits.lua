@@ -1,47 +1,54 @@
--- Limits: each key of a batch is read once, at one time, and each that changed is written once, however many questions
--- name it. This is the body of a function that two scripts call: decide.lua, and leaky's offer.lua (Go puts it before them):
+-- Decides questions about limits. Each key of a batch is read once, at one time, and written once
+-- if it changed, however many questions name it. This is the body of a function that two scripts
+-- call: decide.lua, and leaky's offer.lua (Go puts it before them):
 --
 --   ask, answer, close = open_limits(KEYS, args, now, first_text)
 --
--- KEYS        the limits' keys that the batch is about, each once; at most 512
+-- KEYS        the limits' keys of the batch, each once; at most 512
 -- args        a list of integers under 2^53:
 --               0, slack   slack: ms that a key outlives its use
 --               rules, refunds, questions   how many of each follow
 --               per rule:     algorithm, unit and three more parameters (arithmetic.go)
 --               per key:      number of its rule, from 1
---               per refund:   time of the charge, number of the member, how many keys, then per key: its number, what is
---                             given back (negative: a debit)
---               per question: 1 to spend, 0 to only look; cost, how many keys, their numbers
---                 or, where it has shadow limits, logs, places or limits of bytes: 3 to spend, 2 to only look; number of
---                             the member, how many keys, then per key: its number, below 0 where its limit is a shadow
---                             one, and what is taken
+--               per refund:   time of the charge, number of the member, how many keys, then per
+--                             key: its number, and the amount to give back (negative: a debit)
+--               per question: 1 to spend, 0 to only look; cost, how many keys, their numbers.
+--                             With shadow limits, logs, concurrency limits or limits of bytes:
+--                             3 to spend, 2 to only look; number of the member, how many keys, then
+--                             per key: its number, negative for a shadow limit, and what is taken
 -- now         µs since 1970
--- first_text  which of ARGV is the member numbered 0. Members, by number (0: none), have two more values each: for whom
---             permits of a concurrency limit are, a key where those are noted as open until the member's job is on record
---             ('': nowhere), and how they are noted there (jobs.Holds)
+-- first_text  the index in ARGV before that of member 1. A member holds permits of concurrency
+--             limits; number 0 is none
 --
--- The questions are read one by one: for each of them comes ask, then answer. Opening makes the refunds. The reply that close
--- returns has integers:
+-- open_limits makes the refunds, so that what they give back can be taken at once. Then call, for
+-- each question in turn, ask and answer. Last, close returns the reply, which has integers:
 --   now
---   per key of a counter or log: what fill.also is (arithmetic.go), before the batch's questions
---   per question: 1 if spent, else 0, then per key of it: its room after; of a shadow limit, whether it was spent on; of a
---                 log without the room, the µs until it will have it. What takes nothing has room
+--   per key of a counter or log: fill.also (arithmetic.go), before the batch's questions
+--   per question: 1 if it was spent, otherwise 0, then per key: its room after the question; of a
+--                 shadow limit, whether it was spent on; of a log without the room, the µs until it
+--                 has it. A question that takes nothing of a key always has the room
 --
--- A question is spent on all of its enforced keys and on those of the others that have room, or on none. Refunds come first,
--- so that what is given back can be taken at once.
+-- A question is spent on all of its enforced keys, and on the shadow keys that have room, or on
+-- none.
 --
--- A key that holds what no script wrote is as good as missing: unused. Room, unit and the arithmetic are those of arithmetic.go,
--- which is this script's twin.
+-- A key with a value that no script wrote counts as unused. Room, unit and the arithmetic are those
+-- of arithmetic.go, which is this script's model in Go.
 
 local call, pcall, floor, min, max = redis.call, redis.pcall, math.floor, math.min, math.max
 local match, format = string.match, string.format
 local slack = args[2]
 
--- An algorithm is four functions. rule reads three parameters. load returns the room of a key, brought to now, and notes in also what is
--- told of it beside that, in renew whether its TTL must be renewed when it is written, and in dirty whether it must be written in any
--- case: a state ahead of now, after a clock that stepped back. refund changes room and also. save writes what to keep.
--- A TTL is renewed once a period or window only: a SET that leaves it alone costs a third of one that sets it.
-local kept, rule, unit, room, also, renew, dirty = call('MGET', unpack(KEYS)), {}, {}, {}, {}, {}, {}
+-- An algorithm is four functions:
+--   rule    reads three parameters
+--   load    returns the room of a key, brought to now. It sets also (fill.also), renew if the
+--           key's TTL must be renewed when it is written, and dirty if it must be written in any
+--           case: its state was ahead of now, after a clock that stepped back
+--   refund  changes room and also
+--   save    writes the key
+-- Concurrency also has take, and the log has wait. A TTL is renewed only once a period or window: a
+-- SET that keeps it costs a third of one that sets it.
+local kept = call('MGET', unpack(KEYS))
+local rule, unit, room, also, renew, dirty = {}, {}, {}, {}, {}, {}
 
 -- fresh is the room of a key that was never charged.
 local function fresh(k, all)
@@ -57,8 +64,8 @@ local function write(k, value, lasts)
   end
 end
 
--- Kept: level and its time. From one period to the next a bucket is full, so a TTL to the end of the next is enough; a debt
--- lasts as much longer.
+-- Kept: level and its time. A bucket fills within one period, so a TTL to the end of the next one
+-- is enough. A debt lengthens it.
 local bucket = {}
 local at_now = format(' %d', now)
 
@@ -82,14 +89,16 @@ end
 
 function bucket.refund(r, k, cost)
   local most = floor(9007199254740991 / r.unit)
-  room[k] = max(r.full - 9007199254740991, min(r.full, room[k] + max(-most, min(most, cost)) * r.unit))
+  local level = room[k] + max(-most, min(most, cost)) * r.unit
+  room[k] = max(r.full - 9007199254740991, min(r.full, level))
   renew[k] = renew[k] or room[k] < 0
 end
 
 function bucket.save(r, k)
   local lasts
   if renew[k] then
-    lasts = floor(min(2 * r.period + max(0, -room[k]) / r.refill, 6324480000000000) / 1000) -- at most 2·maxPeriod
+    -- At most 2·maxPeriod.
+    lasts = floor(min(2 * r.period + max(0, -room[k]) / r.refill, 6324480000000000) / 1000)
   end
   write(k, format('%d', room[k]) .. at_now, lasts)
 end
@@ -124,7 +133,8 @@ function counter.load(r, k)
       previous, current = 0, 0
     end
   end
-  -- A count over the limit was not written here, or under a larger limit; it must not lock anybody out for longer.
+  -- A count over the limit was written by another program, or under a larger limit. It must not
+  -- lock clients out for longer.
   if previous > r.limit then
     previous = r.limit
   end
@@ -154,8 +164,8 @@ end
 -- Kept: number of the window, its count.
 local fixed = {}
 
--- month returns number and first day, in days since 1970, of the month that a day is in (H. Hinnant, chrono-compatible low-level
--- date algorithms: years that begin in March).
+-- month returns the number and the first day, in days since 1970, of a day's month (H. Hinnant,
+-- chrono-compatible low-level date algorithms: years that begin in March).
 local function month(day)
   local z = day + 719468
   local era = floor(z / 146097)
@@ -166,7 +176,7 @@ local function month(day)
   return (yoe + era * 400) * 12 + mp + 2, day - doy + floor((153 * mp + 2) / 5)
 end
 
--- number returns number, begin and end of the window that a time is in.
+-- number returns the number and the end of the window that a time is in.
 function fixed.number(r, at)
   if r.window > 0 then
     local number = floor(at / r.window)
@@ -203,13 +213,18 @@ end
 
 function fixed.save(r, k) write(k, format('%d %d', r.now, r.limit - room[k]), r.lasts) end
 
--- Kept: a list. Its head is the sum of the entries' costs and the time of the newest, then come the entries, each its time and cost.
+-- Kept: a list. Its head is the sum of the entries' costs and the time of the newest. The entries
+-- follow, each with its time and cost.
 local log = {}
-local logs = {} -- by key: total, newest; gone: how many entries after the head have left; seen: those that were read, by place
+-- By key: total, newest; gone: how many entries after the head have left; seen: the entries that
+-- were read, by index; ends: the list's length, if it is known; listed: whether there is a list.
+local logs = {}
 
-function log.rule(limit, window) return { limit = limit, window = window, leaves = now - window } end
+function log.rule(limit, window)
+  return { limit = limit, window = window, leaves = now - window }
+end
 
--- entry reads the n-th entry of a list, with its neighbours.
+-- entry returns time and cost of the n-th entry of a list. It reads the next 63 too.
 local function entry(k, n)
   local l = logs[k]
   if not l.seen[n] then
@@ -225,7 +240,7 @@ local function entry(k, n)
   return (at or 0) + 0, (cost or 0) + 0
 end
 
--- fold takes what is ahead of now as logged now.
+-- fold moves the entries that are ahead of now to now.
 local function fold(k)
   local l, ahead = logs[k], 0
   while true do
@@ -267,7 +282,7 @@ function log.load(r, k)
   local ahead = l.newest > now
   if ahead then fold(k) end
   local oldest = first(r, k)
-  if oldest > now then -- the head was wrong: not written here
+  if oldest > now then -- the head was wrong: another program wrote it
     fold(k)
     oldest, ahead = first(r, k), true
   end
@@ -326,7 +341,8 @@ function log.save(r, k)
   end
 end
 
--- wait is how long until a cost fits that doesn't: until enough of the oldest entries have left.
+-- wait returns the time until a cost fits that doesn't fit now: until enough of the oldest entries
+-- have left.
 function log.wait(r, k, cost)
   if cost > r.limit then return 0 end
   local n, free = logs[k].gone, room[k]
@@ -339,7 +355,7 @@ function log.wait(r, k, cost)
   until false
 end
 
--- Kept: a sorted set of members, by when each came or was last known to live.
+-- Kept: a sorted set of members, by when each took its permit, or when its job was last seen.
 local concurrency = {}
 
 function concurrency.rule(limit, lasts) return { limit = limit, lasts = lasts } end
@@ -362,18 +378,9 @@ function concurrency.refund(_, k, cost, _, member)
   room[k] = room[k] + call('ZREM', KEYS[k], member or '')
 end
 
--- note tells of permits that a member has taken: they are open. What else is at that key is as good as missing.
-local function note(m)
-  local open = ARGV[first_text + m + 1]
-  if open ~= '' and type(pcall('ZADD', open, now, ARGV[first_text + m + 2])) ~= 'number' then
-    call('DEL', open)
-    call('ZADD', open, now, ARGV[first_text + m + 2])
-  end
-end
-
 function concurrency.save(r, k) call('PEXPIRE', KEYS[k], r.lasts + slack) end
 
-local p = 5 -- how much of args is read
+local p = 5 -- how much of args has been read
 
 local algorithms = { bucket, counter, fixed, log, concurrency }
 local rules = {}
@@ -394,8 +401,6 @@ p = p + #KEYS
 for _ = 1, args[4] do
   local at, m, count = args[p + 1], args[p + 2], args[p + 3]
   local member = m > 0 and ARGV[first_text + m] or nil
-  local open = m > 0 and ARGV[first_text + m + 1] or ''
-  if open ~= '' then pcall('ZREM', open, ARGV[first_text + m + 2]) end
   p = p + 3
   for i = p + 1, p + 2 * count, 2 do
     local k = args[i]
@@ -413,11 +418,12 @@ for k = 1, #KEYS do
   end
 end
 
--- The question at hand: its mode; its cost, or the number of its member; where its keys stand in args.
+-- The present question: its mode; its cost, or the number of its member; the range of its keys in
+-- args.
 local mode, second, from, to
 
--- ask reads the next question, and tells whether it may be spent: it is asked for that, and each of its enforced keys
--- has room. Nothing has changed yet: answer must come next.
+-- ask reads the next question, and returns whether it may be spent: it is to be spent, and each of
+-- its enforced keys has room. It changes nothing. answer must follow.
 local function ask()
   mode, second, from = args[p + 1], args[p + 2], p + 4
   if mode < 2 then
@@ -438,7 +444,7 @@ local function ask()
   return mode == 3
 end
 
--- answer_plain is answer to a question of keys that are all enforced, and whose room is all that matters.
+-- answer_plain is answer for a question whose keys are all enforced and need only their room.
 local function answer_plain(spend)
   local room, unit, args, reply, at = room, unit, args, reply, n + 1
   reply[at] = spend and 1 or 0
@@ -451,12 +457,11 @@ local function answer_plain(spend)
   n = at
 end
 
--- answer spends the question at hand, or doesn't, and adds what is said to it to the reply. Without placed no permits are
--- taken for its member.
+-- answer spends the present question if spend is set, and adds its part of the reply. Without
+-- placed, its member takes no permits.
 local function answer(spend, placed)
   if mode < 2 then return answer_plain(spend) end
-  local m, taken = second, false
-  local member = placed and m > 0 and ARGV[first_text + m]
+  local member = placed and second > 0 and ARGV[first_text + second]
   n = n + 1
   reply[n] = spend and 1 or 0
   for i = from, to, 2 do
@@ -466,7 +471,6 @@ local function answer(spend, placed)
     if spend and fits then
       if algorithm.take then
         algorithm.take(k, member)
-        taken = true
       else
         room[k] = room[k] - cost * unit[k]
       end
@@ -483,7 +487,6 @@ local function answer(spend, placed)
       reply[n] = algorithm.wait(rule[k], k, cost)
     end
   end
-  if taken and member then note(m) end
 end
 
 -- close writes each key that changed, and returns the reply.

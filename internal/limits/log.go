@@ -1,18 +1,19 @@
 package limits
 
-// MaxLog bounds the amount of a sliding-window-log. Each admitted request may be an entry of some 20 bytes: 10,000 are
-// 200 kB for one client.
+// MaxLog bounds the amount of a sliding-window-log. Each admitted request may be an entry of some
+// 20 bytes, and 10,000 are 200 kB for one client.
 const MaxLog = 10_000
 
-// log is a sliding window log: it knows when each cost was spent, so any window of its length holds at most the limit.
-// Costs of one microsecond share an entry, and each entry stands for a cost of at least one: there are never more entries than
-// the limit. State: the entries.
+// log is a sliding window log. It knows when each cost was spent, so any window of its length holds
+// at most the limit. Costs of one microsecond share an entry, and each entry is for a cost of at
+// least one, so there are never more entries than the limit. State: the entries.
 type log struct {
 	limit  int64
 	window int64 // µs
 }
 
-// entries are in the order of time. Those before first have left and are overwritten later, so that none is moved each time.
+// entries are in the order of time. Those before first have left. They are overwritten later, so
+// that the others aren't moved each time.
 type entries struct {
 	list  []entry
 	first int
@@ -38,7 +39,8 @@ func (e *entries) add(now, cost int64) {
 	e.list = append(e.list, entry{now, cost})
 }
 
-// fold takes what is ahead of now, after a clock that stepped back, as logged now: it is gone in one window.
+// fold moves entries that are ahead of now, after a clock that stepped back, to now. They leave
+// within one window.
 func (e *entries) fold(now int64) {
 	ahead := int64(0)
 	for e.len() > 0 && e.newest().at > now {
@@ -51,7 +53,7 @@ func (e *entries) fold(now int64) {
 	}
 }
 
-// leave drops the entries up to a time.
+// leave drops the entries up to a given time.
 func (e *entries) leave(until int64) {
 	for e.len() > 0 && e.list[e.first].at <= until {
 		e.total -= e.list[e.first].cost
@@ -75,7 +77,8 @@ func (g log) fill(s *state) fill {
 	return f
 }
 
-// fitsAt is how long after now a cost that doesn't fit now will: until enough of the oldest entries have left.
+// fitsAt is how long after now a cost fits that doesn't fit now: until enough of the oldest entries
+// have left.
 func (g log) fitsAt(s *state, f fill, now, cost int64) int64 {
 	if cost > g.limit {
 		return 0
@@ -96,8 +99,9 @@ func (g log) spend(s *state, _ fill, now int64, c charge) fill {
 	return g.fill(s)
 }
 
-// refund takes from the entry of that moment; where the clock has stepped back since, from the newest. A debit is logged now, as
-// far as there is room for it, so that there are never more entries than the limit.
+// refund takes from the entry of the charge's moment, or, if the clock has stepped back since, from
+// the newest. A debit is logged now, as far as there is room for it, so that there are never more
+// entries than the limit.
 func (g log) refund(s *state, f fill, now int64, c charge) fill {
 	if c.cost < 0 {
 		if cost := min(-c.cost, f.room); cost > 0 {
@@ -136,7 +140,7 @@ func (g log) reset(f fill, now int64) int64 {
 	return f.also + g.window - now
 }
 
-// later is known until the oldest entry leaves: of the next one a fill says nothing.
+// later is known until the oldest entry leaves. A fill doesn't have the next one.
 func (g log) later(f fill, then, now int64) (fill, bool) {
 	f.wait -= now - then
 	return f, f.also == 0 || g.reset(f, now) > 0

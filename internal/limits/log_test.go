@@ -15,7 +15,8 @@ func logOf(t testing.TB, amount int64, window time.Duration) *Rule {
 	return compile(t, Limit{Algorithm: SlidingWindowLog, Amount: amount, Window: window})
 }
 
-// A log is exact: it admits what keeps every window of its length within the limit, and refuses nothing else. Held against a plain list.
+// A log is exact: it admits a request if and only if every window of its length stays within the
+// limit. The test compares it with a plain list.
 func TestALogIsItsDefinition(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -39,7 +40,9 @@ func TestALogIsItsDefinition(t *testing.T) {
 		}
 		const window = 1_000_000
 		for range 40 {
-			c.pass(time.Duration(rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 300_000), rapid.SampledFrom([]int64{1, window - 1, window})).Draw(rt, "µs")) * time.Microsecond)
+			pause := rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 300_000),
+				rapid.SampledFrom([]int64{1, window - 1, window})).Draw(rt, "µs")
+			c.pass(micros(pause))
 			now := c.now.Load()
 			if len(list) > 0 && rapid.IntRange(0, 5).Draw(rt, "refund") == 0 {
 				i := rapid.IntRange(0, len(list)-1).Draw(rt, "of")
@@ -52,7 +55,8 @@ func TestALogIsItsDefinition(t *testing.T) {
 			want := within(now-window, now)+cost <= limit
 			v := decide(t, l, request(cost, r))
 			if v.Allowed != want {
-				rt.Fatalf("cost %d on top of %d of %d: allowed %v", cost, within(now-window, now), limit, v.Allowed)
+				rt.Fatalf("cost %d on top of %d of %d: allowed %v",
+					cost, within(now-window, now), limit, v.Allowed)
 			}
 			if v.Allowed {
 				list = append(list, spent{now, cost, v})
@@ -69,7 +73,8 @@ func TestALogIsItsDefinition(t *testing.T) {
 	})
 }
 
-// A log's memory is bounded: it never has more entries than the limit, whatever costs, refunds, debits and steps back do to it.
+// A log's memory is bounded: after any costs, refunds, debits and steps back, it has no more
+// entries than the limit.
 func TestALogHasNoMoreEntriesThanItsLimit(t *testing.T) {
 	t.Parallel()
 	server, embedded := redistest.Client(t), redistest.Miniredis(t)
@@ -79,15 +84,16 @@ func TestALogHasNoMoreEntriesThanItsLimit(t *testing.T) {
 			rdb = embedded
 		}
 		c := newClock()
-		lua, twin := c.onRedis(rdb), newMemory(c.now.Load)
+		lua, model := c.onRedis(rdb), newMemory(c.now.Load)
 		local := &Limiter{ask: func(_ context.Context, q *question) (answer, error) {
-			return twin.answer(q, make([]fill, len(q.rules))), nil
+			return model.answer(q, make([]fill, len(q.rules))), nil
 		}}
 		limit := rapid.Int64Range(1, 8).Draw(rt, "limit")
 		r := logOf(t, limit, time.Minute)
 		var allowed []Verdict
 		for range 40 {
-			c.pass(time.Duration(rapid.Int64Range(-20_000, 30_000).Draw(rt, "ms")) * time.Millisecond)
+			pause := rapid.Int64Range(-20_000, 30_000).Draw(rt, "ms")
+			c.pass(time.Duration(pause) * time.Millisecond)
 			cost := rapid.Int64Range(1, limit).Draw(rt, "cost")
 			switch rapid.IntRange(0, 5).Draw(rt, "do") {
 			case 0:
@@ -107,16 +113,19 @@ func TestALogHasNoMoreEntriesThanItsLimit(t *testing.T) {
 				}
 			}
 			if n := rdb.LLen(t.Context(), keyOf(t, r)).Val() - 1; n > limit { // the head is none
-				rt.Fatalf("%d entries of a limit of %d: %q", n, limit, rdb.LRange(t.Context(), keyOf(t, r), 0, -1).Val())
+				rt.Fatalf("%d entries of a limit of %d: %q",
+					n, limit, rdb.LRange(t.Context(), keyOf(t, r), 0, -1).Val())
 			}
-			if k := twin.kept[keyOf(t, r)]; k != nil && (k.state.log.len() > int(limit) || cap(k.state.log.list) > 8*int(limit)) {
-				rt.Fatalf("the twin has %d entries, room for %d, of a limit of %d", k.state.log.len(), cap(k.state.log.list), limit)
+			if k := model.kept[keyOf(t, r)]; k != nil &&
+				(k.state.log.len() > int(limit) || cap(k.state.log.list) > 8*int(limit)) {
+				rt.Fatalf("the model has %d entries, room for %d, of a limit of %d",
+					k.state.log.len(), cap(k.state.log.list), limit)
 			}
 		}
 	})
 }
 
-// What has left a log leaves Redis with the next request, and all of it with its key.
+// Entries that have left a log are removed from Redis with the next request, or with the key.
 func TestALogForgetsWhatHasLeft(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)

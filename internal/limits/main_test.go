@@ -27,24 +27,28 @@ func newClock() *clock {
 
 func (c *clock) pass(d time.Duration) { c.now.Add(d.Microseconds()) }
 
-// patience of tests: a busy machine must not fail them.
+// patience is how long a test waits, so that it doesn't fail on a busy machine.
 const patience = 20 * time.Second
 
-// onRedis returns a Limiter on a Redis whose time is the clock's. Keys outlive any test, for TTLs run on Redis's own time.
+// onRedis returns a Limiter on a Redis that takes the clock's time. TTLs run on Redis's own time,
+// so keys outlive any test.
 func (c *clock) onRedis(rdb redis.UniversalClient) *Limiter {
 	return NewAt(rdb, func() time.Time { return time.UnixMicro(c.now.Load()) })
 }
 
 func (c *clock) local() *Limiter { return newLocal(c.now.Load) }
 
-// everywhere runs a test on Lua in Redis, on Lua in the embedded Redis, and on the twin.
+// everywhere runs a test on Lua in Redis, on Lua in the embedded Redis, and on the model in Go.
 func everywhere(t *testing.T, test func(t *testing.T, c *clock, l *Limiter)) {
 	t.Helper()
 	t.Parallel()
+	on := func(start func(testing.TB) redis.UniversalClient) func(*testing.T, *clock) *Limiter {
+		return func(t *testing.T, c *clock) *Limiter { return c.onRedis(start(t)) }
+	}
 	for name, limiter := range map[string]func(*testing.T, *clock) *Limiter{
-		"redis":     func(t *testing.T, c *clock) *Limiter { return c.onRedis(redistest.Client(t)) },
-		"miniredis": func(t *testing.T, c *clock) *Limiter { return c.onRedis(redistest.Miniredis(t)) },
-		"twin":      func(_ *testing.T, c *clock) *Limiter { return c.local() },
+		"redis":     on(redistest.Client),
+		"miniredis": on(redistest.Miniredis),
+		"model":     func(_ *testing.T, c *clock) *Limiter { return c.local() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -54,7 +58,7 @@ func everywhere(t *testing.T, test func(t *testing.T, c *clock, l *Limiter)) {
 	}
 }
 
-// compile makes a rule with a name of its own, so that tests share a Redis.
+// compile makes a rule with a name of its own, so that tests can share a Redis.
 func compile(t testing.TB, l Limit) *Rule {
 	t.Helper()
 	if l.Name == "" {
@@ -80,8 +84,9 @@ func counterOf(t testing.TB, amount int64, window time.Duration) *Rule {
 	return compile(t, Limit{Algorithm: SlidingWindowCounter, Amount: amount, Window: window})
 }
 
-// exact are the algorithms whose Retry-After is exact: all but concurrency, whose is a prediction.
-var exact = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket}
+// exact lists the algorithms with an exact Retry-After. Concurrency's is a prediction.
+var exact = []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket,
+	LeakyBucket}
 
 // each runs a test for a rule of each exact algorithm.
 func each(t *testing.T, amount int64, window time.Duration, test func(t *testing.T, r *Rule)) {
@@ -95,7 +100,8 @@ func each(t *testing.T, amount int64, window time.Duration, test func(t *testing
 	}
 }
 
-var alice = Subject{Client: "alice", Address: "192.0.2.1", Operation: "report", Tier: "free", Country: "NO"}
+var alice = Subject{Client: "alice", Address: "192.0.2.1", Operation: "report", Tier: "free",
+	Country: "NO"}
 
 func request(cost int64, rules ...*Rule) Request {
 	return Request{Rules: rules, Subject: alice, Cost: cost}

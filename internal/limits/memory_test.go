@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// What a client costs Redis, limits used up, is what docs/limits.md says: within a tenth, as versions of Redis differ.
+// A client whose limits are used up takes as much of Redis's memory as docs/limits.md says, within
+// a tenth, because versions of Redis differ.
 func TestAClientCostsRedisWhatTheManualSays(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/limits.md")
@@ -27,7 +28,8 @@ func TestAClientCostsRedisWhatTheManualSays(t *testing.T) {
 	}
 	for _, a := range everyAlgorithm {
 		for i, amount := range []int64{10, 100, 1000} {
-			limit := Limit{Name: "per-minute", Owner: redistest.Name(t, ""), Algorithm: a, Per: PerClient, Amount: amount, Window: time.Hour}
+			limit := Limit{Name: "per-minute", Owner: redistest.Name(t, ""), Algorithm: a,
+				Per: PerClient, Amount: amount, Window: time.Hour}
 			if a == Concurrency {
 				limit.Window = 0
 			}
@@ -35,13 +37,14 @@ func TestAClientCostsRedisWhatTheManualSays(t *testing.T) {
 			c := newClock()
 			l := c.onRedis(rdb)
 			requests, cost := amount, int64(1)
-			if a != SlidingWindowLog && a != Concurrency { // of the others only the digits grow
+			if a != SlidingWindowLog && a != Concurrency { // in the others, only the digits grow
 				requests, cost = 1, amount
 			}
 			for n := range requests {
 				c.pass(time.Millisecond)
 				q := request(cost, r)
-				q.Job = fmt.Sprintf("reports-0197c3a0-8a44-7c0e-b1a4-%012x", n) // as long as an id is
+				// As long as an id.
+				q.Job = fmt.Sprintf("reports-0197c3a0-8a44-7c0e-b1a4-%012x", n)
 				decide(t, l, q)
 			}
 			bytes, err := rdb.MemoryUsage(t.Context(), keyOf(t, r), 0).Result()
@@ -50,12 +53,14 @@ func TestAClientCostsRedisWhatTheManualSays(t *testing.T) {
 			}
 			t.Logf("%s of %d: %d bytes", a, amount, bytes)
 			if len(said[a]) == 0 {
-				t.Errorf("docs/limits.md doesn't say what a %s of %d costs: %d bytes", a, amount, bytes)
+				t.Errorf("docs/limits.md doesn't say what a %s of %d costs: %d bytes",
+					a, amount, bytes)
 				continue
 			}
 			want, err := strconv.ParseInt(strings.ReplaceAll(said[a][i], ",", ""), 10, 64)
 			if err != nil || bytes > want*11/10 || bytes < want*9/10 {
-				t.Errorf("a %s of %d takes %d bytes, and docs/limits.md says %s", a, amount, bytes, said[a][i])
+				t.Errorf("a %s of %d takes %d bytes, and docs/limits.md says %s",
+					a, amount, bytes, said[a][i])
 			}
 		}
 	}

@@ -17,11 +17,11 @@ var peers = redis.NewScript(peersLua)
 const (
 	peersKey  = "fb:{peers}"
 	peerEvery = time.Second
-	// peerGone is how long a process that doesn't call counts: two lost calls don't make it one less.
+	// peerGone is how long a process counts after its last call. It may miss two calls in a row.
 	peerGone = 3500 * time.Millisecond
 )
 
-// Peers counts the processes that decide together, itself among them. Safe for concurrent use.
+// Peers counts the processes that share the limits, including its own. Safe for concurrent use.
 type Peers struct {
 	rdb   redis.UniversalClient
 	name  string
@@ -29,18 +29,20 @@ type Peers struct {
 	count atomic.Int64
 }
 
-// NewPeers returns a Peers that calls itself name, which no other process does. least, 1 or more, is how many there are at least: a
-// process that starts while Redis is away can't know.
+// NewPeers returns a Peers for the process with the given name, which no other process has. least,
+// 1 or more, is how many processes there are at least. It is the count of a process that starts
+// while Redis is unavailable.
 func NewPeers(rdb redis.UniversalClient, name string, least int) *Peers {
 	p := &Peers{rdb: rdb, name: name, least: int64(least)}
 	p.count.Store(p.least)
 	return p
 }
 
-// Count is how many processes there were when Redis was last reached, or the least where that is more.
+// Count returns how many processes there were when Redis was last reached, or the least if that is
+// more.
 func (p *Peers) Count() int { return int(p.count.Load()) }
 
-// Run calls each second until ctx ends, and then says goodbye.
+// Run makes this process count, by a call each second, until ctx ends.
 func (p *Peers) Run(ctx context.Context) {
 	tick := time.NewTicker(peerEvery)
 	defer tick.Stop()
@@ -51,14 +53,15 @@ func (p *Peers) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), peerEvery)
 			defer cancel()
-			p.rdb.ZRem(last, peersKey, p.name) // else it is forgotten in some seconds
+			p.rdb.ZRem(last, peersKey, p.name) // if this fails, it counts for peerGone
 			return
 		}
 	}
 }
 
 func (p *Peers) call(ctx context.Context) {
-	if n, err := peers.Run(ctx, p.rdb, []string{peersKey}, p.name, peerGone.Microseconds()).Int64(); err == nil {
+	n, err := peers.Run(ctx, p.rdb, []string{peersKey}, p.name, peerGone.Microseconds()).Int64()
+	if err == nil {
 		p.count.Store(max(p.least, n))
 	}
 }

@@ -1,4 +1,4 @@
--- A process says that it's there, and learns how many are.
+-- Counts a process as present, and returns how many are.
 -- KEYS[1]  a sorted set: process by when it last called
 -- ARGV[1]  its name   ARGV[2]  µs for which a call counts
 -- Returns  how many have called within that time

@@ -9,15 +9,15 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// Processes know how many they are; one that stops is gone at once, one that dies is after some seconds, and without Redis the last
-// word stands.
+// Processes know how many they are. One that stops is removed at once, one that dies after some
+// seconds. While Redis is unavailable, the last count stands.
 func TestProcessesKnowHowManyTheyAre(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	one, two := NewPeers(rdb, "one", 1), NewPeers(rdb, "two", 1)
 	if one.Count() != 1 || NewPeers(rdb, "sure", 4).Count() != 4 {
-		t.Errorf("before it asked it knows of %d", one.Count())
+		t.Errorf("before its first call it counts %d", one.Count())
 	}
 	stop := func(p *Peers) func() {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -45,12 +45,14 @@ func TestProcessesKnowHowManyTheyAre(t *testing.T) {
 	}
 }
 
-// Where Redis is lost each process goes on with its part of every limit, at least one; and with Redis's counts when it is back.
+// While Redis is unavailable, each process decides with its part of every limit, at least one. Then
+// Redis's counts hold again.
 func TestEachProcessGoesOnWithItsPart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	healthy := true
-	f := NewFallback(New(server.Client(t), false), func() int { return 3 }, func() bool { return healthy })
+	f := NewFallback(New(server.Client(t), false), func() int { return 3 },
+		func() bool { return healthy })
 	admitted := func(r *Rule) (in int) {
 		t.Helper()
 		for range 30 {
@@ -83,20 +85,24 @@ func TestEachProcessGoesOnWithItsPart(t *testing.T) {
 		}
 		healthy = true
 		if v, err := f.Peek(t.Context(), request(1, r)); err != nil || v.Allowed {
-			t.Errorf("Redis's count is lost: %+v, %v", v, err)
+			t.Errorf("Redis's count is gone: %+v, %v", v, err)
 		}
 	})
 	healthy = true
 	server.Kill()
-	if v, err := f.Decide(t.Context(), request(1, bucketOf(t, 10, time.Minute, 0))); err != nil || !v.Allowed || v.Standings[0].Remaining != 2 {
+	r := bucketOf(t, 10, time.Minute, 0)
+	if v, err := f.Decide(t.Context(), request(1, r)); err != nil || !v.Allowed ||
+		v.Standings[0].Remaining != 2 {
 		t.Errorf("a Redis that just died: %+v, %v", v, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
-	cancel() // as where Redis hung until there was no time left
-	if v, err := f.Decide(ended, request(1, bucketOf(t, 10, time.Minute, 0))); err != nil || !v.Allowed {
+	cancel() // as if Redis had hung until there was no time left
+	r = bucketOf(t, 10, time.Minute, 0)
+	if v, err := f.Decide(ended, request(1, r)); err != nil || !v.Allowed {
 		t.Errorf("a Redis that hung: %+v, %v", v, err)
 	}
-	if _, err := f.Decide(t.Context(), request(0, bucketOf(t, 10, time.Minute, 0))); !errors.Is(err, ErrCost) {
+	r = bucketOf(t, 10, time.Minute, 0)
+	if _, err := f.Decide(t.Context(), request(0, r)); !errors.Is(err, ErrCost) {
 		t.Errorf("cost 0: %v", err)
 	}
 }
@@ -105,7 +111,8 @@ func TestEachProcessGoesOnWithItsPart(t *testing.T) {
 func TestAFallbackRefundsWhereItCharged(t *testing.T) {
 	t.Parallel()
 	healthy := false
-	f := NewFallback(New(redistest.Client(t), false), func() int { return 1 }, func() bool { return healthy })
+	f := NewFallback(New(redistest.Client(t), false), func() int { return 1 },
+		func() bool { return healthy })
 	r := bucketOf(t, 5, 24*time.Hour, 0)
 	v, err := f.Decide(t.Context(), request(5, r))
 	if err != nil || !v.Allowed {

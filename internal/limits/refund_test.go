@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// A refund that never reached Redis can be tried again; one that may have isn't carried out twice.
+// A refund that never reached Redis can be tried again. One that may have isn't carried out twice.
 func TestARefundThatWasNotAskedCanBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -28,7 +28,8 @@ func TestARefundThatWasNotAskedCanBeTriedAgain(t *testing.T) {
 		})
 	})
 	late := &script{rdb: server.Client(t), slack: keySlack}
-	answers, _ := late.decide(t.Context(), []*question{{mode: spend, by: time.Now().Add(-time.Second)}})
+	answers, _ := late.decide(t.Context(),
+		[]*question{{mode: spend, by: time.Now().Add(-time.Second)}})
 	if !errors.Is(answers[0].err, ErrNotAsked) {
 		t.Errorf("a question whose time was over: %v", answers[0].err)
 	}

@@ -7,72 +7,76 @@ import (
 )
 
 const (
-	// refusalFor bounds how long a refusal is remembered. Its moment is exact, but what nobody tells may
-	// make room sooner: a Redis whose clock was set forward, or a key that an operator removed.
+	// refusalFor bounds how long a refusal is remembered. Its end is exact, but room can come
+	// sooner by what a process isn't notified of: a clock of Redis that was set forward, or a key
+	// that an operator removed.
 	refusalFor = 10 * time.Second
-	// refusalForPlaces bounds it where limits of concurrency apply too: their jobs end at any time, and
-	// what the answer says of them must not be old.
-	refusalForPlaces = time.Second
-	// maxRefusals bounds the callers of whom something is remembered, at about 500 bytes for each plan:
-	// twice as many at most, of which the older half goes at once.
+	// refusalForPermits bounds it if concurrency limits apply too. Their jobs end at any time, so
+	// their numbers in an answer grow old sooner.
+	refusalForPermits = time.Second
+	// maxRefusals bounds the callers with remembered refusals, of about 500 bytes for each plan.
+	// There are at most twice as many. Beyond that, the older half is dropped.
 	maxRefusals = 10_000
 	// maxRefusalsEach bounds the plans of one caller: a few operations at one time.
 	maxRefusalsEach = 4
 )
 
-// refusals remembers what rate limits refused, until an equal request fits again: a refused request spends
-// nothing, so asking again could only give the same answer. What the caller spends through this process
-// makes all that is remembered of it old. Refusals by limits of concurrency aren't remembered. Safe for
-// concurrent use. The zero value remembers nothing yet.
+// refusals remembers refusals by rate limits until an equal request fits again. A refused request
+// spends nothing, so Redis could only give the same answer. A charge of the caller through this
+// process drops all refusals that are remembered of the caller. Refusals by concurrency limits
+// aren't remembered. Safe for concurrent use. The zero value is empty and ready to use.
 type refusals struct {
 	mu         sync.Mutex
 	young, old map[caller][]refusal // guarded by mu
 }
 
-// caller is who spends: a client, or an address alone.
+// caller is a client, or an address alone.
 type caller struct{ client, address string }
 
-// asked is by which limits somebody was refused. A plan's list of rules is made once, so it is known by its
-// first: other limits, and those of another config, are another list.
-type asked struct {
+// plan identifies the limits and the subject of a refused request. A plan's list of rules is made
+// once, so its first element's address identifies it. Other limits, and those of another config,
+// are another list.
+type plan struct {
 	first   **Rule
 	rules   int
 	subject Subject
 }
 
 type refusal struct {
-	asked
+	plan
 	cost, bytes int64
-	heard       time.Time
+	received    time.Time
 	until       time.Time
 	answer      answer
 }
 
-// note takes in what a request was answered that was sent and whose answer was heard at these moments. What
-// was remembered of the same limits is old then.
-func (m *refusals) note(r Request, a answer, sent, heard time.Time) {
+// note takes in the answer to a request, with the times at which the request was sent and the
+// answer received. It replaces what was remembered of the same plan.
+func (m *refusals) note(r Request, a answer, sent, received time.Time) {
 	if len(r.Rules) == 0 {
 		return
 	}
-	who := callerOf(r)
+	c, p := callerOf(r), planOf(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := m.of(who)
+	all := m.of(c)
 	if all == nil && a.spent {
 		return
 	}
-	delete(m.young, who)
-	delete(m.old, who)
+	delete(m.young, c)
+	delete(m.old, c)
 	if a.spent {
 		return
 	}
-	all = slices.DeleteFunc(all, func(one refusal) bool { return one.asked == askedOf(r) || !one.until.After(heard) })
-	until := sent.Add(lasts(r, a)) // counted from before Redis decided: never for too long
-	if until.After(heard) {
+	all = slices.DeleteFunc(all, func(one refusal) bool {
+		return one.plan == p || !one.until.After(received)
+	})
+	until := sent.Add(lasts(r, a)) // counted from before Redis decided: never too long
+	if until.After(received) {
 		if len(all) == maxRefusalsEach {
 			all = slices.Delete(all, 0, 1)
 		}
-		all = append(all, refusal{askedOf(r), r.Cost, r.Bytes, heard, until, a})
+		all = append(all, refusal{p, r.Cost, r.Bytes, received, until, a})
 	}
 	if len(all) == 0 {
 		return
@@ -83,15 +87,15 @@ func (m *refusals) note(r Request, a answer, sent, heard time.Time) {
 	if m.young == nil {
 		m.young = make(map[caller][]refusal)
 	}
-	m.young[who] = all
+	m.young[c] = all
 }
 
-// of is what is remembered of a caller. m.mu must be held.
-func (m *refusals) of(who caller) []refusal {
-	if all, ok := m.young[who]; ok {
+// of returns the refusals that are remembered of a caller. m.mu must be held.
+func (m *refusals) of(c caller) []refusal {
+	if all, ok := m.young[c]; ok {
 		return all
 	}
-	return m.old[who]
+	return m.old[c]
 }
 
 func callerOf(r Request) caller {
@@ -101,9 +105,10 @@ func callerOf(r Request) caller {
 	return caller{address: r.Subject.Address}
 }
 
-func askedOf(r Request) asked { return asked{&r.Rules[0], len(r.Rules), r.Subject} }
+func planOf(r Request) plan { return plan{&r.Rules[0], len(r.Rules), r.Subject} }
 
-// lasts is for how long a request that takes no less is refused too, as far as that is to be remembered.
+// lasts returns for how long the refusal holds for requests that take no less, as far as it is to
+// be remembered. It returns 0 if it is not.
 func lasts(r Request, a answer) time.Duration {
 	longest, most := time.Duration(0), refusalFor
 	for i, rule := range r.Rules {
@@ -114,7 +119,7 @@ func lasts(r Request, a answer) time.Duration {
 		case rule.kind == kindConcurrency && !fits, rule.never(takes):
 			return 0
 		case rule.kind == kindConcurrency:
-			most = refusalForPlaces
+			most = refusalForPermits
 		case !fits:
 			longest = max(longest, micros(rule.arithmetic.wait(a.fills[i], a.now, takes)))
 		}
@@ -122,16 +127,18 @@ func lasts(r Request, a answer) time.Duration {
 	return min(longest, most)
 }
 
-// recall is the verdict on a request that takes no less than one that was refused, for as long as Redis
-// would refuse it too. It says where the limits stand at that moment, as far as nobody else spends.
+// recall returns the verdict on a request that takes no less than a refused one, for as long as
+// Redis would refuse it too. The verdict says where the limits stand now, unless other requests
+// have spent since.
 func (m *refusals) recall(r Request, now time.Time) (Verdict, bool) {
 	if len(r.Rules) == 0 {
 		return Verdict{}, false
 	}
 	var was refusal
+	p := planOf(r)
 	m.mu.Lock()
 	for _, one := range m.of(callerOf(r)) {
-		if one.asked == askedOf(r) {
+		if one.plan == p {
 			was = one
 		}
 	}
@@ -141,16 +148,21 @@ func (m *refusals) recall(r Request, now time.Time) (Verdict, bool) {
 	}
 	equal := r.Cost == was.cost && r.Bytes == was.bytes
 	ok := false
-	a := answer{now: was.answer.now + now.Sub(was.heard).Microseconds(), fills: make([]fill, len(r.Rules))}
+	a := answer{
+		now:   was.answer.now + now.Sub(was.received).Microseconds(),
+		fills: make([]fill, len(r.Rules)),
+	}
 	for i, rule := range r.Rules {
 		if rule.kind == kindLog && !equal {
 			return Verdict{}, false // only Redis knows when another cost fits
 		}
-		if a.fills[i], ok = rule.arithmetic.later(was.answer.fills[i], was.answer.now, a.now); !ok {
+		a.fills[i], ok = rule.arithmetic.later(was.answer.fills[i], was.answer.now, a.now)
+		if !ok {
 			return Verdict{}, false
 		}
 	}
-	v := verdict(r, []*question{{rules: r.Rules, cost: r.Cost, bytes: r.Bytes, keys: make([]string, len(r.Rules))}}, []answer{a})
-	v.places = nil
+	q := &question{rules: r.Rules, cost: r.Cost, bytes: r.Bytes, keys: make([]string, len(r.Rules))}
+	v := verdict(r, []*question{q}, []answer{a})
+	v.permits = nil
 	return v, !v.Allowed
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// process is one that remembers refusals, on a source that it shares with others.
+// process is a process that remembers refusals, with a source that it shares with others.
 type process struct {
 	refusals refusals
 	source   *memory
@@ -19,8 +19,10 @@ type process struct {
 
 func (p *process) host() time.Time { return time.UnixMicro(p.clock.now.Load()).Add(-time.Hour) }
 
-// decide asks the source, from which the way there and back takes its time.
-func (p *process) decide(t *rapid.T, r Request, there, back time.Duration) (v Verdict, remembered bool) {
+// decide has the source decide, unless the refusal is remembered. there and back are the times that
+// the question and the answer take.
+func (p *process) decide(t *rapid.T, r Request,
+	there, back time.Duration) (v Verdict, remembered bool) {
 	if v, ok := p.refusals.recall(r, p.host()); ok {
 		return v, true
 	}
@@ -36,8 +38,9 @@ func (p *process) decide(t *rapid.T, r Request, there, back time.Duration) (v Ve
 	return verdict(r, []*question{q}, []answer{a}), false
 }
 
-// Whatever several processes spend, and however long the store's answers take: none refuses from memory what the
-// store would admit, and what it says of the limits is what the store would say, but for the way back and what others have spent since.
+// A process never refuses a request from memory that the store would admit, whatever several
+// processes spend, and however long the store's answers take. It reports where the limits stand as
+// the store would, except for the time of the answer and charges of other processes since.
 func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 	t.Parallel()
 	recalled := 0
@@ -54,7 +57,8 @@ func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 			"decide": func(rt *rapid.T) {
 				p := rapid.SampledFrom(processes).Draw(rt, "process")
 				jobs++
-				r := Request{Rules: rules, Subject: alice, Cost: anyCost(rt, rules), Bytes: anyBytes(rt, rules), Job: fmt.Sprint(jobs)}
+				r := Request{Rules: rules, Subject: alice, Cost: anyCost(rt, rules),
+					Bytes: anyBytes(rt, rules), Job: fmt.Sprint(jobs)}
 				way := func(name string) time.Duration {
 					return time.Duration(rapid.IntRange(0, 2000).Draw(rt, name)) * time.Microsecond
 				}
@@ -73,7 +77,8 @@ func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
-				now := verdict(r, []*question{q}, []answer{source.answer(q, make([]fill, len(rules)))})
+				a := source.answer(q, make([]fill, len(rules)))
+				now := verdict(r, []*question{q}, []answer{a})
 				if now.Allowed {
 					rt.Fatalf("refused from memory: %+v\nthe store says %+v", v, now)
 				}
@@ -81,12 +86,15 @@ func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 					rt.Errorf("it takes the store's time for %v later than it is", early)
 				}
 				late := v.RetryAfter - now.RetryAfter
-				if !placed(rules) && (late > 2*time.Millisecond || late < 0 && spent < refused[p]) {
+				if !concurrent(rules) &&
+					(late > 2*time.Millisecond || late < 0 && spent < refused[p]) {
 					rt.Errorf("Retry-After is %v, the store's %v", v.RetryAfter, now.RetryAfter)
 				}
 			},
 			"wait": func(rt *rapid.T) { c.pass(anyPause(rt, rules)) },
-			"soon": func(rt *rapid.T) { c.pass(time.Duration(rapid.IntRange(0, 20_000).Draw(rt, "µs")) * time.Microsecond) },
+			"soon": func(rt *rapid.T) {
+				c.pass(micros(rapid.Int64Range(0, 20_000).Draw(rt, "µs")))
+			},
 		})
 	})
 	if recalled == 0 {
@@ -94,7 +102,7 @@ func TestNoRequestIsRefusedFromMemoryThatTheStoreWouldAdmit(t *testing.T) {
 	}
 }
 
-func placed(rules []*Rule) bool {
+func concurrent(rules []*Rule) bool {
 	for _, r := range rules {
 		if r.kind == kindConcurrency {
 			return true
@@ -103,7 +111,8 @@ func placed(rules []*Rule) bool {
 	return false
 }
 
-// Only rate limits are remembered, of one subject, for at least the same cost, and for 10 s at most.
+// Refusals are remembered of rate limits only, of one subject, for at least the same cost, and for
+// 10 s at most.
 func TestWhatIsRefusedFromMemory(t *testing.T) {
 	t.Parallel()
 	compiled := func(l Limit) *Rule {
@@ -114,7 +123,11 @@ func TestWhatIsRefusedFromMemory(t *testing.T) {
 		}
 		return r
 	}
-	hourly := compiled(Limit{Algorithm: TokenBucket, Amount: 3, Window: time.Hour})
+	bucket := []*Rule{compiled(Limit{Algorithm: TokenBucket, Amount: 3, Window: time.Hour})}
+	log := []*Rule{compiled(Limit{Algorithm: SlidingWindowLog, Amount: 3, Window: time.Hour})}
+	shadow := []*Rule{compiled(Limit{Algorithm: TokenBucket, Amount: 1, Window: time.Hour,
+		Shadow: true})}
+	atOnce := []*Rule{compiled(Limit{Algorithm: Concurrency, Amount: 1})}
 	bob := alice
 	bob.Client = "bob"
 	for name, c := range map[string]struct {
@@ -124,23 +137,26 @@ func TestWhatIsRefusedFromMemory(t *testing.T) {
 		after   time.Duration
 		recalls bool
 	}{
-		"the same":             {[]*Rule{hourly}, Request{Cost: 3}, Request{Cost: 3}, time.Second, true},
-		"another, dearer":      {[]*Rule{hourly}, Request{Cost: 2}, Request{Cost: 3}, time.Second, true},
-		"one that is cheaper":  {[]*Rule{hourly}, Request{Cost: 3}, Request{Cost: 1}, time.Second, false},
-		"another caller":       {[]*Rule{hourly}, Request{Cost: 3}, Request{Cost: 3, Subject: bob}, time.Second, false},
-		"after a while":        {[]*Rule{hourly}, Request{Cost: 3}, Request{Cost: 3}, 11 * time.Second, false},
-		"jobs at one time":     {[]*Rule{compiled(Limit{Algorithm: Concurrency, Amount: 1})}, Request{Cost: 1, Job: "two"}, Request{Cost: 1, Job: "two"}, 0, false},
-		"a shadow limit":       {[]*Rule{compiled(Limit{Algorithm: TokenBucket, Amount: 1, Window: time.Hour, Shadow: true})}, Request{Cost: 1}, Request{Cost: 1}, 0, false},
-		"a log, and a dearer":  {[]*Rule{compiled(Limit{Algorithm: SlidingWindowLog, Amount: 3, Window: time.Hour})}, Request{Cost: 2}, Request{Cost: 3}, time.Second, false},
-		"a log, and the equal": {[]*Rule{compiled(Limit{Algorithm: SlidingWindowLog, Amount: 3, Window: time.Hour})}, Request{Cost: 2}, Request{Cost: 2}, time.Second, true},
+		"the same":             {bucket, Request{Cost: 3}, Request{Cost: 3}, time.Second, true},
+		"another, dearer":      {bucket, Request{Cost: 2}, Request{Cost: 3}, time.Second, true},
+		"one that is cheaper":  {bucket, Request{Cost: 3}, Request{Cost: 1}, time.Second, false},
+		"a shadow limit":       {shadow, Request{Cost: 1}, Request{Cost: 1}, 0, false},
+		"a log, and a dearer":  {log, Request{Cost: 2}, Request{Cost: 3}, time.Second, false},
+		"a log, and the equal": {log, Request{Cost: 2}, Request{Cost: 2}, time.Second, true},
+		"another caller": {bucket, Request{Cost: 3}, Request{Cost: 3, Subject: bob},
+			time.Second, false},
+		"after a while": {bucket, Request{Cost: 3}, Request{Cost: 3},
+			11 * time.Second, false},
+		"jobs at one time": {atOnce, Request{Cost: 1, Job: "two"}, Request{Cost: 1, Job: "two"},
+			0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clock := newClock()
 			p := &process{source: newMemory(clock.now.Load), clock: clock}
 			rapid.Check(t, func(rt *rapid.T) {
-				full := Request{Rules: c.rules, Subject: alice, Cost: c.rules[0].capacity, Job: "one"}
-				p.decide(rt, full, 0, 0)
+				p.decide(rt, Request{Rules: c.rules, Subject: alice, Cost: c.rules[0].capacity,
+					Job: "one"}, 0, 0)
 			})
 			c.first.Rules, c.then.Rules, c.first.Subject = c.rules, c.rules, alice
 			if c.then.Subject == (Subject{}) {
@@ -152,17 +168,19 @@ func TestWhatIsRefusedFromMemory(t *testing.T) {
 			if ok != c.recalls {
 				t.Fatalf("it is recalled: %v, %+v", ok, v)
 			}
-			if ok && (v.Allowed || v.Reason != c.rules[0].limit.Name || v.RetryAfter <= 0 || len(v.Standings) != 1) {
+			if ok && (v.Allowed || v.Reason != c.rules[0].limit.Name || v.RetryAfter <= 0 ||
+				len(v.Standings) != 1) {
 				t.Errorf("the verdict is %+v", v)
 			}
 		})
 	}
 }
 
-// However many are refused, what is remembered of them has a bound.
+// The number of remembered refusals is bounded.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
-	r, err := Compile(Limit{Name: redistest.Name(t, "m"), Per: PerClient, Algorithm: TokenBucket, Amount: 1, Window: time.Hour})
+	r, err := Compile(Limit{Name: redistest.Name(t, "m"), Per: PerClient, Algorithm: TokenBucket,
+		Amount: 1, Window: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// scaled is r times factor.
+// scaled returns r times factor.
 func scaled(t testing.TB, r *Rule, factor float64) *Rule {
 	t.Helper()
 	s, err := r.Scaled(factor)
@@ -20,7 +20,7 @@ func scaled(t testing.TB, r *Rule, factor float64) *Rule {
 	return s
 }
 
-// debit takes of r what was spent elsewhere.
+// debit takes a cost from r that was spent elsewhere.
 func debit(t testing.TB, l *Limiter, c *clock, r *Rule, cost int64) {
 	t.Helper()
 	q, err := request(1, r).question(refund)
@@ -33,7 +33,8 @@ func debit(t testing.TB, l *Limiter, c *clock, r *Rule, cost int64) {
 	}
 }
 
-// A scaled limit is its amount and burst times the factor, rounded down, at least one and never over the bounds.
+// A scaled limit has the amount and burst times the factor, rounded down, at least one and never
+// over the bounds.
 func TestHowALimitScales(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -42,14 +43,17 @@ func TestHowALimitScales(t *testing.T) {
 		amount, burst int64
 	}{
 		{Limit{Algorithm: FixedWindow, Amount: 10, Window: Month}, 2, 20, 0},
-		{Limit{Algorithm: FixedWindow, Amount: 100, Window: time.Hour}, 0.29, 29, 0}, // 28.999999999999996 to a computer
+		// As float64 it is 28.999999999999996.
+		{Limit{Algorithm: FixedWindow, Amount: 100, Window: time.Hour}, 0.29, 29, 0},
 		{Limit{Algorithm: SlidingWindowCounter, Amount: 10, Window: time.Hour}, 1. / 3, 3, 0},
-		{Limit{Algorithm: SlidingWindowCounter, Amount: MaxAmount, Window: time.Hour}, 100, MaxAmount, 0},
+		{Limit{Algorithm: SlidingWindowCounter, Amount: MaxAmount, Window: time.Hour}, 100,
+			MaxAmount, 0},
 		{Limit{Algorithm: SlidingWindowLog, Amount: 1000, Window: time.Hour}, 100, MaxLog, 0},
 		{Limit{Algorithm: SlidingWindowLog, Amount: 1, Window: time.Hour}, 0.01, 1, 0},
 		{Limit{Algorithm: TokenBucket, Amount: 60, Window: time.Hour, Burst: 5}, 0.5, 30, 2},
 		{Limit{Algorithm: LeakyBucket, Amount: 60, Window: time.Hour, Burst: 1}, 0.5, 30, 1},
-		{Limit{Algorithm: TokenBucket, Amount: 60, Window: time.Hour}, 2, 120, 0}, // as large as the amount
+		// The burst is as large as the amount.
+		{Limit{Algorithm: TokenBucket, Amount: 60, Window: time.Hour}, 2, 120, 0},
 		{Limit{Algorithm: Concurrency, Amount: 20}, 0.4, 8, 0},
 	} {
 		r := compile(t, c.limit)
@@ -73,7 +77,7 @@ func TestHowALimitScales(t *testing.T) {
 	}
 }
 
-// When a grace begins or ends, or a share changes, what was used stays used.
+// When a grace begins or ends, or a share changes, past use still counts.
 func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		for _, a := range []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter} {
@@ -84,8 +88,13 @@ func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 					t.Fatalf("%d of 15 admitted in a grace of 20", in)
 				}
 				v := decide(t, l, request(1, r)) // it is over
-				wait := map[Algorithm]time.Duration{FixedWindow: time.Minute, SlidingWindowLog: time.Minute, SlidingWindowCounter: 66 * time.Second}[a]
-				if s := v.Standings[0]; v.Allowed || s.Remaining != 0 || s.Rule.Limit().Amount != 10 || v.RetryAfter != wait {
+				wait := map[Algorithm]time.Duration{
+					FixedWindow:          time.Minute,
+					SlidingWindowLog:     time.Minute,
+					SlidingWindowCounter: 66 * time.Second,
+				}[a]
+				if s := v.Standings[0]; v.Allowed || s.Remaining != 0 ||
+					s.Rule.Limit().Amount != 10 || v.RetryAfter != wait {
 					t.Errorf("15 of 10 used: %+v", v)
 				}
 				if in := admitted(t, l, 10, double); in != 5 {
@@ -110,8 +119,8 @@ func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 				}
 			})
 		})
-		t.Run("places", func(t *testing.T) {
-			r := placesOf(t, 2)
+		t.Run("permits", func(t *testing.T) {
+			r := permitsOf(t, 2)
 			hold(t, l, "a", r)
 			hold(t, l, "b", r)
 			if !hold(t, l, "c", scaled(t, r, 2)).Allowed {
@@ -124,12 +133,15 @@ func TestCountsGoOnThroughAChangeOfScale(t *testing.T) {
 	})
 }
 
-// A batch in which a rule meets its scaled variant on one key is decided in order, each by its own amount.
+// A batch in which a rule meets its scaled variant on one key is decided in order, each by its own
+// amount.
 func TestARuleMeetsItsVariantInOneBatch(t *testing.T) {
 	t.Parallel()
 	s := &script{rdb: redistest.Client(t), slack: keySlack}
-	twin := newMemory(func() int64 { return time.Now().UnixMicro() })
-	for _, a := range []Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, Concurrency} {
+	model := newMemory(func() int64 { return time.Now().UnixMicro() })
+	for _, a := range []Algorithm{
+		FixedWindow, SlidingWindowLog, SlidingWindowCounter, Concurrency,
+	} {
 		l := Limit{Algorithm: a, Amount: 3, Window: MaxWindow}
 		if a == Concurrency {
 			l.Window = 0
@@ -142,7 +154,7 @@ func TestARuleMeetsItsVariantInOneBatch(t *testing.T) {
 			q := request(1, rule)
 			q.Job = string(rune('a' + i))
 			batch = append(batch, ask(t, q))
-			want = append(want, twin.answer(batch[i], make([]fill, 1)).spent)
+			want = append(want, model.answer(batch[i], make([]fill, 1)).spent)
 		}
 		answers, err := s.decide(t.Context(), batch)
 		if err != nil {
@@ -154,13 +166,14 @@ func TestARuleMeetsItsVariantInOneBatch(t *testing.T) {
 			}
 			got = append(got, a.spent)
 		}
-		if diff := cmp.Diff([]bool{true, true, true, true, false, false, true, true, false}, got); diff != "" || !cmp.Equal(want, got) {
-			t.Errorf("%s: decided %v, by the twin %v", a, got, want)
+		spent := []bool{true, true, true, true, false, false, true, true, false}
+		if !cmp.Equal(spent, got) || !cmp.Equal(want, got) {
+			t.Errorf("%s: decided %v, by the model %v", a, got, want)
 		}
 	}
 }
 
-// What was spent elsewhere is taken, whether it fits or not: a bucket is in debt until it has paid, a window is full at most.
+// A debit is taken whether it fits or not. A bucket goes into debt, and a window gets full at most.
 func TestADebitIsTaken(t *testing.T) {
 	everywhere(t, func(t *testing.T, c *clock, l *Limiter) {
 		each(t, 10, 10*time.Second, func(t *testing.T, r *Rule) {
@@ -172,8 +185,11 @@ func TestADebitIsTaken(t *testing.T) {
 			debit(t, l, c, r, 11)
 			v := decide(t, l, request(1, r))
 			want := map[Algorithm]time.Duration{
-				FixedWindow: 10 * time.Second, SlidingWindowLog: 10 * time.Second, SlidingWindowCounter: 11 * time.Second,
-				TokenBucket: 6 * time.Second, LeakyBucket: 6 * time.Second, // one, and the debt of 5
+				FixedWindow:          10 * time.Second,
+				SlidingWindowLog:     10 * time.Second,
+				SlidingWindowCounter: 11 * time.Second,
+				TokenBucket:          6 * time.Second, // one, and the debt of 5
+				LeakyBucket:          6 * time.Second,
 			}[r.limit.Algorithm]
 			if s := v.Standings[0]; v.Allowed || s.Remaining != 0 || v.RetryAfter != want {
 				t.Errorf("after 15: %+v, %+v", v, s)
@@ -213,15 +229,15 @@ func TestADebitIsTaken(t *testing.T) {
 				c.now.Store(now)
 			})
 		}
-		r := placesOf(t, 2)
+		r := permitsOf(t, 2)
 		debit(t, l, c, r, 2)
 		if n := peekAt(t, l, request(1, r)).Standings[0].Remaining; n != 2 {
-			t.Errorf("%d places of 2: jobs of elsewhere are held elsewhere", n)
+			t.Errorf("%d permits of 2: a region's permits are its own", n)
 		}
 	})
 }
 
-// Regions that each keep a share of a limit keep the whole of it together, however much comes to each.
+// The shares of all regions add up to the limit, however many requests each of them gets.
 func TestSharesAddUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -46,8 +46,8 @@ type variant struct {
 // are never asked for again.
 const maxVariants = 10_000
 
-// of returns rule times factor. If that is too fine to be counted, it is the whole rule: the
-// nearest that can be kept.
+// of returns rule times factor. If that is too fine to be counted, it returns the whole rule, the
+// nearest one that can be kept.
 func (s *variants) of(rule *Rule, factor float64) *Rule {
 	s.mu.Lock()
 	defer s.mu.Unlock()

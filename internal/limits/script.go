@@ -19,7 +19,7 @@ var limitsLua string
 //go:embed decide.lua
 var decideLua string
 
-// openLimits defines the function by which a script decides about limits.
+// openLimits defines the function by which scripts decide on limits.
 var openLimits = "local function open_limits(KEYS, args, now, first_text)\n" + limitsLua + "end\n"
 
 var (
@@ -37,12 +37,13 @@ const keySlack = time.Second
 type script struct {
 	rdb   redis.UniversalClient
 	clock func() int64  // µs since 1970, for tests; nil: Redis's own
-	slack time.Duration // keySlack but in tests, whose clocks don't run with Redis's
+	slack time.Duration // keySlack, except in tests with another clock than Redis's
 }
 
-// decide runs the batch in as few calls as maxKeys allows. An answer has its own error where only its call failed.
-// A question whose asker has given up is not asked, and no call outlasts the patience of its oldest: the wait in
-// the collector counts too, and nobody is charged for an answer that came too late to be heard.
+// decide runs the batch in as few calls as maxKeys allows. Each answer has the error of its own
+// call. A question whose caller has given up is not asked, and no call takes longer than its oldest
+// question can wait. The wait in the collector counts too, so a request is not charged for an
+// answer that arrives after its caller has given up.
 func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error) {
 	answers := make([]answer, len(batch))
 	from := 0
@@ -67,8 +68,8 @@ func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error
 	return answers, nil
 }
 
-// call runs the script once. A script that Redis doesn't know (after a restart) is sent whole;
-// nothing else is repeated, for a lost reply may stand for a charge.
+// call runs the script once. A script that Redis doesn't know (after a restart) is sent in full.
+// Nothing else is repeated, because a call whose reply was lost may have charged.
 func (s *script) call(ctx context.Context, c *call, answers []answer) error {
 	var now int64
 	if s.clock != nil {
@@ -89,7 +90,8 @@ func (s *script) call(ctx context.Context, c *call, answers []answer) error {
 	return c.decode(values, answers)
 }
 
-func (s *script) run(ctx context.Context, command, script string, c *call, numbers []byte) ([]int64, error) {
+func (s *script) run(ctx context.Context, command, script string, c *call,
+	numbers []byte) ([]int64, error) {
 	args := make([]any, 0, 4+len(c.keys)+len(c.members))
 	args = append(args, command, script, len(c.keys))
 	for _, key := range c.keys {
@@ -99,24 +101,24 @@ func (s *script) run(ctx context.Context, command, script string, c *call, numbe
 	for _, member := range c.members {
 		args = append(args, member)
 	}
-	cmd := redis.NewIntSliceCmd(ctx, args...) // unlike Script.Run's, without an allocation per integer
+	cmd := redis.NewIntSliceCmd(ctx, args...) // Script.Run would allocate each integer
 	if err := s.rdb.Process(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return cmd.Val(), nil
 }
 
-// call is one batch as limits.lua takes it.
+// call is one batch in the form that limits.lua takes.
 type call struct {
 	batch   []*question
 	keys    []string // each once
 	rules   []*Rule  // of the keys
-	numbers []int64  // of the keys of each question in turn, from 1
+	numbers []int64  // of the keys of each question, one question after the other; from 1
 	members []string
 }
 
-// newCall takes as many of the questions as fit in one call. A key stands for one rule in it: where a rule meets a scaled variant
-// of itself on one key, the call ends before the second.
+// newCall takes as many of the questions as fit in one call. In a call, each key has one rule. If a
+// rule and a scaled variant of it have the same key, the call ends before the second of them.
 func newCall(questions []*question) *call {
 	c := &call{}
 	number := make(map[string]int64, 2*len(questions)) // of the keys
@@ -124,7 +126,8 @@ func newCall(questions []*question) *call {
 		fits := n == 0 || len(c.keys)+len(q.keys) <= maxKeys
 		for i := 0; fits && i < len(q.keys); i++ {
 			k, known := number[q.keys[i]]
-			fits = !known || c.rules[k-1] == q.rules[i] || c.rules[k-1].parameters == q.rules[i].parameters
+			fits = !known || c.rules[k-1] == q.rules[i] ||
+				c.rules[k-1].parameters == q.rules[i].parameters
 		}
 		if !fits {
 			break
@@ -175,7 +178,7 @@ func (c *call) encode(now int64, slack time.Duration) []byte {
 	return out
 }
 
-// addQuestions adds the refunds, or all others.
+// addQuestions adds the refunds, or all other questions.
 func (c *call) addQuestions(out *numbers, refunds bool) {
 	keys := c.numbers
 	for _, q := range c.batch {
@@ -208,22 +211,20 @@ func (r *Rule) special() bool {
 	return r.limit.Shadow || r.limit.Bytes || r.kind == kindLog || r.kind == kindConcurrency
 }
 
-// tells reports whether a fill of the rule has more than room.
-func (r *Rule) tells() bool {
+// hasAlso reports whether limits.lua returns fill.also for the rule.
+func (r *Rule) hasAlso() bool {
 	return r.kind == kindCounter || r.kind == kindLog
 }
 
-// member returns the number of the question's member, 0 where none of its rules needs one.
+// member adds the question's member to the call and returns its number. It returns 0 if none of the
+// question's rules needs one.
 func (c *call) member(q *question) int64 {
-	if q.member == "" || !slices.ContainsFunc(q.rules, func(r *Rule) bool { return r.kind == kindConcurrency }) {
+	concurrent := func(r *Rule) bool { return r.kind == kindConcurrency }
+	if q.member == "" || !slices.ContainsFunc(q.rules, concurrent) {
 		return 0
 	}
-	open := ""
-	if !q.holds.Apart && !q.along {
-		open = openKey(q.holds)
-	}
-	c.members = append(c.members, q.member, open, q.holds.Text())
-	return int64(len(c.members) - 2)
+	c.members = append(c.members, q.member)
+	return int64(len(c.members))
 }
 
 // numbers is a JSON list of integers.
@@ -235,7 +236,7 @@ func (n *numbers) add(values ...int64) {
 	}
 }
 
-// decode gives the questions of the batch their answers.
+// decode fills in the answers to the questions of the batch.
 func (c *call) decode(values []int64, answers []answer) error {
 	short := fmt.Errorf("the script answered %d values, too few", len(values))
 	next := func() (v int64, ok bool) {
@@ -248,7 +249,7 @@ func (c *call) decode(values []int64, answers []answer) error {
 	now, ok := next()
 	also := make([]int64, len(c.keys))
 	for k, r := range c.rules {
-		if ok && r.tells() {
+		if ok && r.hasAlso() {
 			also[k], ok = next()
 		}
 	}
@@ -270,7 +271,7 @@ func (c *call) decode(values []int64, answers []answer) error {
 				}
 				f.also = also[k-1]
 				if f.also == 0 && f.room < r.parameters[2] && r.kind == kindLog {
-					f.also = now // the batch itself made the first entry
+					f.also = now // the batch made the first entry
 				}
 				if r.limit.Shadow {
 					if passed, _ := next(); passed == 1 {

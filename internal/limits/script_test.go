@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// keyOf is r's key for alice.
+// keyOf returns r's key for alice.
 func keyOf(t testing.TB, r *Rule) string {
 	t.Helper()
 	q, err := request(1, r).question(peek)
@@ -25,16 +25,20 @@ func keyOf(t testing.TB, r *Rule) string {
 	return q.keys[0]
 }
 
-// C24: ten million in 30 days are counted to the last one, by this process and by the next, and no digit is lost on the way into
-// Redis. A log takes no more than MaxLog; its times have as many digits as any number here.
+// C24: ten million in 30 days are counted exactly, by this process and by the next, and no digit is
+// lost in Redis. A log's amount is at most MaxLog, but its times have as many digits as any number
+// here.
 func TestLargeNumbersKeepTheirDigits(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			const month = 30 * 24 * time.Hour
 			each(t, 10_000_000, month, func(t *testing.T, r *Rule) {
 				for i, want := range []int64{9_999_999, 9_999_998} {
-					l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience) // each time a new process
+					// Each time a new process.
+					l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 					v := decide(t, l, request(1, r))
 					s := v.Standings[0]
 					if !v.Allowed || s.Remaining != want {
@@ -42,7 +46,7 @@ func TestLargeNumbersKeepTheirDigits(t *testing.T) {
 					}
 					reset := time.Duration(i+1) * month / 10_000_000
 					if !r.limit.Algorithm.HasBurst() {
-						reset = month - time.Duration(time.Now().UnixMicro()%month.Microseconds())*time.Microsecond
+						reset = month - micros(time.Now().UnixMicro()%month.Microseconds())
 					}
 					if off := (s.Reset - reset).Abs(); off > time.Second {
 						t.Errorf("reset is %v off", off)
@@ -57,7 +61,7 @@ func TestLargeNumbersKeepTheirDigits(t *testing.T) {
 	}
 }
 
-// C27: a lost script cache and a restarted Redis cost nothing, and limits go on where they were.
+// C27: after Redis loses its scripts, or restarts, no request fails, and the counts go on.
 func TestALostScriptCacheIsNoticedByNobody(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -100,19 +104,23 @@ func TestALostScriptCacheIsNoticedByNobody(t *testing.T) {
 		for rdb.Ping(t.Context()).Err() != nil { // until the pool has dropped its dead connections
 			time.Sleep(time.Millisecond)
 		}
-		if v := decide(t, l, request(1, r)); v.Allowed && v.Standings[0].Remaining != before-1 || !v.Allowed && before != 0 {
-			t.Errorf("%d remained before the restart, %d after one more", before, v.Standings[0].Remaining)
+		if v := decide(t, l, request(1, r)); v.Allowed && v.Standings[0].Remaining != before-1 ||
+			!v.Allowed && before != 0 {
+			t.Errorf("%d remained before the restart, %d after one more",
+				before, v.Standings[0].Remaining)
 		}
 	})
 }
 
-// The cost of a batch is pinned: 64 requests of one client over three limits read each key once and write it once.
+// A batch of 64 requests of one client over three limits reads each key once and writes it once.
 func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client(t)
 	s := &script{rdb: rdb, slack: keySlack}
-	rules := []*Rule{bucketOf(t, 100, time.Hour, 0), counterOf(t, 100, time.Hour), counterOf(t, 60, MaxWindow)}
+	rules := []*Rule{
+		bucketOf(t, 100, time.Hour, 0), counterOf(t, 100, time.Hour), counterOf(t, 60, MaxWindow),
+	}
 	batch := make([]*question, maxBatch)
 	for i := range batch {
 		batch[i] = ask(t, request(1, rules...))
@@ -131,10 +139,11 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	if spent != 60 {
 		t.Errorf("%d of 64 spent, not 60", spent)
 	}
-	if n := calls(); n["evalsha"]+n["eval"] != 2 || n["mget"] != 1 || n["set"] != 3 { // the first EVALSHA didn't know the script
+	// For the first EVALSHA, Redis didn't know the script.
+	if n := calls(); n["evalsha"]+n["eval"] != 2 || n["mget"] != 1 || n["set"] != 3 {
 		t.Errorf("Redis ran %v", n)
 	}
-	// Refused, they write nothing.
+	// Refused requests write nothing.
 	if _, err := s.decide(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +171,8 @@ func TestABatchReadsAndWritesEachKeyOnce(t *testing.T) {
 	}
 }
 
-// A log's requests cost Redis the same however long it is: the entries that have left, and one look at the oldest.
+// A request to a log costs Redis the same however long the log is: it reads the entries that have
+// left, and the oldest one that hasn't.
 func TestALogIsNotReadWhole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -177,14 +187,17 @@ func TestALogIsNotReadWhole(t *testing.T) {
 	before := commandCalls(t, rdb)
 	admitted(t, l, 100, r)
 	after := commandCalls(t, rdb)
-	for command, most := range map[string]int{"mget": 1, "lindex": 2, "lrange": 1, "ltrim": 1, "lpush": 1, "rpush": 1, "lset": 1, "pexpire": 1} {
+	for command, most := range map[string]int{
+		"mget": 1, "lindex": 2, "lrange": 1, "ltrim": 1, "lpush": 1, "rpush": 1, "lset": 1,
+		"pexpire": 1,
+	} {
 		if n := after[command] - before[command]; n > 100*most {
 			t.Errorf("100 requests ran %s %d times", command, n)
 		}
 	}
 }
 
-// ask is a request as a source takes it.
+// ask returns the question of a request, as a source takes it.
 func ask(t *testing.T, r Request) *question {
 	t.Helper()
 	q, err := r.question(spend)
@@ -195,7 +208,7 @@ func ask(t *testing.T, r Request) *question {
 	return q
 }
 
-// A question whose asker has given up is not asked; those behind it are.
+// A question whose caller has given up is not asked. Those after it are.
 func TestALateQuestionIsNotCharged(t *testing.T) {
 	t.Parallel()
 	s := &script{rdb: redistest.Client(t), slack: keySlack}
@@ -208,7 +221,8 @@ func TestALateQuestionIsNotCharged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range answers {
-			if wantErr := batch[i].by.Equal(late.by); (a.err != nil) != wantErr || a.spent == wantErr {
+			wantErr := batch[i].by.Equal(late.by)
+			if (a.err != nil) != wantErr || a.spent == wantErr {
 				t.Errorf("question %d: %+v", i, a)
 			}
 		}
@@ -219,7 +233,7 @@ func TestALateQuestionIsNotCharged(t *testing.T) {
 	}
 }
 
-// commandCalls is how often the server ran each command.
+// commandCalls returns how often the server ran each command.
 func commandCalls(t *testing.T, rdb redis.UniversalClient) map[string]int {
 	t.Helper()
 	info, err := rdb.Info(context.WithoutCancel(t.Context()), "commandstats").Result()
@@ -227,7 +241,8 @@ func commandCalls(t *testing.T, rdb redis.UniversalClient) map[string]int {
 		t.Fatal(err)
 	}
 	calls := map[string]int{}
-	for _, m := range regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`).FindAllStringSubmatch(info, -1) {
+	command := regexp.MustCompile(`cmdstat_(\w+):calls=(\d+)`)
+	for _, m := range command.FindAllStringSubmatch(info, -1) {
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
 			t.Fatal(err)
@@ -237,13 +252,15 @@ func commandCalls(t *testing.T, rdb redis.UniversalClient) map[string]int {
 	return calls
 }
 
-// A reply that isn't what the script's contract says is an error for all of its batch, never a wrong verdict.
+// A reply against the script's contract is an error for all questions of its batch. No verdict
+// comes of it.
 func TestAStrangeReplyIsAnError(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
 	rdb.AddHook(shorten{})
 	l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
-	if v, err := l.Decide(t.Context(), request(1, bucketOf(t, 1, time.Hour, 0))); err == nil || v.Allowed {
+	v, err := l.Decide(t.Context(), request(1, bucketOf(t, 1, time.Hour, 0)))
+	if err == nil || v.Allowed {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -270,18 +287,17 @@ func (shorten) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// C30: no key is made up in the script: all are KEYS, or a local name for one of them. Where permits are noted as open is another
-// subject's key, which a cluster is never given (TestPermits in wire).
+// C30: the script makes up no key. All are KEYS, or a local name for one of them.
 func TestTheScriptTouchesOnlyItsKeys(t *testing.T) {
 	t.Parallel()
-	calls := regexp.MustCompile(`call\('([A-Z]+)'(?:, (unpack\(KEYS\)|\w+(?:\[k\])?))?`).FindAllStringSubmatch(limitsLua, -1)
+	call := regexp.MustCompile(`call\('([A-Z]+)'(?:, (unpack\(KEYS\)|\w+(?:\[k\])?))?`)
+	calls := call.FindAllStringSubmatch(limitsLua, -1)
 	if n := strings.Count(limitsLua, "call("); n != len(calls) || n < 10 {
 		t.Errorf("%d of %d calls understood", len(calls), n)
 	}
 	for _, call := range calls {
-		switch command, key := call[1], call[2]; {
-		case key == "KEYS[k]", key == "key", key == "open", command == "MGET" && key == "unpack(KEYS)", command == "TIME" && key == "":
-		default:
+		command, key := call[1], call[2]
+		if key != "KEYS[k]" && key != "key" && (command != "MGET" || key != "unpack(KEYS)") {
 			t.Errorf("%s of %q: a key that isn't in KEYS breaks on a cluster", command, key)
 		}
 	}

@@ -13,20 +13,25 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// C25: under load of every algorithm no key is without a TTL.
+// C25: under load on every algorithm, no key is without a TTL.
 func TestEveryKeyEnds(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(&script{rdb: rdb, slack: keySlack}, false, patience)
 			rules := []*Rule{
-				counterOf(t, 1000, time.Hour), placesOf(t, 20),
+				counterOf(t, 1000, time.Hour), permitsOf(t, 20),
 				compile(t, Limit{Algorithm: FixedWindow, Amount: 1000, Window: Month}),
-				compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 100, Window: time.Minute}),
-				compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 5, Window: time.Hour, Shadow: true}),
+				compile(t, Limit{Algorithm: TokenBucket, Per: PerGlobal, Amount: 100,
+					Window: time.Minute}),
+				compile(t, Limit{Algorithm: SlidingWindowLog, Amount: 5, Window: time.Hour,
+					Shadow: true}),
 			}
 			for _, a := range exact {
-				rules = append(rules, compile(t, Limit{Algorithm: a, Amount: 50, Window: time.Second}))
+				short := Limit{Algorithm: a, Amount: 50, Window: time.Second}
+				rules = append(rules, compile(t, short))
 			}
 			var all sync.WaitGroup
 			for i := range 8 {
@@ -48,11 +53,12 @@ func TestEveryKeyEnds(t *testing.T) {
 			all.Wait()
 			for i, r := range rules {
 				keys, err := rdb.Keys(t.Context(), "*:limit:"+r.limit.Name+":*").Result()
-				if err != nil || len(keys) == 0 && i < 5 { // of the others all may have ended, on a busy machine
+				// On a busy machine, all keys of the others may have expired.
+				if err != nil || len(keys) == 0 && i < 5 {
 					t.Fatalf("%d keys of a %s, %v", len(keys), r.limit.Algorithm, err)
 				}
 				for _, key := range keys {
-					// -2: it has ended meanwhile.
+					// -2: it has expired meanwhile.
 					if ttl, err := rdb.PTTL(t.Context(), key).Result(); err != nil || ttl == -1 {
 						t.Errorf("%s has TTL %v, %v", key, ttl, err)
 					}
@@ -62,16 +68,18 @@ func TestEveryKeyEnds(t *testing.T) {
 	}
 }
 
-// spoil are ways to spoil the key of a rule, for a test at now.
-func spoil(rdb redis.UniversalClient, r *Rule, now int64) map[string]func(key string) []redis.Cmder {
-	index := now / r.limit.Window.Microseconds()
+// spoil returns ways to spoil the key of a rule, for a test at now.
+func spoil(rdb redis.UniversalClient, r *Rule, now int64) map[string]func(string) []redis.Cmder {
+	ctx, index := context.Background(), now/r.limit.Window.Microseconds()
 	text := func(format string, args ...any) func(string) []redis.Cmder {
 		return func(key string) []redis.Cmder {
-			return []redis.Cmder{rdb.Set(context.Background(), key, fmt.Sprintf(format, args...), 0)}
+			return []redis.Cmder{rdb.Set(ctx, key, fmt.Sprintf(format, args...), 0)}
 		}
 	}
 	list := func(entries ...any) func(string) []redis.Cmder {
-		return func(key string) []redis.Cmder { return []redis.Cmder{rdb.RPush(context.Background(), key, entries...)} }
+		return func(key string) []redis.Cmder {
+			return []redis.Cmder{rdb.RPush(ctx, key, entries...)}
+		}
 	}
 	entry := func(at, cost int64) string { return fmt.Sprintf("%d %d", at, cost) }
 	ways := map[string]func(string) []redis.Cmder{
@@ -81,11 +89,11 @@ func spoil(rdb redis.UniversalClient, r *Rule, now int64) map[string]func(key st
 		"two negatives": text("-5 -5"),
 		"exponents":     text("1e3 1e3 1e3"),
 		"a hash": func(key string) []redis.Cmder {
-			return []redis.Cmder{rdb.HSet(context.Background(), key, "not", "a string")}
+			return []redis.Cmder{rdb.HSet(ctx, key, "not", "a string")}
 		},
 		"a list of nonsense": list("x", "y", "z"),
-		"a set of places": func(key string) []redis.Cmder {
-			return []redis.Cmder{rdb.ZAdd(context.Background(), key, redis.Z{Score: 1, Member: "job"})}
+		"a set of permits": func(key string) []redis.Cmder {
+			return []redis.Cmder{rdb.ZAdd(ctx, key, redis.Z{Score: 1, Member: "job"})}
 		},
 	}
 	switch r.limit.Algorithm {
@@ -110,10 +118,13 @@ func spoil(rdb redis.UniversalClient, r *Rule, now int64) map[string]func(key st
 	return ways
 }
 
-// C25: a key that somebody made persistent, with a count over the limit or with nonsense, heals within a window.
+// C25: a key without a TTL that has a count over the limit, or nonsense, counts correctly again
+// within a window.
 func TestASpoiledKeyHeals(t *testing.T) {
 	t.Parallel()
-	for name, rdb := range map[string]redis.UniversalClient{"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t)} {
+	for name, rdb := range map[string]redis.UniversalClient{
+		"redis": redistest.Client(t), "miniredis": redistest.Miniredis(t),
+	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, 10, time.Minute, func(t *testing.T, r *Rule) {
 				c := newClock()
@@ -129,16 +140,20 @@ func TestASpoiledKeyHeals(t *testing.T) {
 						}
 					}
 					v := decide(t, l, request(1, r))
-					// A counter over its limit is refused for as long as one at its limit: to the end of the window and a tenth of the next.
-					if s := v.Standings[0]; s.Remaining < 0 || s.Remaining > 9 || v.RetryAfter > time.Minute {
+					// A counter over its limit is refused for as long as one at its limit: to the
+					// end of the window and a tenth of the next.
+					if s := v.Standings[0]; s.Remaining < 0 || s.Remaining > 9 ||
+						v.RetryAfter > time.Minute {
 						t.Errorf("%s: %+v", name, s)
 					}
 					c.pass(time.Minute / 2)
-					if s := peekAt(t, l, request(1, r)).Standings[0]; s.Remaining > 10 || s.RetryAfter > time.Minute {
+					if s := peekAt(t, l, request(1, r)).Standings[0]; s.Remaining > 10 ||
+						s.RetryAfter > time.Minute {
 						t.Errorf("%s: half a window later %+v", name, s)
 					}
 					c.pass(time.Minute / 2)
-					if v := decide(t, l, request(1, r)); !v.Allowed || v.Standings[0].Remaining > 9 {
+					v = decide(t, l, request(1, r))
+					if !v.Allowed || v.Standings[0].Remaining > 9 {
 						t.Errorf("%s: a window later %+v", name, v)
 					}
 					if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
@@ -150,11 +165,12 @@ func TestASpoiledKeyHeals(t *testing.T) {
 	}
 }
 
-// A TTL never ends a count that still matters, and no key outlives two windows, or two fillings of a bucket.
+// No key expires while its count still matters, and none outlives two windows, or twice the time in
+// which a bucket fills.
 func TestTTLsFitTheCounts(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
-	const slack = time.Hour // TTLs run on Redis's time too, which the test doesn't govern
+	const slack = time.Hour // TTLs run on Redis's time, which the test doesn't set
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newClock()
 		l := newLimiter(&script{rdb: rdb, clock: c.now.Load, slack: slack}, false, patience)
@@ -182,23 +198,24 @@ func TestTTLsFitTheCounts(t *testing.T) {
 			case bucket:
 				most = 2 * micros(a.period)
 			case counter: // to the end of the next window, whatever is left
-				matters = most - time.Duration(v.At.UnixMicro()%r.limit.Window.Microseconds())*time.Microsecond
+				matters = most - micros(v.At.UnixMicro()%r.limit.Window.Microseconds())
 			case fixed:
 				most = matters
 			case log: // its newest entry leaves after a window, whenever the oldest does
 				matters, most = r.limit.Window, r.limit.Window
 			case concurrency:
-				matters, most = placesLast*time.Millisecond, placesLast*time.Millisecond
+				matters, most = permitsLast*time.Millisecond, permitsLast*time.Millisecond
 			}
 			// Each step loses a millisecond to rounding.
 			if ttl < matters-time.Since(begun)-40*time.Millisecond || ttl > most {
-				rt.Fatalf("TTL is %v, the count matters for %v, and at most %v would do", ttl, matters, most)
+				rt.Fatalf("TTL is %v, the count matters for %v, and at most %v would do",
+					ttl, matters, most)
 			}
 		}
 	})
 }
 
-// In service a key outlives its use by a second.
+// In service, a key outlives its use by a second.
 func TestAKeyOutlivesItsUse(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -214,7 +231,8 @@ func TestAKeyOutlivesItsUse(t *testing.T) {
 		case TokenBucket, LeakyBucket:
 			used = 2 * time.Hour // so that not each request renews it
 		}
-		if over := ttl - used; over > time.Second || over < time.Second-time.Since(begun)-2*time.Millisecond {
+		if over := ttl - used; over > time.Second ||
+			over < time.Second-time.Since(begun)-2*time.Millisecond {
 			t.Errorf("a key that matters for %v has TTL %v", used, ttl)
 		}
 	})

@@ -8,48 +8,52 @@ import (
 // Verdict is the answer to one request, over all its rules.
 type Verdict struct {
 	Allowed bool
-	// Reason is the name of the strictest violated limit: the one to wait longest for. "" when allowed.
+	// Reason is the name of the strictest violated limit: the one to wait longest for. "" when
+	// allowed.
 	Reason string
-	// RetryAfter is exact, but where the reason is a limit of concurrency: the same request, alone, is admitted after it and not a
-	// microsecond earlier. 0 when allowed or Never.
+	// RetryAfter is how long to wait. Without other requests, the same request is admitted after
+	// it, and not a microsecond earlier. If Reason is a concurrency limit, it is a prediction. 0
+	// when allowed or Never.
 	RetryAfter time.Duration
 	// Never: the cost, or the bytes, are over the capacity of the limit Reason, and no wait helps.
 	Never bool
-	// Standings has one entry for each rule of the request, in its order: after the charge
-	// where there was one.
+	// Standings has one entry for each rule of the request, in its order. If the request was
+	// charged, they include the charge.
 	Standings []Standing
-	// At is when it was decided, by the store's clock. Zero where no rule applied.
+	// At is when it was decided, by the store's clock. Zero if no rule applied.
 	At time.Time
-	// Alone: a Fallback decided it in this process's memory, since the store was unavailable.
+	// Alone: a Fallback decided in this process's memory, because the store was unavailable.
 	Alone bool
 
-	// Unreturned is why a charge couldn't be given back, of a verdict of Along on a cluster.
+	// Unreturned is why a charge couldn't be given back, in a verdict of Along on a cluster.
 	Unreturned error
 
-	charge *charged // what Refund gives back; nil where nothing was charged
-	places []place  // of the limits of concurrency
+	charge  *charged // for Refund; nil: nothing was charged
+	permits []permit // of the concurrency limits
 }
 
-// Standing is where one limit stands for the one who asked.
+// Standing is where one limit stands for the request's subject.
 type Standing struct {
 	Rule *Rule
 	// Remaining is how many requests of cost 1, or bytes, this limit would admit now: from 0 to the
 	// capacity.
 	Remaining int64
 	// Reset is how long the client can't use more than Remaining, the "effective window" of
-	// RateLimit's t: a bucket's time until all is free, a window's and a counter's until the window ends, a log's until its oldest
-	// entry leaves (0: there is none). With nothing left, one more request is admitted after it: of a counter, that may be in the
-	// next window. 0 for concurrency, which has no window.
+	// RateLimit's t. It is the time until a bucket is full, until a window ends (also a counter's),
+	// or until a log's oldest entry leaves (0: there is none). With nothing left, one more request
+	// is admitted after it; a counter may admit it in the next window only. 0 for concurrency,
+	// which has no window.
 	Reset time.Duration
-	// RetryAfter is how long until this limit alone admits the request; 0 when it does now or never will. Of concurrency it is a
-	// prediction.
+	// RetryAfter is how long until this limit alone admits the request; 0 if it does so now, or
+	// never will. Of a concurrency limit it is a prediction.
 	RetryAfter time.Duration
-	Violated   bool // it refuses; a shadow limit: it would have
+	Violated   bool // it refuses; a shadow limit: it would refuse
 	Never      bool // the cost is over the limit's capacity
 }
 
-// Strictest is the standing that speaks for all: the violated one to wait longest for, else the
-// one with the least remaining. Shadow rules don't speak. Not ok where no other rule applied.
+// Strictest returns the standing that matters most to the client: the violated one with the longest
+// wait, otherwise the one with the least remaining. Shadow rules don't count. It isn't ok if no
+// other rule applied.
 func (v Verdict) Strictest() (s Standing, ok bool) {
 	for _, other := range v.Standings {
 		if !other.Rule.limit.Shadow && (!ok || stricter(other, s)) {
@@ -59,7 +63,7 @@ func (v Verdict) Strictest() (s Standing, ok bool) {
 	return s, ok
 }
 
-// stricter reports whether a says more than b about what the client may do. Of equals neither does.
+// stricter reports whether a bounds the client more than b does. Of equals, neither does.
 func stricter(a, b Standing) bool {
 	switch {
 	case a.Never != b.Never:
@@ -75,24 +79,26 @@ func stricter(a, b Standing) bool {
 	}
 }
 
-// verdict is what the answers to the questions of one request say together.
+// verdict combines the answers to the questions of one request.
 func verdict(r Request, questions []*question, answers []answer) Verdict {
-	v := Verdict{Allowed: true, Standings: make([]Standing, len(r.Rules)), At: time.UnixMicro(answers[0].now)}
+	v := Verdict{Allowed: true, Standings: make([]Standing, len(r.Rules)),
+		At: time.UnixMicro(answers[0].now)}
 	spent := false
 	for i, a := range answers {
 		spent = spent || a.spent
 		for j, rule := range questions[i].rules {
 			s := rule.standing(a.fills[j], a.now)
-			if !a.spentOn(questions[i], j) { // else what is left needn't hold another
+			if !a.spentOn(questions[i], j) { // after a charge, the room needn't hold another
 				rule.judge(&s, a.fills[j], a.now, r.Takes(rule))
 			}
 			at := j
-			if questions[i].place != nil {
-				at = questions[i].place[j]
+			if questions[i].index != nil {
+				at = questions[i].index[j]
 			}
 			v.Standings[at] = s
 			if rule.kind == kindConcurrency {
-				v.places = append(v.places, place{standing: at, key: questions[i].keys[j], room: a.fills[j].room})
+				v.permits = append(v.permits,
+					permit{standing: at, key: questions[i].keys[j], room: a.fills[j].room})
 			}
 			v.Allowed = v.Allowed && (!s.Violated || rule.limit.Shadow)
 		}
@@ -106,7 +112,7 @@ func verdict(r Request, questions []*question, answers []answer) Verdict {
 	return v
 }
 
-// conclude takes from the strictest standing what a refusal says.
+// conclude sets the parts of a refusal from the strictest standing.
 func (v *Verdict) conclude() {
 	s, _ := v.Strictest()
 	v.Reason, v.RetryAfter, v.Never = s.Rule.limit.Name, s.RetryAfter, s.Never
@@ -116,7 +122,7 @@ func (r *Rule) standing(f fill, now int64) Standing {
 	return Standing{Rule: r, Remaining: r.remaining(f), Reset: micros(r.arithmetic.reset(f, now))}
 }
 
-// judge says whether the rule lets a request through that takes so much.
+// judge notes in s whether the rule refuses a request that takes so much.
 func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	switch {
 	case r.never(takes):
@@ -126,9 +132,9 @@ func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	}
 }
 
-// Returned is the verdict with its standings as they are once what r took was given back.
+// Returned returns the verdict with its standings as they are after a refund of what r took.
 func (v Verdict) Returned(r Request) Verdict {
-	v.Standings = slices.Clone(v.Standings) // others may have them too
+	v.Standings = slices.Clone(v.Standings) // copies of the verdict share them
 	for i := range v.Standings {
 		s := &v.Standings[i]
 		s.Remaining = min(s.Remaining+r.Takes(s.Rule), s.Rule.limit.Capacity())

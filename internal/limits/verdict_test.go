@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-func TestTheStrictestSpeaks(t *testing.T) {
+func TestTheStrictestStanding(t *testing.T) {
 	t.Parallel()
 	enforced, shadow := compile(t, shadowOf(false)), compile(t, shadowOf(true))
-	// Each is stricter than all after it.
+	// Each is stricter than all that follow.
 	order := []Standing{
 		{Rule: enforced, Violated: true, Never: true, Remaining: 5},
 		{Rule: enforced, Violated: true, RetryAfter: 2 * time.Second, Remaining: 3},
@@ -18,7 +18,7 @@ func TestTheStrictestSpeaks(t *testing.T) {
 		{Rule: enforced, Remaining: 0, Reset: time.Second},
 		{Rule: enforced, Remaining: 1, Reset: time.Hour},
 	}
-	// Stricter than all of them, if it could speak.
+	// It would be stricter than all of them, but it is of a shadow limit.
 	mute := Standing{Rule: shadow, Violated: true, Never: true}
 	for i, a := range order {
 		if stricter(a, a) {
@@ -28,16 +28,18 @@ func TestTheStrictestSpeaks(t *testing.T) {
 			if !stricter(a, b) || stricter(b, a) {
 				t.Errorf("%+v must be stricter than %+v", a, b)
 			}
-			for _, standings := range [][]Standing{{a, b}, {b, a}, {mute, a, b}, {b, mute, a}, {a, b, mute}} {
+			for _, standings := range [][]Standing{
+				{a, b}, {b, a}, {mute, a, b}, {b, mute, a}, {a, b, mute},
+			} {
 				if s, ok := (Verdict{Standings: standings}).Strictest(); !ok || s != a {
-					t.Errorf("of %+v %+v speaks", standings, s)
+					t.Errorf("of %+v the strictest is %+v", standings, s)
 				}
 			}
 		}
 	}
 	for _, standings := range [][]Standing{nil, {mute}, slices.Repeat([]Standing{mute}, 3)} {
 		if s, ok := (Verdict{Standings: standings}).Strictest(); ok {
-			t.Errorf("of %+v %+v speaks", standings, s)
+			t.Errorf("of %+v the strictest is %+v", standings, s)
 		}
 	}
 }

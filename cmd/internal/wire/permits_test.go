@@ -106,26 +106,25 @@ func (p *permits) open(want int64) {
 	}
 }
 
-// On one server and on a cluster, which takes seconds to start, so that its promises share one.
+// On one server, one script takes a permit and writes the job's record, so no permit is ever open.
 func TestPermits(t *testing.T) {
 	t.Parallel()
-	promises := map[string]func(t *testing.T, p *permits){"without a job come back": withoutAJob,
-		"refused or refunded leave nothing open": refused, "of the wrong type stop nothing": wrongType,
-		"are taken with the job or not at all": along}
-	t.Run("single", func(t *testing.T) {
-		t.Parallel()
-		rdb := redistest.Client(t)
-		for name, promise := range promises {
-			t.Run(name, func(t *testing.T) { promise(t, newPermits(t, rdb, false)) })
-		}
-	})
-	t.Run("cluster", func(t *testing.T) {
-		t.Parallel()
-		rdb, _ := redistest.StartCluster(t)
-		for name, promise := range promises {
-			t.Run(name, func(t *testing.T) { promise(t, newPermits(t, rdb, true)) })
-		}
-	})
+	along(t, newPermits(t, redistest.Client(t), false))
+}
+
+// A cluster takes seconds to start, so all tests that need one share it.
+func TestPermitsOnACluster(t *testing.T) {
+	t.Parallel()
+	rdb, _ := redistest.StartCluster(t)
+	for name, promise := range map[string]func(t *testing.T, p *permits){
+		"without a job come back":                withoutAJob,
+		"come back where the clock steps":        clockSteps,
+		"refused or refunded leave nothing open": refused,
+		"of the wrong type stop nothing":         wrongType,
+		"are taken with the job or not at all":   along,
+	} {
+		t.Run(name, func(t *testing.T) { promise(t, newPermits(t, rdb, true)) })
+	}
 }
 
 // An api that dies between a charge and its job, or whose refund is lost, leaves a permit behind that belongs to no job: it comes back by
@@ -226,28 +225,11 @@ func refused(t *testing.T, p *permits) {
 	p.taken(0)
 }
 
-// An offer that reaches Redis when its permit was given back already takes it again: a job on record has its permit.
-func TestALateOfferTakesItsPermitAgain(t *testing.T) {
-	t.Parallel()
-	p := newPermits(t, redistest.Client(t), false)
-	late, _ := p.charge()
-	p.pass(leaky.PermitLease)
-	p.returned(1)
-	p.taken(0)
-	p.offer(late)
-	p.taken(1)
-	if ttl := p.rdb.PTTL(t.Context(), late.Holds.Keys[0]).Val(); ttl < 31*24*time.Hour {
-		t.Errorf("the limit's key has a TTL of %v", ttl)
-	}
-}
-
 // A clock of Redis that is set back, or forward, keeps no permit from coming back, and takes none from a job.
-func TestPermitsComeBackWhereTheClockSteps(t *testing.T) {
-	t.Parallel()
+func clockSteps(t *testing.T, p *permits) {
+	alive, _ := p.charge()
+	p.offer(alive)
 	for _, step := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
-		p := newPermits(t, redistest.Client(t), false)
-		alive, _ := p.charge()
-		p.offer(alive)
 		p.charge()
 		p.pass(step)
 		p.returned(1)

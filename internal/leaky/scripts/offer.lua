@@ -188,24 +188,18 @@ local function begin(client, start_within, max_age, keep)
   return times .. ' ' .. keep .. ' ' .. client .. ' ', start_text, start_by < end_by
 end
 
--- confirm removes the permits of a job that is now on record from the open ones. If the offer came
--- so late that they were returned, they are taken again, unless they are apart.
-local limited = false -- the current job has a charge: its permits are taken here, and never open
-local PERMITS_LAST = 32 * DAY -- as in the script of the limits
-local function confirm(permits)
-  if limited then return end
-  if redis.pcall('ZREM', PERMITS, permits) == 1 or string.find(permits, '#', 1, true) then
-    return
-  end
-  at_permits(permits, 'ZADD', 'NX', us(now))
-  for key in string.gmatch(permits, '@([^@]+)') do call('PEXPIRE', key, PERMITS_LAST) end
+-- confirm removes the permits of a job that is now on record from the open ones. Only permits that
+-- are apart were ever open: others are taken in this script.
+local function confirm(rest)
+  local permits = string.match(rest, '^@(%S+#%S+)')
+  if permits then redis.pcall('ZREM', PERMITS, permits) end
 end
 
 -- subscribe gives a caller a subscription to a job. Its bytes are counted if it becomes a job of
 -- its own (part.lua).
 local function subscribe(job, id, first, counts, rest, client, once)
   call('SET', prefix .. 'job:' .. id, first .. '=' .. job .. ' ' .. counts .. rest)
-  if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
+  confirm(rest)
   local calls_back = string.find(rest, '^! ') or string.find(rest, '^@%S+ ! ')
   call('HSET', prefix .. 'shares:' .. job, id, calls_back and client .. '!' or client)
   local callers = prefix .. 'callers:' .. job
@@ -273,7 +267,7 @@ while i <= #ARGV do
   local uuid, kind = ARGV[i + 8], ARGV[i + 9]
   local bound, counts, outcome, found = nil, '', nil, nil
   i = i + 10
-  limited = string.byte(kind) == 35
+  local limited = string.byte(kind) == 35
   if limited then kind = string.sub(kind, 2) end
   local fits = not limited or ask()
   local charged, placed = false, true
@@ -308,13 +302,7 @@ while i <= #ARGV do
     elseif subscription then
       -- The subscription has permits of its own.
       outcome, found, charged, placed = 'again', subscription, true, false
-      if not limited then
-        local permits = string.match(own_rest, '^@(%S+) ')
-        vacate(permits)
-        if permits and not string.find(permits, '#', 1, true) then
-          redis.pcall('ZREM', PERMITS, permits)
-        end
-      end
+      if not limited then vacate(string.match(own_rest, '^@(%S+) ')) end
       advance(job, flow, step)
     elseif job and open then
       local first = begin(client, start_within, max_age, keep)
@@ -346,7 +334,7 @@ while i <= #ARGV do
         charged = true
         fresh[#fresh + 1], entries[#entries + 1], entries[#entries + 2] = tag, exact(tag), id
         if dated then call('ZADD', DEADLINES, start_text, id) end
-        if string.byte(rest) == 64 then confirm(string.match(rest, '^@(%S+)')) end
+        confirm(rest)
         tags[flow], top = tag, math.max(top, tag)
         held[client] = (held[client] or 0) + 1
         added[client] = (added[client] or 0) + 1

@@ -1,7 +1,7 @@
--- permits: returns open permits that belong to no job.
+-- permits: finds open permits that belong to no job.
 -- ARGV[9] how long a permit may be open, µs   ARGV[10] permits to look at
--- Returns how many had no job, then those that the caller must return because they are apart: they
---         stay open until it has
+-- Returns how many never had a job, then those that the caller must return: they stay open until it
+--         has
 -- Idempotent.
 local lease, most = tonumber(ARGV[9]), tonumber(ARGV[10])
 
@@ -23,13 +23,12 @@ local function look(from, to)
   end
   left = left - #rows / 2
   for i = 1, #rows, 2 do
-    local permits, stays = rows[i], false
-    if not lives(permits) then
+    if lives(rows[i]) then
+      call('ZREM', PERMITS, rows[i])
+    else
       if rows[i + 1] ~= '0' then out[1] = out[1] + 1 end
-      stays = string.find(permits, '#', 1, true)
-      if stays then out[#out + 1] = permits else vacate(permits) end
+      out[#out + 1] = rows[i]
     end
-    if not stays then call('ZREM', PERMITS, permits) end
   end
 end
 

@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	maxKept    = 100_000 // counts that a process keeps by itself: about 30 MB
-	sweepFrom  = 1_000   // counts from which to look for stale ones
-	sweepLooks = 4       // counts to look at for each new one: more than one, so that stale ones grow fewer
+	maxKept    = 100_000 // counts that a process keeps in memory: about 30 MB
+	sweepFrom  = 1_000   // counts from which stale ones are dropped
+	sweepLooks = 4       // counts checked for each new one: over 1, so that stale ones grow fewer
 )
 
-// memory is a source within this process: the twin of limits.lua, with the same answers to the same questions.
+// memory is a source within this process. It is the Go model of limits.lua: it gives the same
+// answers to the same questions.
 type memory struct {
 	clock func() int64 // µs since 1970
 
@@ -26,13 +27,14 @@ type kept struct {
 	state state
 }
 
-// NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps at most 100,000 counts;
-// over that it forgets the least used of some.
+// NewLocal returns a Limiter that counts in this process alone, without Redis. It keeps at most
+// 100,000 counts. For each one beyond that, it drops the least used of a few others.
 func NewLocal() *Limiter {
 	return NewLocalAt(time.Now)
 }
 
-// NewLocalAt is NewLocal by another clock: what a limit does in an hour can be seen at once. The clock must be safe for concurrent use.
+// NewLocalAt is NewLocal by another clock, so that an hour of a limit can be simulated at once. The
+// clock must be safe for concurrent use.
 func NewLocalAt(clock func() time.Time) *Limiter {
 	return newLocal(func() int64 { return clock().UnixMicro() })
 }
@@ -44,7 +46,9 @@ func newLocal(clock func() int64) *Limiter {
 	}}
 }
 
-func newMemory(clock func() int64) *memory { return &memory{clock: clock, kept: map[string]*kept{}} }
+func newMemory(clock func() int64) *memory {
+	return &memory{clock: clock, kept: map[string]*kept{}}
+}
 
 // answer decides one question. The answer's fills are those given, one for each rule.
 func (m *memory) answer(q *question, fills []fill) answer {
@@ -74,7 +78,7 @@ func (m *memory) answer(q *question, fills []fill) answer {
 	return a
 }
 
-// find returns what is kept of a key. A key that is only looked at isn't kept for that.
+// find returns the state of a key. If the key is new, its state is kept only if keep is set.
 func (m *memory) find(key string, r *Rule, now int64, keep bool) *kept {
 	if k, ok := m.kept[key]; ok {
 		k.rule = r // it may have been scaled
@@ -88,8 +92,9 @@ func (m *memory) find(key string, r *Rule, now int64, keep bool) *kept {
 	return k
 }
 
-// sweep is called for each new key. It looks at a few others and drops those that are as good as unused; where there are too
-// many keys, also the one of them with the most room: who has used up a limit must not get a new one by minting keys.
+// sweep is called for each new key. It checks a few others and drops those that stand as if unused.
+// If there are too many keys, it also drops the one of them with the most room: a client that has
+// used up a limit must not get a new one by minting keys.
 func (m *memory) sweep(now int64) {
 	if len(m.kept) < sweepFrom {
 		return

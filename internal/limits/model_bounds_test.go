@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A process's own counts are bounded, and stale ones make room before any other goes.
-func TestTheTwinForgetsStaleCounts(t *testing.T) {
+// The counts of one process are bounded, and stale ones are dropped before any others.
+func TestTheModelForgetsStaleCounts(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	m := newMemory(c.now.Load)
 	long, short := counterOf(t, 10, MaxWindow), counterOf(t, 10, time.Second)
 	fill := func(r *Rule, prefix string, n int) {
 		for i := range n {
-			q, err := Request{Rules: []*Rule{r}, Subject: Subject{Client: fmt.Sprint(prefix, i)}, Cost: 1}.question(spend)
+			subject := Subject{Client: fmt.Sprint(prefix, i)}
+			q, err := Request{Rules: []*Rule{r}, Subject: subject, Cost: 1}.question(spend)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,8 +44,9 @@ func TestTheTwinForgetsStaleCounts(t *testing.T) {
 	}
 }
 
-// C133: keys that somebody mints don't free who has used up a limit, however many they are; an abuser with many keys is the
-// first to lose what is kept of them. When the windows are over, what is left makes room for what comes.
+// C133: a client that has used up a limit isn't freed by minted keys, however many they are. The
+// counts of minted keys are the first to be dropped. When their windows are over, they make room
+// for new ones.
 func TestMintedKeysFreeNoAbuser(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -91,14 +93,15 @@ func TestMintedKeysFreeNoAbuser(t *testing.T) {
 	}
 }
 
-// Debts, which leave less than nothing, make room too when nothing else does.
-func TestTheTwinIsBoundedInDebt(t *testing.T) {
+// Keys in debt are dropped too, if there are no others.
+func TestTheModelIsBoundedInDebt(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	m := newMemory(c.now.Load)
 	r := bucketOf(t, 1, time.Hour, 0)
 	for i := range maxKept + 1000 {
-		q, err := Request{Rules: []*Rule{r}, Subject: Subject{Client: strconv.Itoa(i)}, Cost: 1}.question(refund)
+		subject := Subject{Client: strconv.Itoa(i)}
+		q, err := Request{Rules: []*Rule{r}, Subject: subject, Cost: 1}.question(refund)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkTwin decides one request on one limit, and on three at once, in this process.
-func BenchmarkTwin(b *testing.B) {
+// BenchmarkModel decides one request on one limit, and on three at once, in this process.
+func BenchmarkModel(b *testing.B) {
 	rule := func(a Algorithm) *Rule {
 		l := Limit{Name: "bench", Algorithm: a, Per: PerClient, Amount: 1000, Window: time.Second}
 		if a == Concurrency {
@@ -19,7 +19,9 @@ func BenchmarkTwin(b *testing.B) {
 		}
 		return r
 	}
-	cases := map[string][]*Rule{"three": {rule(TokenBucket), rule(SlidingWindowCounter), rule(FixedWindow)}}
+	cases := map[string][]*Rule{
+		"three": {rule(TokenBucket), rule(SlidingWindowCounter), rule(FixedWindow)},
+	}
 	for _, a := range everyAlgorithm {
 		cases[string(a)] = []*Rule{rule(a)}
 	}
@@ -31,7 +33,7 @@ func BenchmarkTwin(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if rules[0].kind == kindConcurrency { // others hold places too
+			if rules[0].kind == kindConcurrency { // others hold permits too
 				for i := range 500 {
 					other := *q
 					other.member = fmt.Sprint("job ", i)
