@@ -1,6 +1,6 @@
 //go:build race
 
-package httpapi
+package httpapi_test
 
 // raced: the race detector slows this process down, but not Redis, by some ten times.
 const raced = true
