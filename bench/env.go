@@ -71,14 +71,13 @@ func (e *env) prepare(ctx context.Context) error {
 // build builds the product's programs, with the versions that its own module names, and the
 // programs that they are compared with.
 func (e *env) build(ctx context.Context) error {
-	product, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}",
-		"github.com/forebay/forebay/api").Output()
+	product, err := productDir(ctx)
 	if err != nil {
-		return fmt.Errorf("find the product's module; run this in bench/: %w", err)
+		return err
 	}
 	for dir, programs := range map[string][]string{
-		strings.TrimSpace(string(product)): {"./cmd/api", "./cmd/worker"},
-		".":                                {"./baseline", "./backend", "./asynqworker"},
+		product: {"./cmd/api", "./cmd/worker"},
+		".":     {"./baseline", "./backend", "./asynqworker"},
 	} {
 		into := e.program("") + string(filepath.Separator)
 		build := exec.CommandContext(ctx, "go",
@@ -89,6 +88,16 @@ func (e *env) build(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// productDir returns the directory of the product's module.
+func productDir(ctx context.Context) (string, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}",
+		"github.com/forebay/forebay/api").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the product's module; run this in bench/: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
 }
 
 // connect returns a client of the run's Redis, with a pool of the given size.

@@ -196,8 +196,14 @@ var modelLine = regexp.MustCompile(`(?m)^BenchmarkModel/(\S+?)(?:-\d+)?` +
 
 // model runs the benchmark of the limits' model in Go.
 func model(ctx context.Context, r *report) error {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkModel$",
-		"-benchmem", "./internal/limits").CombinedOutput()
+	product, err := productDir(ctx)
+	if err != nil {
+		return err
+	}
+	benchmark := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkModel$",
+		"-benchmem", "./internal/limits")
+	benchmark.Dir = product
+	out, err := benchmark.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("the model's benchmark: %w\n%s", err, out)
 	}
