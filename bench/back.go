@@ -17,10 +17,11 @@ import (
 	"github.com/forebay/forebay/bench/load"
 )
 
-// workers is how many processes drain together where nothing else is said.
+// workers is the number of worker processes of a scenario that doesn't set its own.
 const workers = 3
 
-// idle measures a system with nothing to do: what it asks of Redis, and how soon a job that comes reaches the backend.
+// idle measures a system that has nothing to do: how many commands it sends to Redis, and how soon
+// a new job reaches the backend.
 func idle(ctx context.Context, e *env, r *report) error {
 	e.say("idle: commands of %d workers", workers)
 	defer e.stopAll()
@@ -28,7 +29,7 @@ func idle(ctx context.Context, e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	// Two jobs first: connections and scripts are there then.
+	// Two jobs go first, so that connections and scripts are there.
 	for range 2 {
 		if _, err := f.submit(ctx, 0); err != nil {
 			return err
@@ -59,7 +60,8 @@ func idle(ctx context.Context, e *env, r *report) error {
 	type times struct{ sent, answered int64 }
 	submitted := map[string]times{}
 	for range e.plan.IdleJobs {
-		if err := pause(ctx, 30*time.Millisecond+rand.N(70*time.Millisecond)); err != nil { // in step with no timer of ours
+		// The pause is random, so that it is in step with no timer of Forebay.
+		if err := pause(ctx, 30*time.Millisecond+rand.N(70*time.Millisecond)); err != nil {
 			return err
 		}
 		sent := time.Now()
@@ -80,7 +82,7 @@ func idle(ctx context.Context, e *env, r *report) error {
 	for _, c := range calls {
 		t, ok := submitted[c.Job]
 		if !ok {
-			return fmt.Errorf("a call for the job %q, which nobody submitted", c.Job)
+			return fmt.Errorf("a call for the job %q, which wasn't submitted", c.Job)
 		}
 		sinceSent = append(sinceSent, time.Duration(c.At-t.sent)*time.Microsecond)
 		sinceAnswer = append(sinceAnswer, time.Duration(c.At-t.answered)*time.Microsecond)
@@ -93,7 +95,7 @@ func idle(ctx context.Context, e *env, r *report) error {
 	return nil
 }
 
-// commands returns how many script calls, and commands in all, Redis has carried out.
+// commands returns the numbers of script calls, and of all commands, that Redis has executed.
 func (e *env) commands(ctx context.Context) (scripts, all int64, err error) {
 	info, err := e.rdb.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -117,7 +119,7 @@ func (e *env) commands(ctx context.Context) (scripts, all int64, err error) {
 	return scripts, all, nil
 }
 
-// memory measures what a job that waits takes in Redis, and what it takes as a task of asynq.
+// memory measures how much of Redis's memory a waiting job takes, and the same for a task of asynq.
 func memory(ctx context.Context, e *env, r *report) error {
 	defer e.stopAll()
 	enqueue, err := e.baseline(ctx, "enqueue", http.StatusAccepted)
@@ -128,7 +130,8 @@ func memory(ctx context.Context, e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	ours := load.Target{Addr: f.addr, Status: http.StatusAccepted, Requests: f.submissions(e.plan.Clients, openKey)}
+	ours := load.Target{Addr: f.addr, Status: http.StatusAccepted,
+		Requests: f.submissions(e.plan.Clients, openKey)}
 	for _, c := range []struct {
 		name   string
 		target load.Target
@@ -141,14 +144,16 @@ func memory(ctx context.Context, e *env, r *report) error {
 		if err != nil {
 			return err
 		}
-		if _, err := load.Run(ctx, c.target, load.Plan{Conns: 64, Count: e.plan.Waiting}); err != nil {
+		if _, err := load.Run(ctx, c.target,
+			load.Plan{Conns: 64, Count: e.plan.Waiting}); err != nil {
 			return err
 		}
 		after, err := e.used(ctx)
 		if err != nil {
 			return err
 		}
-		r.Memory = append(r.Memory, memoryRow{Name: c.name, Bytes: float64(after-before) / float64(e.plan.Waiting)})
+		r.Memory = append(r.Memory,
+			memoryRow{Name: c.name, Bytes: float64(after-before) / float64(e.plan.Waiting)})
 	}
 	return e.flush(ctx)
 }
@@ -162,7 +167,8 @@ func (e *env) used(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(field(info, "used_memory", ""), 10, 64)
 }
 
-// startBack starts, on an empty Redis, the recording backend, an api and so many workers that drain at that rate.
+// startBack starts the recording backend, an api and the given number of workers, on an empty
+// Redis. The workers drain at the given rate.
 func (e *env) startBack(ctx context.Context, workers int, rate string) (*forebay, backend, error) {
 	if err := e.flush(ctx); err != nil {
 		return nil, "", err
@@ -194,7 +200,7 @@ type call struct {
 	Job string `json:"job"`
 }
 
-// calls returns what the backend noted, oldest first.
+// calls returns the calls that the backend noted, oldest first.
 func (b backend) calls(ctx context.Context) ([]call, error) {
 	text, err := b.do(ctx, "GET", "/log")
 	if err != nil {
@@ -213,7 +219,7 @@ func (b backend) forget(ctx context.Context) error {
 	return err
 }
 
-// await waits until the backend was called n times, at most 15 s.
+// await waits until the backend has received n calls, for at most 15 s.
 func (b backend) await(ctx context.Context, n int) error {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
@@ -233,7 +239,7 @@ func (b backend) await(ctx context.Context, n int) error {
 	}
 }
 
-// count is how often the backend was called.
+// count returns the number of calls that the backend has noted.
 func (b backend) count(ctx context.Context) (int, error) {
 	text, err := b.do(ctx, "GET", "/calls")
 	if err != nil {
@@ -246,7 +252,7 @@ func (b backend) count(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// pause waits for d; its error is ctx's end.
+// pause waits for d. It returns ctx's error if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -13,34 +13,37 @@ import (
 	"time"
 )
 
-// bullFiles are the program and what npm needs to install its library: into a copy, so that nothing is left in the tree.
+// bullFiles are the program and the files from which npm installs its library. npm works in a copy,
+// so that it leaves nothing in the source tree.
 //
 //go:embed bullmq/package.json bullmq/package-lock.json bullmq/limited.mjs
 var bullFiles embed.FS
 
-// limiterRow is one way of BullMQ's limiter at one rate, beside our drain at the same rate.
+// limiterRow compares one setting of BullMQ's limiter with our drain at the same rate.
 type limiterRow struct {
 	Configured   float64
-	Limiter      string // as BullMQ has it: max per duration
+	Limiter      string // BullMQ's setting: max per duration
 	Ours, Theirs drainRow
 }
 
-// failing is how far a drain is off in percent of its rate: in the mean, or in the fullest second, whichever is more.
+// failing returns the error of a drain in percent of its rate: that of the mean or that of the
+// fullest second, whichever is larger.
 func failing(d drainRow) float64 {
 	return math.Max(math.Abs(d.deviation()), 100*float64(d.Second-d.allowed(second))/d.Configured)
 }
 
-// met: our error is at most a tenth of theirs.
+// met reports whether our error is at most a tenth of theirs.
 func (l limiterRow) met() bool { return failing(l.Ours) <= failing(l.Theirs)/10 }
 
-// bullmq measures BullMQ's global limiter, which is the nearest thing to our drain: with one start an interval, which promises the
-// same as rate and burst 1, and with a second's starts a second, as its manual has it.
+// bullmq measures BullMQ's global limiter, which is the nearest thing to our drain. It does so with
+// one start per interval, which promises the same as a rate with burst 1, and with as many starts a
+// second as the rate, as in BullMQ's manual.
 func bullmq(ctx context.Context, e *env, r *report) error {
 	dir := filepath.Join(e.dir, "bullmq")
-	node, why := e.installBull(ctx, dir)
-	if why != "" {
-		e.say("bullmq: left out: %s", why)
-		r.NoBullMQ = why
+	node, reason := e.installBull(ctx, dir)
+	if reason != "" {
+		e.say("bullmq: left out: %s", reason)
+		r.NoBullMQ = reason
 		return nil
 	}
 	for _, rate := range e.plan.LimiterRates {
@@ -51,7 +54,8 @@ func bullmq(ctx context.Context, e *env, r *report) error {
 		}
 		for _, limit := range []struct{ most, ms int }{{1, int(1000 / rate)}, {int(rate), 1000}} {
 			e.say("bullmq: %d in %d ms", limit.most, limit.ms)
-			row := limiterRow{Configured: rate, Limiter: fmt.Sprintf("%d in %d ms", limit.most, limit.ms), Ours: ours}
+			row := limiterRow{Configured: rate,
+				Limiter: fmt.Sprintf("%d in %d ms", limit.most, limit.ms), Ours: ours}
 			if row.Theirs, err = e.bullAt(ctx, node, dir, rate, limit.most, limit.ms); err != nil {
 				return fmt.Errorf("%s: %w", row.Limiter, err)
 			}
@@ -61,11 +65,12 @@ func bullmq(ctx context.Context, e *env, r *report) error {
 	return nil
 }
 
-// installTime bounds npm: without a network it would try for minutes.
+// installTime bounds npm, which would try for minutes without a network.
 const installTime = 90 * time.Second
 
-// installBull prepares a copy of bench/bullmq. Why says why there is none.
-func (e *env) installBull(ctx context.Context, dir string) (node, why string) {
+// installBull prepares a copy of bench/bullmq and returns the path of node. If it can't, it returns
+// the reason.
+func (e *env) installBull(ctx context.Context, dir string) (node, reason string) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		return "", "node is not installed"
@@ -99,10 +104,12 @@ func (e *env) installBull(ctx context.Context, dir string) (node, why string) {
 	return node, ""
 }
 
-// bullAt measures BullMQ as pacedBy does ours.
-func (e *env) bullAt(ctx context.Context, node, dir string, rate float64, most, ms int) (drainRow, error) {
+// bullAt measures BullMQ in the same way as pacedBy measures our drain.
+func (e *env) bullAt(ctx context.Context, node, dir string, rate float64,
+	most, ms int) (drainRow, error) {
 	defer e.stopAll()
-	row := drainRow{Configured: rate, Workers: workers, Span: e.plan.LimiterSpan, Burst: float64(most)}
+	row := drainRow{Configured: rate, Workers: workers, Span: e.plan.LimiterSpan,
+		Burst: float64(most)}
 	if err := e.flush(ctx); err != nil {
 		return row, err
 	}
@@ -111,11 +118,14 @@ func (e *env) bullAt(ctx context.Context, node, dir string, rate float64, most, 
 		return row, err
 	}
 	program, url := filepath.Join(dir, "limited.mjs"), "redis://"+e.redis
-	if out, err := exec.CommandContext(ctx, node, program, "add", url, fmt.Sprint(e.backlog(rate, row.Span))).CombinedOutput(); err != nil {
+	add := exec.CommandContext(ctx, node, program, "add", url,
+		fmt.Sprint(e.backlog(rate, row.Span)))
+	if out, err := add.CombinedOutput(); err != nil {
 		return row, fmt.Errorf("adding jobs: %w\n%s", err, out)
 	}
 	for i := range workers {
-		p, err := e.start(fmt.Sprintf("bullmq-%d-%d-%d", most, ms, i+1), node, program, "work", url, string(b)+"/job", fmt.Sprint(most), fmt.Sprint(ms))
+		p, err := e.start(fmt.Sprintf("bullmq-%d-%d-%d", most, ms, i+1), node, program, "work", url,
+			string(b)+"/job", fmt.Sprint(most), fmt.Sprint(ms))
 		if err != nil {
 			return row, err
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// env is what the scenarios run in: a directory, the built programs, a Redis and whatever else was started.
+// env is the environment of the scenarios: a directory, the built programs, a Redis and the other
+// processes that were started.
 type env struct {
 	plan     plan
 	dir      string
@@ -30,7 +31,8 @@ type env struct {
 	running  []*process // oldest first
 }
 
-// setUp builds the programs and starts Redis. On an error nothing is left behind.
+// setUp builds the programs and starts Redis. After an error nothing is left behind, except the
+// logs that the error names.
 func setUp(ctx context.Context, p plan, progress io.Writer) (*env, error) {
 	dir, err := os.MkdirTemp("", "forebay-bench")
 	if err != nil {
@@ -57,7 +59,8 @@ func (e *env) prepare(ctx context.Context) error {
 		return err
 	}
 	_, port, _ := net.SplitHostPort(e.redis)
-	p, err := e.start("redis", server, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", e.dir)
+	p, err := e.start("redis", server, "--port", port, "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--dir", e.dir)
 	if err != nil {
 		return err
 	}
@@ -65,19 +68,20 @@ func (e *env) prepare(ctx context.Context) error {
 	return e.await(ctx, p, func() error { return e.rdb.Ping(ctx).Err() })
 }
 
-// build makes the product's programs, with the versions that its own module names, and those
-// that it is measured against.
+// build builds the product's programs, with the versions that its own module names, and the
+// programs that they are compared with.
 func (e *env) build(ctx context.Context) error {
-	product, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", "github.com/forebay/forebay/api").Output()
+	product, err := productDir(ctx)
 	if err != nil {
-		return fmt.Errorf("find the product's module; run this in bench/: %w", err)
+		return err
 	}
 	for dir, programs := range map[string][]string{
-		strings.TrimSpace(string(product)): {"./cmd/api", "./cmd/worker"},
-		".":                                {"./baseline", "./backend", "./asynqworker"},
+		product: {"./cmd/api", "./cmd/worker"},
+		".":     {"./baseline", "./backend", "./asynqworker"},
 	} {
 		into := e.program("") + string(filepath.Separator)
-		build := exec.CommandContext(ctx, "go", append([]string{"build", "-o", into}, programs...)...)
+		build := exec.CommandContext(ctx, "go",
+			append([]string{"build", "-o", into}, programs...)...)
 		build.Dir = dir
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build: %w\n%s", err, out)
@@ -86,7 +90,17 @@ func (e *env) build(ctx context.Context) error {
 	return nil
 }
 
-// connect returns a client of the run's Redis with as many connections.
+// productDir returns the directory of the product's module.
+func productDir(ctx context.Context) (string, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}",
+		"github.com/forebay/forebay/api").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the product's module; run this in bench/: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
+}
+
+// connect returns a client of the run's Redis, with a pool of the given size.
 func (e *env) connect(connections int) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr:                     e.redis,
@@ -96,7 +110,8 @@ func (e *env) connect(connections int) *redis.Client {
 	})
 }
 
-// tearDown stops all that was started and removes what was written; the logs stay if they are wanted, and their place is said.
+// tearDown stops all processes and removes all files. With keepLogs the logs stay, and the error
+// names their directory.
 func (e *env) tearDown(keepLogs bool) error {
 	for i := len(e.running) - 1; i >= 0; i-- {
 		e.running[i].stop()
@@ -114,7 +129,7 @@ func (e *env) say(format string, args ...any) {
 	fmt.Fprintf(e.progress, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// program is the path of a program that was built; of "", the directory of all.
+// program returns the path of a built program. For "" it returns the directory of all of them.
 func (e *env) program(name string) string { return filepath.Join(e.dir, "bin", name) }
 
 // process is a child whose output goes to a file.
@@ -122,11 +137,12 @@ type process struct {
 	name string
 	cmd  *exec.Cmd
 	log  string
-	gone chan struct{} // closed when it has ended
+	gone chan struct{} // closed when the process has ended
 }
 
 func (e *env) start(name, program string, args ...string) (*process, error) {
-	p := &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(e.dir, name+".log"), gone: make(chan struct{})}
+	p := &process{name: name, cmd: exec.Command(program, args...),
+		log: filepath.Join(e.dir, name+".log"), gone: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -137,14 +153,14 @@ func (e *env) start(name, program string, args ...string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // its status tells no more than its log
+		_ = p.cmd.Wait() // the log says more than the exit status
 		close(p.gone)
 	}()
 	e.running = append(e.running, p)
 	return p, nil
 }
 
-// stop ends a process: by asking, and after 10 s by force.
+// stop asks a process to end, and kills it after 10 s.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended
 	select {
@@ -155,7 +171,7 @@ func (p *process) stop() {
 	}
 }
 
-// await tries until check succeeds; it gives up when the process ends, and after 15 s.
+// await repeats check until it succeeds. It gives up when the process ends, and after 15 s.
 func (e *env) await(ctx context.Context, p *process, check func() error) error {
 	deadline := time.After(15 * time.Second)
 	for {
@@ -175,7 +191,7 @@ func (e *env) await(ctx context.Context, p *process, check func() error) error {
 	}
 }
 
-// tail is the end of a process's log.
+// tail returns the last lines of a process's log.
 func (p *process) tail() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -186,8 +202,9 @@ func (p *process) tail() string {
 	return "\n" + string(bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// serve starts a program that listens on HTTP and waits until url answers.
-func (e *env) serve(ctx context.Context, name, program, url string, args ...string) (*process, error) {
+// serve starts a program that listens on HTTP, and waits until url answers.
+func (e *env) serve(ctx context.Context, name, program, url string,
+	args ...string) (*process, error) {
 	p, err := e.start(name, e.program(program), args...)
 	if err != nil {
 		return nil, err
@@ -205,7 +222,7 @@ func (e *env) serve(ctx context.Context, name, program, url string, args ...stri
 	})
 }
 
-// stopAll ends all but Redis.
+// stopAll stops all processes except Redis.
 func (e *env) stopAll() {
 	for len(e.running) > 1 {
 		last := len(e.running) - 1
@@ -217,7 +234,7 @@ func (e *env) stopAll() {
 // flush empties Redis.
 func (e *env) flush(ctx context.Context) error { return e.rdb.FlushAll(ctx).Err() }
 
-// freeAddress returns a loopback address that nobody listens on.
+// freeAddress returns a loopback address on which no process listens.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -226,7 +243,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// machine says what the figures were taken on.
+// machine describes the machine of the run.
 func (e *env) machine(ctx context.Context) machine {
 	m := machine{CPU: "unknown", Kernel: "unknown", Redis: "unknown"}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -241,7 +258,8 @@ func (e *env) machine(ctx context.Context) machine {
 	return m
 }
 
-// loadAverage is how many processes have wanted to run in the last minute; 0 where the system doesn't say.
+// loadAverage returns the mean number of runnable processes in the last minute. It returns 0 if the
+// system doesn't report it.
 func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -255,7 +273,7 @@ func loadAverage() float64 {
 	return load
 }
 
-// field returns the value of the first "name: value" line of text.
+// field returns the value of the first "name: value" line of text, or absent.
 func field(text, name, absent string) string {
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")

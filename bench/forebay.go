@@ -13,14 +13,14 @@ import (
 	"github.com/forebay/forebay/bench/load"
 )
 
-// forebay is the running service: one api, and workers where there are any.
+// forebay is the running service: one api, and any number of workers.
 type forebay struct {
 	addr   string // the api's public listener
-	config string // path of the file
+	config string // path of the config file
 }
 
-// Two tiers: an open one whose limits are in force but never reached, and one that is refused from its second request on.
-// Each request is under three limits.
+// configText has two tiers. The limits of the tier open are in force, but never reached. A client
+// of the tier shut is refused from its second request on. Three limits apply to each request.
 const configText = `
 redis: {url: "redis://%[1]s/0"}
 identity:
@@ -42,10 +42,15 @@ backends:
     url: http://%[3]s
     drain: {rate: %[4]s, burst: 1, concurrency: 100}
     line: {capacity: 10000000, max_wait: 24h}
-  sick: {url: "http://%[3]s", drain: {rate: 1/s}, line: {capacity: 1}} # full: no call tries whether it is well
+  # The line of sick is full, so that no call probes the backend.
+  sick: {url: "http://%[3]s", drain: {rate: 1/s}, line: {capacity: 1}}
 operations:
   job: {backend: bench, path: /job, on_overload: [reject]}
-  known: {backend: sick, path: /job, cache: {stale_for: 24h, share: all}, degrade: {when: {backend: sick}}}
+  known:
+    backend: sick
+    path: /job
+    cache: {stale_for: 24h, share: all}
+    degrade: {when: {backend: sick}}
   refused: {backend: bench, path: /job, cache: {stale_for: 24h, share: all}}
 `
 
@@ -54,15 +59,20 @@ const (
 	shutKey = "bench-shut-%02d-0123456789abcdef"
 )
 
-// startForebay starts an api and so many workers on a config with the given drain rate.
-func (e *env) startForebay(ctx context.Context, workers int, rate, backend string) (*forebay, error) {
+// startForebay starts an api and the given number of workers. Their config has the given drain rate
+// and backend address.
+func (e *env) startForebay(ctx context.Context, workers int,
+	rate, backend string) (*forebay, error) {
 	var clients strings.Builder
 	for i := range e.plan.Clients {
-		fmt.Fprintf(&clients, "    - {name: open-%d, tier: open, key_sha256: [%x]}\n", i, sha256.Sum256(fmt.Appendf(nil, openKey, i)))
-		fmt.Fprintf(&clients, "    - {name: shut-%d, tier: shut, key_sha256: [%x]}\n", i, sha256.Sum256(fmt.Appendf(nil, shutKey, i)))
+		fmt.Fprintf(&clients, "    - {name: open-%d, tier: open, key_sha256: [%x]}\n", i,
+			sha256.Sum256(fmt.Appendf(nil, openKey, i)))
+		fmt.Fprintf(&clients, "    - {name: shut-%d, tier: shut, key_sha256: [%x]}\n", i,
+			sha256.Sum256(fmt.Appendf(nil, shutKey, i)))
 	}
 	f := &forebay{config: filepath.Join(e.dir, "forebay.yaml")}
-	text := strings.TrimLeft(fmt.Sprintf(configText, e.redis, clients.String(), backend, rate), "\n")
+	text := strings.TrimLeft(fmt.Sprintf(configText, e.redis, clients.String(), backend, rate),
+		"\n")
 	if err := os.WriteFile(f.config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -74,7 +84,8 @@ func (e *env) startForebay(ctx context.Context, workers int, rate, backend strin
 	if err != nil {
 		return nil, err
 	}
-	_, err = e.serve(ctx, "api", "api", "http://"+f.addr+"/readyz", "-config", f.config, "-listen", f.addr, "-admin-listen", admin)
+	_, err = e.serve(ctx, "api", "api", "http://"+f.addr+"/readyz", "-config", f.config,
+		"-listen", f.addr, "-admin-listen", admin)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +99,8 @@ func (e *env) startWorkers(ctx context.Context, f *forebay, n int) error {
 			return err
 		}
 		name := fmt.Sprintf("worker-%d", i+1)
-		if _, err := e.serve(ctx, name, "worker", "http://"+admin+"/readyz", "-config", f.config, "-admin-listen", admin); err != nil {
+		if _, err := e.serve(ctx, name, "worker", "http://"+admin+"/readyz", "-config", f.config,
+			"-admin-listen", admin); err != nil {
 			return err
 		}
 	}
@@ -100,18 +112,20 @@ var payload = []byte(`{"month":"2026-11","text":"` + strings.Repeat("x", 256-29)
 
 var submission = []byte(`{"operation":"job","payload":` + string(payload) + `}`)
 
-// submissions are POSTs of a job, one for each client; key is openKey or shutKey.
+// submissions returns POSTs of a job, one for each client. key is openKey or shutKey.
 func (f *forebay) submissions(clients int, key string) [][]byte {
 	requests := make([][]byte, clients)
 	for i := range requests {
-		requests[i] = load.Request("POST", f.addr, "/v1/jobs", submission, "Authorization: Bearer "+fmt.Sprintf(key, i))
+		requests[i] = load.Request("POST", f.addr, "/v1/jobs", submission,
+			"Authorization: Bearer "+fmt.Sprintf(key, i))
 	}
 	return requests
 }
 
-// submit posts one job as client i and returns the path of its status.
+// submit posts one job as client i and returns the path of the job's status.
 func (f *forebay) submit(ctx context.Context, i int) (path string, err error) {
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+f.addr+"/v1/jobs", strings.NewReader(string(submission)))
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+f.addr+"/v1/jobs",
+		strings.NewReader(string(submission)))
 	if err != nil {
 		return "", err
 	}

@@ -14,10 +14,10 @@ import (
 type side struct {
 	name   string
 	target load.Target
-	flush  bool // Redis is emptied before each round: else the rounds' jobs pile up
+	flush  bool // Redis is emptied before each round; otherwise jobs pile up from round to round
 }
 
-// front measures how fast requests are answered. No worker runs: lines only grow.
+// front measures how fast requests are answered. No worker runs, so lines only grow.
 func front(ctx context.Context, e *env, r *report) error {
 	e.say("front: starting")
 	defer e.stopAll()
@@ -34,14 +34,15 @@ func front(ctx context.Context, e *env, r *report) error {
 		return err
 	}
 	enqueue.flush = true
-	f, err := e.startForebay(ctx, 0, "unlimited", "127.0.0.1:9") // nobody calls the backend
+	f, err := e.startForebay(ctx, 0, "unlimited", "127.0.0.1:9") // the backend is never called
 	if err != nil {
 		return err
 	}
 	target := func(status int, requests [][]byte) load.Target {
 		return load.Target{Addr: f.addr, Status: status, Requests: requests}
 	}
-	accepted := side{"accepted (202)", target(http.StatusAccepted, f.submissions(e.plan.Clients, openKey)), true}
+	accepted := side{"accepted (202)",
+		target(http.StatusAccepted, f.submissions(e.plan.Clients, openKey)), true}
 	refusals := target(http.StatusTooManyRequests, f.submissions(e.plan.Clients, shutKey))
 	rejected := side{"rejected (429)", refusals, false}
 	again := side{"rejected again, before its Retry-After", refusals, false}
@@ -63,7 +64,8 @@ func front(ctx context.Context, e *env, r *report) error {
 	if err := e.flood(ctx, r, rejected.target, accepted.target); err != nil {
 		return err
 	}
-	hgetall, err := e.baseline(ctx, "hgetall", http.StatusOK) // now: what it reads would have been flushed before
+	// This baseline starts only now, since an earlier flush would have removed its hash.
+	hgetall, err := e.baseline(ctx, "hgetall", http.StatusOK)
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,8 @@ func front(ctx context.Context, e *env, r *report) error {
 	if err != nil {
 		return err
 	}
-	if err := e.compare(ctx, r, side{"status (200)", target(http.StatusOK, polls), false}, asGet(hgetall), 64, 1.0); err != nil {
+	status := side{"status (200)", target(http.StatusOK, polls), false}
+	if err := e.compare(ctx, r, status, asGet(hgetall), 64, 1.0); err != nil {
 		return err
 	}
 	if err := e.stored(ctx, r, f, plain, ping); err != nil {
@@ -96,7 +99,8 @@ func front(ctx context.Context, e *env, r *report) error {
 	}
 	var ratios []float64
 	for round := range results[0] {
-		ratios = append(ratios, float64(quantile(results[2][round].Latencies, 0.5))/float64(quantile(results[1][round].Latencies, 0.5)))
+		ours, theirs := results[2][round].Latencies, results[1][round].Latencies
+		ratios = append(ratios, float64(quantile(ours, 0.5))/float64(quantile(theirs, 0.5)))
 	}
 	r.Lone.Ratio = spreadOf(ratios)
 	if r.Lone.Scripts, err = e.scriptsEach(ctx, accepted.target); err != nil {
@@ -106,7 +110,8 @@ func front(ctx context.Context, e *env, r *report) error {
 	return err
 }
 
-// scriptsEach counts the script calls of one answer, when requests come one at a time.
+// scriptsEach returns the mean number of script calls for one answer, when requests come one at a
+// time.
 func (e *env) scriptsEach(ctx context.Context, t load.Target) (float64, error) {
 	before, _, err := e.commands(ctx)
 	if err != nil {
@@ -120,12 +125,15 @@ func (e *env) scriptsEach(ctx context.Context, t load.Target) (float64, error) {
 	return float64(after-before) / float64(result.Answers), err
 }
 
-// flood measures how clients within their limits fare beside clients that are refused.
+// flood measures the latency of clients within their limits, alone and beside clients that are
+// refused.
 func (e *env) flood(ctx context.Context, r *report, refused, within load.Target) error {
 	e.say("front: a flood of refusals")
 	var alone, beside, ratios, rates []float64
 	plan := load.Plan{Conns: 4, Warmup: e.plan.Warmup, Duration: e.plan.Duration}
-	p99 := func(result load.Result) float64 { return float64(quantile(result.Latencies, 0.99).Microseconds()) }
+	p99 := func(result load.Result) float64 {
+		return float64(quantile(result.Latencies, 0.99).Microseconds())
+	}
 	for range e.plan.Rounds {
 		if err := e.flush(ctx); err != nil {
 			return err
@@ -138,7 +146,8 @@ func (e *env) flood(ctx context.Context, r *report, refused, within load.Target)
 		var flood load.Result
 		go func() {
 			var err error
-			flood, err = load.Run(ctx, refused, load.Plan{Conns: 60, Warmup: plan.Warmup, Duration: plan.Duration})
+			flood, err = load.Run(ctx, refused,
+				load.Plan{Conns: 60, Warmup: plan.Warmup, Duration: plan.Duration})
 			flooding <- err
 		}()
 		busy, err := load.Run(ctx, within, plan)
@@ -148,30 +157,34 @@ func (e *env) flood(ctx context.Context, r *report, refused, within load.Target)
 		alone, beside = append(alone, p99(quiet)), append(beside, p99(busy))
 		ratios, rates = append(ratios, p99(busy)/p99(quiet)), append(rates, flood.PerSecond())
 	}
-	r.Flood = floodFigures{Alone: spreadOf(alone), Beside: spreadOf(beside), Ratio: spreadOf(ratios), Refused: spreadOf(rates).Median}
+	r.Flood = floodFigures{Alone: spreadOf(alone), Beside: spreadOf(beside),
+		Ratio: spreadOf(ratios), Refused: spreadOf(rates).Median}
 	return nil
 }
 
-// baseline starts one of the baseline programs; its requests are POSTs of the payload alone.
+// baseline starts one of the baseline programs. Its requests are POSTs of the bare payload.
 func (e *env) baseline(ctx context.Context, kind string, status int) (side, error) {
 	addr, err := freeAddress()
 	if err != nil {
 		return side{}, err
 	}
-	if _, err := e.serve(ctx, kind, "baseline", "http://"+addr, "-kind", kind, "-listen", addr, "-redis", e.redis); err != nil {
+	if _, err := e.serve(ctx, kind, "baseline", "http://"+addr, "-kind", kind, "-listen", addr,
+		"-redis", e.redis); err != nil {
 		return side{}, err
 	}
-	names := map[string]string{"plain": "net/http", "ping": "net/http + PING", "hgetall": "net/http + HGETALL", "enqueue": "net/http + asynq Enqueue"}
-	return side{name: names[kind], target: load.Target{Addr: addr, Status: status, Requests: [][]byte{load.Request("POST", addr, "/", payload)}}}, nil
+	names := map[string]string{"plain": "net/http", "ping": "net/http + PING",
+		"hgetall": "net/http + HGETALL", "enqueue": "net/http + asynq Enqueue"}
+	return side{name: names[kind], target: load.Target{Addr: addr, Status: status,
+		Requests: [][]byte{load.Request("POST", addr, "/", payload)}}}, nil
 }
 
-// asGet is a side that is asked without a body, as polls are.
+// asGet returns s with requests that have no body, as polls have none.
 func asGet(s side) side {
 	s.target.Requests = [][]byte{load.Request("GET", s.target.Addr, "/", nil)}
 	return s
 }
 
-// polls are GETs of the status of jobs that wait, each by the client that it belongs to.
+// polls returns GETs of the status of waiting jobs, each with the key of the job's client.
 func (f *forebay) polls(ctx context.Context, p plan) ([][]byte, error) {
 	requests := make([][]byte, p.Polled)
 	for i := range requests {
@@ -179,13 +192,15 @@ func (f *forebay) polls(ctx context.Context, p plan) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		requests[i] = load.Request("GET", f.addr, path, nil, "Authorization: Bearer "+fmt.Sprintf(openKey, i%p.Clients))
+		requests[i] = load.Request("GET", f.addr, path, nil,
+			"Authorization: Bearer "+fmt.Sprintf(openKey, i%p.Clients))
 	}
 	return requests, nil
 }
 
 // compare measures ours against a baseline and adds the ratio to the report.
-func (e *env) compare(ctx context.Context, r *report, ours, baseline side, conns int, goal float64) error {
+func (e *env) compare(ctx context.Context, r *report, ours, baseline side, conns int,
+	goal float64) error {
 	e.say("front: %s on %d connections", ours.name, conns)
 	results, err := e.interleave(ctx, conns, ours, baseline)
 	if err != nil {
@@ -203,7 +218,8 @@ func (e *env) compare(ctx context.Context, r *report, ours, baseline side, conns
 	return nil
 }
 
-// interleave runs all sides in each round, every other round in reverse order. It returns the results by side and round.
+// interleave runs all sides in each round, in reverse order in every other round. It returns the
+// results by side and round.
 func (e *env) interleave(ctx context.Context, conns int, sides ...side) ([][]load.Result, error) {
 	results := make([][]load.Result, len(sides))
 	for round := range e.plan.Rounds {
@@ -217,7 +233,8 @@ func (e *env) interleave(ctx context.Context, conns int, sides ...side) ([][]loa
 					return nil, err
 				}
 			}
-			result, err := load.Run(ctx, sides[i].target, load.Plan{Conns: conns, Warmup: e.plan.Warmup, Duration: e.plan.Duration})
+			result, err := load.Run(ctx, sides[i].target,
+				load.Plan{Conns: conns, Warmup: e.plan.Warmup, Duration: e.plan.Duration})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", sides[i].name, err)
 			}

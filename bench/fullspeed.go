@@ -8,11 +8,12 @@ import (
 	"github.com/forebay/forebay/bench/load"
 )
 
-// callsAtOnce is the concurrency of both sides: the config's (forebay.go).
+// callsAtOnce is the concurrency of both sides. Forebay's is in its config (forebay.go).
 const callsAtOnce = 100
 
-// fullSpeed measures how many jobs one worker process can drain where no rate holds it back, against a plain worker of asynq that
-// makes the same calls. In each round as many jobs wait for one side, then for the other.
+// fullSpeed measures how many jobs a second one worker process drains at the rate unlimited. The
+// baseline is a plain worker of asynq that makes the same calls. In each round the same number of
+// jobs waits for one side, then for the other.
 func fullSpeed(ctx context.Context, e *env, r *report) error {
 	defer e.stopAll()
 	f, b, err := e.startBack(ctx, 0, "unlimited")
@@ -30,11 +31,12 @@ func fullSpeed(ctx context.Context, e *env, r *report) error {
 		return e.startWorkers(ctx, f, 1)
 	}
 	theirs := func() error {
-		if _, err := load.Run(ctx, enqueue.target, load.Plan{Conns: 16, Count: e.plan.Drained}); err != nil {
+		if _, err := load.Run(ctx, enqueue.target,
+			load.Plan{Conns: 16, Count: e.plan.Drained}); err != nil {
 			return err
 		}
-		_, err := e.start("asynqworker", e.program("asynqworker"), "-redis", e.redis, "-backend", string(b)+"/job",
-			"-concurrency", fmt.Sprint(callsAtOnce))
+		_, err := e.start("asynqworker", e.program("asynqworker"), "-redis", e.redis,
+			"-backend", string(b)+"/job", "-concurrency", fmt.Sprint(callsAtOnce))
 		return err
 	}
 	var a, p, ratios []float64
@@ -43,7 +45,7 @@ func fullSpeed(ctx context.Context, e *env, r *report) error {
 		sides := []func() error{ours, theirs}
 		var rates [2]float64
 		for k := range sides {
-			i := (k + round) % 2 // every other round the other one first
+			i := (k + round) % 2 // the sides take turns at going first
 			if rates[i], err = e.drained(ctx, b, sides[i]); err != nil {
 				return err
 			}
@@ -55,9 +57,10 @@ func fullSpeed(ctx context.Context, e *env, r *report) error {
 	return nil
 }
 
-// drained has a side fill its queue and start its worker, and returns how many calls a second came between the first tenth of them
-// and the last: what starting and ending take is no part of it.
-func (e *env) drained(ctx context.Context, b backend, side func() error) (perSecond float64, err error) {
+// drained lets a side fill its queue and start its worker. It returns the calls per second between
+// the first tenth of them and the last, so that starting and ending don't count.
+func (e *env) drained(ctx context.Context, b backend,
+	side func() error) (perSecond float64, err error) {
 	if err := e.flush(ctx); err != nil {
 		return 0, err
 	}
@@ -88,7 +91,7 @@ func (e *env) drained(ctx context.Context, b backend, side func() error) (perSec
 	if err != nil {
 		return 0, err
 	}
-	for len(e.running) > running { // the worker, before the next one takes its jobs
+	for len(e.running) > running { // otherwise this worker would take the next one's jobs
 		e.running[len(e.running)-1].stop()
 		e.running = e.running[:len(e.running)-1]
 	}

@@ -17,19 +17,20 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// heldFigures are of clients that wait for their jobs.
+// heldFigures are the figures of clients that wait for their jobs.
 type heldFigures struct {
 	Clients  int
 	Woken    int
-	P50, P99 time.Duration // from a job's end by Redis's clock, in whole ms, to the client's having the answer
+	P50, P99 time.Duration // from a job's end (Redis's clock, whole ms) to the client's answer
 
-	Idle     int     // of clients that wait for jobs that don't move
+	Idle     int     // clients that wait for jobs that don't move
 	Memory   float64 // bytes of the api's resident memory that they take together
-	CPU      float64 // of one core, of the api
-	Commands float64 // of Redis, a second
+	CPU      float64 // of the api, in cores
+	Commands float64 // of Redis, per second
 }
 
-// held measures long polls: how soon they end when their jobs do, with many waiting; and what clients that only wait cost.
+// held measures long polls. Many clients wait at once: it measures how soon their polls end after
+// their jobs do, and what clients cost that only wait.
 func held(ctx context.Context, e *env, r *report) error {
 	defer e.stopAll()
 	e.say("held: %d clients wait, %d times", e.plan.Held, e.plan.Woken)
@@ -48,8 +49,8 @@ func held(ctx context.Context, e *env, r *report) error {
 	return e.idleWaiters(ctx, &r.Held)
 }
 
-// wake submits jobs and waits for each by long poll, in their order, so many at a time. It returns how long after the job's end each
-// answer came, sorted.
+// wake submits jobs and waits for each by long poll, in order, p.Held at a time. It returns,
+// sorted, the time from each job's end to the answer.
 func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	paths := make([]string, p.Held+p.Woken)
 	for i := range paths {
@@ -60,7 +61,8 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.Held, MaxConnsPerHost: p.Held}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: p.Held,
+		MaxConnsPerHost: p.Held}}
 	next := make(chan int)
 	go func() {
 		defer close(next)
@@ -75,7 +77,7 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	var mu sync.Mutex
 	var waits []time.Duration // guarded by mu
 	var begun int             // guarded by mu: first waits of clients
-	var crowded time.Time     // guarded by mu: when the last client had begun to wait, and its connection had been made
+	var crowded time.Time     // guarded by mu: the last client has begun to wait by then
 	var all sync.WaitGroup
 	for range p.Held {
 		all.Go(func() {
@@ -95,7 +97,8 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 					return
 				}
 				mu.Lock()
-				if waited && i < p.Woken && !crowded.IsZero() && time.Now().After(crowded) { // not the last either, when few still wait
+				// The last waits don't count either: few clients are left then.
+				if waited && i < p.Woken && !crowded.IsZero() && time.Now().After(crowded) {
 					waits = append(waits, late)
 				}
 				mu.Unlock()
@@ -107,9 +110,10 @@ func (f *forebay) wake(ctx context.Context, p plan) ([]time.Duration, error) {
 	return waits, context.Cause(ctx)
 }
 
-// wait polls until the job is done, and returns how long after its end the answer came, and whether it had been asked for before that: a job
-// may have ended before anybody waits for it.
-func (f *forebay) wait(ctx context.Context, client *http.Client, path string, i int) (late time.Duration, waited bool, err error) {
+// wait polls until the job is done. It returns the time from the job's end to the answer. waited is
+// false if the job had ended before that poll was sent.
+func (f *forebay) wait(ctx context.Context, client *http.Client, path string,
+	i int) (late time.Duration, waited bool, err error) {
 	for {
 		sent := time.Now()
 		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+f.addr+path, nil)
@@ -138,7 +142,8 @@ func (f *forebay) wait(ctx context.Context, client *http.Client, path string, i 
 	}
 }
 
-// idleClients is how many wait for jobs that don't move: what the service is held to, at 100 MB and 5 % of a core.
+// idleClients is the number of clients that wait for jobs that don't move. The goal for as many:
+// under 100 MB and under 5 % of a core.
 const idleClients = 2000
 
 // idleWaiters measures what clients cost that only wait.
@@ -191,7 +196,8 @@ func (e *env) idleWaiters(ctx context.Context, h *heldFigures) error {
 	return nil
 }
 
-// listen opens a stream of a job's states and returns when its first event has come. The stream goes on until ctx ends.
+// listen opens a stream of a job's states and returns when the first event has come. The stream
+// goes on until ctx ends.
 func (f *forebay) listen(ctx context.Context, client *http.Client, path string) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+f.addr+path, nil)
 	if err != nil {
@@ -217,7 +223,7 @@ func (f *forebay) listen(ctx context.Context, client *http.Client, path string) 
 	return nil
 }
 
-// costs are what a process has used, and Redis has done.
+// costs are what a process has used and what Redis has executed, up to a moment.
 type costs struct {
 	at       time.Time
 	memory   float64 // bytes, resident
@@ -234,7 +240,8 @@ func (e *env) costs(ctx context.Context, pid int) (c costs, err error) {
 	if err != nil {
 		return c, err
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // from the third of proc(5) on
+	// The fields of proc(5) from the third on.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 22 {
 		return c, fmt.Errorf("/proc/%d/stat: %q", pid, stat)
 	}
@@ -245,7 +252,7 @@ func (e *env) costs(ctx context.Context, pid int) (c costs, err error) {
 		}
 		return n
 	}
-	const ticks = 100 // of user and system time in a second, on every Linux
+	const ticks = 100 // of user and system time per second, on every Linux
 	c.cpu = (number(14) + number(15)) / ticks
 	c.memory = number(24) * float64(os.Getpagesize())
 	return c, err

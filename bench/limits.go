@@ -17,14 +17,14 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// deciders are the goroutines that ask for decisions.
+// deciders is the number of goroutines that request decisions.
 const deciders = 64
 
 // limitCase is one kind of traffic that limits decide.
 type limitCase struct {
 	name    string
 	clients int
-	refused bool // nearly all are
+	refused bool // nearly all requests are
 	goal    float64
 }
 
@@ -34,9 +34,11 @@ var limitCases = []limitCase{
 	{"1,000 clients, nearly all refused", 1000, true, 2.5},
 }
 
-// decisions measures decisions: three limits at once by ours, one by redis_rate, from as many goroutines on the same Redis.
+// decisions measures decisions per second. Ours is over three limits at once, that of redis_rate
+// over one. Both sides run the same number of goroutines on the same Redis.
 func decisions(ctx context.Context, e *env, r *report) error {
-	// The sides are libraries in this process: unlike the generator of HTTP requests, they have work to do.
+	// The sides are libraries in this process: unlike the generator of HTTP requests, they have
+	// work to do.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU()))
 	rdb := e.connect(deciders)
 	defer rdb.Close()
@@ -46,7 +48,8 @@ func decisions(ctx context.Context, e *env, r *report) error {
 		if err != nil {
 			return err
 		}
-		row := ratioRow{Name: c.name, Conns: deciders, Baseline: "redis_rate, one limit", Goal: c.goal}
+		row := ratioRow{Name: c.name, Conns: deciders, Baseline: "redis_rate, one limit",
+			Goal: c.goal}
 		var a, b, ratios []float64
 		for range e.plan.Rounds {
 			var rates [2]float64
@@ -61,7 +64,8 @@ func decisions(ctx context.Context, e *env, r *report) error {
 					return err
 				}
 			}
-			a, b, ratios = append(a, rates[0]), append(b, rates[1]), append(ratios, rates[0]/rates[1])
+			a, b, ratios = append(a, rates[0]), append(b, rates[1]),
+				append(ratios, rates[0]/rates[1])
 		}
 		row.Ours, row.Theirs, row.Ratio = spreadOf(a), spreadOf(b), spreadOf(ratios)
 		r.Decisions = append(r.Decisions, row)
@@ -69,19 +73,22 @@ func decisions(ctx context.Context, e *env, r *report) error {
 	if err := limitMemory(ctx, e, rdb, r); err != nil {
 		return err
 	}
-	e.say("limits: the twin")
-	return twin(ctx, r)
+	e.say("limits: the model")
+	return model(ctx, r)
 }
 
 // decideThree returns a decision over three limits of different algorithms.
-func decideThree(rdb redis.UniversalClient, c limitCase) (func(context.Context, int64) error, error) {
+func decideThree(rdb redis.UniversalClient, c limitCase) (
+	func(context.Context, int64) error, error) {
 	amount := int64(limits.MaxAmount)
 	if c.refused {
 		amount = 1
 	}
 	var rules []*limits.Rule
-	for i, a := range []limits.Algorithm{limits.TokenBucket, limits.SlidingWindowCounter, limits.FixedWindow} {
-		rule, err := limits.Compile(limits.Limit{Name: fmt.Sprint("bench-", i), Algorithm: a, Per: limits.PerClient, Amount: amount, Window: time.Hour})
+	for i, a := range []limits.Algorithm{limits.TokenBucket, limits.SlidingWindowCounter,
+		limits.FixedWindow} {
+		rule, err := limits.Compile(limits.Limit{Name: fmt.Sprint("bench-", i), Algorithm: a,
+			Per: limits.PerClient, Amount: amount, Window: time.Hour})
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +96,8 @@ func decideThree(rdb redis.UniversalClient, c limitCase) (func(context.Context, 
 	}
 	limiter, clients := limits.New(rdb, false), clientNames(c.clients)
 	return func(ctx context.Context, i int64) error {
-		_, err := limiter.Decide(ctx, limits.Request{Rules: rules, Subject: limits.Subject{Client: pick(clients, i)}, Cost: 1})
+		_, err := limiter.Decide(ctx, limits.Request{Rules: rules,
+			Subject: limits.Subject{Client: pick(clients, i)}, Cost: 1})
 		return err
 	}, nil
 }
@@ -115,11 +123,12 @@ func clientNames(n int) []string {
 	return names
 }
 
-// pick spreads requests over all names, neighbours apart.
+// pick spreads requests over all names, with neighbours far apart.
 func pick(names []string, i int64) string { return names[i*7919%int64(len(names))] }
 
-// perSecond has the deciders do something for a while, and returns how often they did it per second.
-func perSecond(ctx context.Context, d time.Duration, do func(context.Context, int64) error) (float64, error) {
+// perSecond lets the deciders call do for d, and returns the calls per second.
+func perSecond(ctx context.Context, d time.Duration,
+	do func(context.Context, int64) error) (float64, error) {
 	var n atomic.Int64
 	var all sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -141,13 +150,15 @@ func perSecond(ctx context.Context, d time.Duration, do func(context.Context, in
 	return float64(n.Load()) / time.Since(began).Seconds(), nil
 }
 
-// limitMemory measures what a client that was admitted once takes in Redis, by algorithm.
+// limitMemory measures, by algorithm, how much of Redis's memory a client takes that was admitted
+// once.
 func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) error {
 	limiter := limits.New(rdb, false)
-	for _, a := range []limits.Algorithm{limits.FixedWindow, limits.SlidingWindowLog, limits.SlidingWindowCounter, limits.TokenBucket,
-		limits.LeakyBucket, limits.Concurrency} {
+	for _, a := range []limits.Algorithm{limits.FixedWindow, limits.SlidingWindowLog,
+		limits.SlidingWindowCounter, limits.TokenBucket, limits.LeakyBucket, limits.Concurrency} {
 		e.say("limits: memory of %s", a)
-		limit := limits.Limit{Name: "per-hour", Algorithm: a, Per: limits.PerClient, Amount: 100, Window: time.Hour}
+		limit := limits.Limit{Name: "per-hour", Algorithm: a, Per: limits.PerClient, Amount: 100,
+			Window: time.Hour}
 		if a == limits.Concurrency {
 			limit.Window = 0
 		}
@@ -164,7 +175,8 @@ func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) erro
 		}
 		for i := range e.plan.IdleClients {
 			client := fmt.Sprint("client-", i)
-			if _, err := limiter.Decide(ctx, limits.Request{Rules: []*limits.Rule{rule}, Cost: 1, Job: "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55",
+			if _, err := limiter.Decide(ctx, limits.Request{Rules: []*limits.Rule{rule}, Cost: 1,
+				Job:     "reports-0197c3a0-8a44-7c0e-b1a4-1f6f0c1f2a55",
 				Subject: limits.Subject{Client: client}}); err != nil {
 				return err
 			}
@@ -173,26 +185,35 @@ func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) erro
 		if err != nil {
 			return err
 		}
-		r.LimitMemory = append(r.LimitMemory, memoryRow{Name: string(a), Bytes: float64(after-before) / float64(e.plan.IdleClients)})
+		r.LimitMemory = append(r.LimitMemory,
+			memoryRow{Name: string(a), Bytes: float64(after-before) / float64(e.plan.IdleClients)})
 	}
 	return e.flush(ctx)
 }
 
-var twinLine = regexp.MustCompile(`(?m)^BenchmarkTwin/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+\d+ B/op\s+(\d+) allocs/op`)
+var modelLine = regexp.MustCompile(`(?m)^BenchmarkModel/(\S+?)(?:-\d+)?` +
+	`\s+\d+\s+([\d.]+) ns/op\s+\d+ B/op\s+(\d+) allocs/op`)
 
-// twin runs the benchmark of the limiter's Go twin.
-func twin(ctx context.Context, r *report) error {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkTwin$", "-benchmem", "./internal/limits").CombinedOutput()
+// model runs the benchmark of the limits' model in Go.
+func model(ctx context.Context, r *report) error {
+	product, err := productDir(ctx)
 	if err != nil {
-		return fmt.Errorf("the twin's benchmark: %w\n%s", err, out)
+		return err
 	}
-	for _, m := range twinLine.FindAllStringSubmatch(string(out), -1) {
+	benchmark := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkModel$",
+		"-benchmem", "./internal/limits")
+	benchmark.Dir = product
+	out, err := benchmark.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the model's benchmark: %w\n%s", err, out)
+	}
+	for _, m := range modelLine.FindAllStringSubmatch(string(out), -1) {
 		ns, _ := strconv.ParseFloat(m[2], 64)
 		allocs, _ := strconv.Atoi(m[3])
-		r.Twin = append(r.Twin, twinRow{Name: m[1], Nanoseconds: ns, Allocs: allocs})
+		r.Model = append(r.Model, modelRow{Name: m[1], Nanoseconds: ns, Allocs: allocs})
 	}
-	if len(r.Twin) == 0 {
-		return fmt.Errorf("the twin's benchmark printed no figure:\n%s", out)
+	if len(r.Model) == 0 {
+		return fmt.Errorf("the model's benchmark printed no figure:\n%s", out)
 	}
 	return nil
 }

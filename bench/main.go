@@ -1,16 +1,18 @@
-// Command bench measures the whole system against plain programs in the same run, and prints Markdown.
+// Command bench measures the whole system against plain programs in the same run, and prints
+// Markdown.
 //
 //	go run .            everything, under ten minutes; docs/bench.md is its output
 //	go run . -long      slow rates too, and longer: some minutes more
-//	go run . -short     a smoke run of under a minute: its figures mean nothing, its errors do
+//	go run . -short     a smoke run of under a minute: only its errors mean something
 //	go run . -only drain
 //
-// It is a module of its own and runs in this folder, so that what it measures against is no
-// dependency of the product.
+// It is a module of its own and runs in this folder, so that the product doesn't depend on the
+// programs and libraries that it is compared with.
 //
-// It builds the real binaries and the baselines, starts a Redis of its own, and measures each figure in rounds in which ours and the
-// baseline take turns: a machine that is slower for a while is slower for both. What counts is the ratio of one round, its median and its
-// spread; absolute figures are of one machine, on which generator, servers and Redis share the cores.
+// It builds the real binaries and the baselines, and starts its own Redis. It measures each figure
+// in rounds, in which ours and the baseline take turns: a machine that is slower for a while is
+// slower for both. The result is the ratio of each round, as a median and a spread. Absolute
+// figures depend on the machine, whose cores the generator, the servers and Redis share.
 package main
 
 import (
@@ -31,23 +33,23 @@ import (
 type plan struct {
 	Rounds   int           // of each comparison
 	Duration time.Duration // of one side in one round
-	Warmup   time.Duration // before that
+	Warmup   time.Duration // before it
 
 	Rates        []float64     // of the pacing table, per second
 	Workers      []int         // processes, of the pacing table
 	Long         bool          // rates up to 1/s are measured for SlowDrain
 	Settle       time.Duration // of a drain, before it counts
-	Drain        time.Duration // that counts
-	SlowDrain    time.Duration
+	Drain        time.Duration // the part of a drain that counts
+	SlowDrain    time.Duration // the same, for slow rates of a long run
 	Drained      int64         // jobs of one side and round of the drain at full speed
-	LimiterSpan  time.Duration // of each way of BullMQ, and of ours beside it
+	LimiterSpan  time.Duration // of each setting of BullMQ's limiter, and of ours beside it
 	LimiterRates []float64
 	IdleJobs     int           // jobs submitted one by one for the latency of an idle system
-	IdleSpan     time.Duration // for which an idle system's Redis commands are counted
+	IdleSpan     time.Duration // in which an idle system's Redis commands are counted
 	Waiting      int64         // jobs in line for the memory of each
 	Million      int64         // jobs in the long line
 	Clients      int           // API keys that the connections share
-	Polled       int           // jobs in line whose status is asked for
+	Polled       int           // jobs in line whose status is polled
 	IdleClients  int           // clients of one limit whose memory is measured
 	Stored       int           // answers that are stored, to be read from Redis
 	Held         int           // clients that wait at one time
@@ -75,7 +77,7 @@ var (
 	}
 )
 
-// scenarios in the order of the report. Each adds its figures to r.
+// scenarios are in the order of the report. Each adds its figures to r.
 var scenarios = []struct {
 	name string
 	run  func(ctx context.Context, e *env, r *report) error
@@ -94,7 +96,8 @@ var scenarios = []struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil &&
+		!errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -104,7 +107,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	smoke := flags.Bool("short", false, "a smoke run: figures mean nothing")
-	only := flags.String("only", "", "regular expression of the scenarios to run: limits, front, drain, full-speed, bullmq, idle, held, memory, million")
+	only := flags.String("only", "", "regular expression of the scenarios to run: "+
+		"limits, front, drain, full-speed, bullmq, idle, held, memory, million")
 	long := flags.Bool("long", false, "the pacing table at 0.2/s too, and slow rates for 30 s")
 	rounds := flags.Int("rounds", 0, "rounds of each comparison; 0: 5, or 1 with -short")
 	if err := flags.Parse(args); err != nil {
@@ -124,7 +128,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if *rounds > 0 {
 		p.Rounds = *rounds
 	}
-	// One core for the generator: it only waits for sockets, and a second one would spin at the servers' cost.
+	// The generator gets one core: it only waits for sockets, and a second one would spin at the
+	// servers' cost.
 	runtime.GOMAXPROCS(1)
 
 	busy := loadAverage() // before the build adds to it

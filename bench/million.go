@@ -18,10 +18,10 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// lineClients is how many clients the waiting jobs belong to.
+// lineClients is the number of clients that the waiting jobs belong to.
 const lineClients = 1000
 
-// probesARound is how often each step is taken on each line in one round.
+// probesARound is how often a round takes each step on each line.
 const probesARound = 300
 
 // Goals of a line of a million.
@@ -31,7 +31,7 @@ const (
 	firstStartGoal = time.Second
 )
 
-// millionFigures are what a long line costs.
+// millionFigures are the costs of a long line.
 type millionFigures struct {
 	Waiting int64
 	Bytes   float64 // of Redis, for each waiting job
@@ -41,20 +41,21 @@ type millionFigures struct {
 
 // stepRow is one step on an empty and on a full line, in µs.
 type stepRow struct {
-	Name                   string
-	EmptyCaller, EmptyHere spread // what its caller waits; what Redis works
-	FullCaller, FullHere   spread
-	Caller, Here           spread // full ÷ empty, of each round
+	Name                    string
+	EmptyCaller, EmptyRedis spread // the call's duration, and the script's in Redis
+	FullCaller, FullRedis   spread
+	Caller, Redis           spread // full ÷ empty, of each round
 }
 
-// startRow is a worker process that comes and goes.
+// startRow is the start and the stop of one worker process.
 type startRow struct {
 	Waiting     int64
-	First, Stop time.Duration // from its start to its first call; from being told to stop to its end
+	First, Stop time.Duration // from its start to its first call; from SIGTERM to its end
 }
 
-// million measures what depends on how much waits: each step on a line of a million against the same on an empty one, on two
-// Redis servers in turn; the memory of a waiting job; and a worker's coming and going.
+// million measures the costs that may depend on the length of a line. It takes each step on a line
+// of a million jobs and on an empty one, on two Redis servers in turn. It also measures the memory
+// of a waiting job, and the start and stop of a worker.
 func million(ctx context.Context, e *env, r *report) error {
 	defer e.stopAll()
 	if err := e.flush(ctx); err != nil {
@@ -64,7 +65,7 @@ func million(ctx context.Context, e *env, r *report) error {
 	f.Waiting = e.plan.Million
 
 	e.say("million: a worker at a line of one")
-	row, err := e.comeAndGo(ctx, 1)
+	row, err := e.startAndStop(ctx, 1)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func million(ctx context.Context, e *env, r *report) error {
 	}
 
 	e.say("million: a worker at that line")
-	if row, err = e.comeAndGo(ctx, 0); err != nil {
+	if row, err = e.startAndStop(ctx, 0); err != nil {
 		return err
 	}
 	row.Waiting = e.plan.Million
@@ -109,7 +110,7 @@ func million(ctx context.Context, e *env, r *report) error {
 	return e.flush(ctx)
 }
 
-// otherRedis starts a second, empty Redis, which stopAll ends.
+// otherRedis starts a second, empty Redis, which stopAll stops.
 func (e *env) otherRedis(ctx context.Context) (*redis.Client, error) {
 	server, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -120,7 +121,8 @@ func (e *env) otherRedis(ctx context.Context) (*redis.Client, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(addr)
-	p, err := e.start("redis-2", server, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", e.dir)
+	p, err := e.start("redis-2", server, "--port", port, "--bind", "127.0.0.1", "--save", "",
+		"--appendonly", "no", "--dir", e.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,8 @@ func (e *env) otherRedis(ctx context.Context) (*redis.Client, error) {
 	return rdb, e.await(ctx, p, func() error { return rdb.Ping(ctx).Err() })
 }
 
-// benchLine is the line of startForebay's config. One job may be in flight, so a release grants one.
+// benchLine returns the line of startForebay's config, with a concurrency of 1: a release grants
+// one job.
 func benchLine(rdb redis.UniversalClient) *leaky.Line {
 	const year = 365 * 24 * time.Hour
 	return leaky.New(rdb, leaky.Settings{
@@ -141,13 +144,15 @@ func benchLine(rdb redis.UniversalClient) *leaky.Line {
 	})
 }
 
-// lineOffer is a fresh job of one of the clients.
+// lineOffer returns a new job of one of the clients.
 func lineOffer() leaky.Offer {
-	return leaky.Offer{Job: jobs.Job{ID: jobs.NewID("bench"), Operation: "job", Client: fmt.Sprint("open-", rand.IntN(lineClients)), Tier: "open",
-		Priority: jobs.Normal, Payload: payload}, Weight: 1, MaxAge: 24 * time.Hour, Keep: 24 * time.Hour}
+	job := jobs.Job{ID: jobs.NewID("bench"), Operation: "job",
+		Client: fmt.Sprint("open-", rand.IntN(lineClients)), Tier: "open",
+		Priority: jobs.Normal, Payload: payload}
+	return leaky.Offer{Job: job, Weight: 1, MaxAge: 24 * time.Hour, Keep: 24 * time.Hour}
 }
 
-// fillLine offers n jobs, as many at once as share a script call.
+// fillLine offers n jobs, from many goroutines, so that their offers are batched.
 func fillLine(ctx context.Context, rdb *redis.Client, n int64) error {
 	defer rdb.Close()
 	line := benchLine(rdb)
@@ -181,13 +186,14 @@ type probe struct {
 	rdb  *redis.Client
 }
 
-// steps are what is measured, in the order of a job's life. Each round of them leaves the line as long as it was.
+// steps are the measured steps, in the order of a job's life. A round of all of them leaves the
+// line as long as it was.
 var steps = []string{"offer", "look (status)", "cancel", "release"}
 
-// cost is the mean of one step, µs.
-type cost struct{ caller, here float64 }
+// cost is the mean duration of one step, in µs.
+type cost struct{ caller, redis float64 }
 
-// round takes each step so often and returns what one costs.
+// round takes each step n times and returns the mean costs.
 func (p *probe) round(ctx context.Context, n int) (map[string]cost, error) {
 	sums := map[string]cost{}
 	timed := func(step string, do func() error) error {
@@ -201,43 +207,49 @@ func (p *probe) round(ctx context.Context, n int) (map[string]cost, error) {
 		}
 		took := time.Since(began)
 		after, err := p.worked(ctx)
-		sums[step] = cost{sums[step].caller + float64(took.Nanoseconds())/1e3, sums[step].here + after - before}
+		sums[step] = cost{sums[step].caller + float64(took.Nanoseconds())/1e3,
+			sums[step].redis + after - before}
 		return err
 	}
 	for range n {
 		o := lineOffer()
-		if err := timed(steps[0], func() error { _, err := p.line.Offer(ctx, o); return err }); err != nil {
+		err := timed(steps[0], func() error { _, err := p.line.Offer(ctx, o); return err })
+		if err != nil {
 			return nil, err
 		}
-		if err := timed(steps[1], func() error { _, err := p.line.Look(ctx, o.Job.ID); return err }); err != nil {
+		err = timed(steps[1], func() error { _, err := p.line.Look(ctx, o.Job.ID); return err })
+		if err != nil {
 			return nil, err
 		}
-		if err := timed(steps[2], func() error { _, err := p.line.Cancel(ctx, o.Job.ID); return err }); err != nil {
+		err = timed(steps[2], func() error { _, err := p.line.Cancel(ctx, o.Job.ID); return err })
+		if err != nil {
 			return nil, err
 		}
 		if _, err := p.line.Offer(ctx, lineOffer()); err != nil {
 			return nil, err
 		}
 		var granted leaky.Release
-		if err := timed(steps[3], func() (err error) { granted, err = p.line.Release(ctx); return err }); err != nil {
+		err = timed(steps[3], func() (err error) { granted, err = p.line.Release(ctx); return err })
+		if err != nil {
 			return nil, err
 		}
 		if len(granted.Tickets) != 1 {
-			return nil, fmt.Errorf("a release granted %d jobs, want one: %s", len(granted.Tickets), granted.Reason)
+			return nil, fmt.Errorf("a release granted %d jobs, want one: %s",
+				len(granted.Tickets), granted.Reason)
 		}
 		if _, err := p.line.Cancel(ctx, granted.Tickets[0].ID); err != nil {
 			return nil, err
 		}
 	}
 	for step, sum := range sums {
-		sums[step] = cost{sum.caller / float64(n), sum.here / float64(n)}
+		sums[step] = cost{sum.caller / float64(n), sum.redis / float64(n)}
 	}
 	return sums, nil
 }
 
 var scriptTime = regexp.MustCompile(`(?m)^cmdstat_evalsha:calls=\d+,usec=(\d+),`)
 
-// worked is for how long Redis has run scripts, µs.
+// worked returns the time for which Redis has run scripts, in µs.
 func (p *probe) worked(ctx context.Context) (float64, error) {
 	info, err := p.rdb.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -245,14 +257,14 @@ func (p *probe) worked(ctx context.Context) (float64, error) {
 	}
 	found := scriptTime.FindStringSubmatch(info)
 	if found == nil {
-		return 0, nil // none yet
+		return 0, nil // no script has run yet
 	}
 	return strconv.ParseFloat(found[1], 64)
 }
 
-// compareSteps measures the steps on both lines in turn, after a round that doesn't count.
+// compareSteps measures the steps on both lines in turn. The first round is a warm-up.
 func compareSteps(ctx context.Context, rounds int, empty, full *probe) ([]stepRow, error) {
-	figures := map[string][][6]float64{} // by step: a round's figures in the order of a stepRow
+	figures := map[string][][6]float64{} // by step; of each round, in the order of a stepRow
 	for round := range rounds + 1 {
 		short, err := empty.round(ctx, probesARound)
 		if err != nil {
@@ -267,7 +279,8 @@ func compareSteps(ctx context.Context, rounds int, empty, full *probe) ([]stepRo
 		}
 		for _, step := range steps {
 			a, b := short[step], long[step]
-			figures[step] = append(figures[step], [6]float64{a.caller, a.here, b.caller, b.here, b.caller / a.caller, b.here / a.here})
+			figures[step] = append(figures[step], [6]float64{a.caller, a.redis, b.caller, b.redis,
+				b.caller / a.caller, b.redis / a.redis})
 		}
 	}
 	var rows []stepRow
@@ -278,14 +291,16 @@ func compareSteps(ctx context.Context, rounds int, empty, full *probe) ([]stepRo
 				columns[i] = append(columns[i], figure)
 			}
 		}
-		rows = append(rows, stepRow{step, spreadOf(columns[0]), spreadOf(columns[1]), spreadOf(columns[2]), spreadOf(columns[3]),
+		rows = append(rows, stepRow{step, spreadOf(columns[0]), spreadOf(columns[1]),
+			spreadOf(columns[2]), spreadOf(columns[3]),
 			spreadOf(columns[4]), spreadOf(columns[5])})
 	}
 	return rows, nil
 }
 
-// comeAndGo starts a worker process at the line as it is, with so many jobs more, waits for its first call and tells it to stop.
-func (e *env) comeAndGo(ctx context.Context, more int64) (startRow, error) {
+// startAndStop submits more jobs, starts a worker process, waits for its first call and stops the
+// worker.
+func (e *env) startAndStop(ctx context.Context, more int64) (startRow, error) {
 	b, err := e.startRecorder(ctx)
 	if err != nil {
 		return startRow{}, err
@@ -306,9 +321,9 @@ func (e *env) comeAndGo(ctx context.Context, more int64) (startRow, error) {
 	if err := b.await(ctx, 1); err != nil {
 		return startRow{}, err
 	}
-	told := time.Now()
+	stopping := time.Now()
 	e.running[len(e.running)-1].stop()
-	row := startRow{Waiting: more, Stop: time.Since(told)}
+	row := startRow{Waiting: more, Stop: time.Since(stopping)}
 	calls, err := b.calls(ctx)
 	if err != nil {
 		return startRow{}, err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report is what was measured. A part that wasn't is left out.
+// report holds the measured figures. A part that wasn't measured is left out.
 type report struct {
 	Plan        plan
 	Smoke       bool // far too short to mean anything
@@ -20,14 +20,14 @@ type report struct {
 	Drains      []drainRow
 	FullSpeed   []ratioRow
 	Limiters    []limiterRow
-	NoBullMQ    string // why it was left out
+	NoBullMQ    string // the reason for leaving BullMQ out
 	Idle        idleFigures
 	Held        heldFigures
 	Memory      []memoryRow
 	Million     millionFigures
 	Decisions   []ratioRow
 	LimitMemory []memoryRow
-	Twin        []twinRow
+	Model       []modelRow
 }
 
 type machine struct {
@@ -35,7 +35,8 @@ type machine struct {
 	Load               float64 // load average at the start
 }
 
-// busyLoad is the load average, of any number of cores, from which on figures are not to be trusted.
+// busyLoad is the load average from which on figures can't be trusted, whatever the number of
+// cores.
 const busyLoad = 0.7
 
 type ratioRow struct {
@@ -61,9 +62,9 @@ type loneFigures struct {
 
 // floodFigures are of clients within their limits, beside a flood of refused requests.
 type floodFigures struct {
-	Alone, Beside spread // their 99th percentile without and with the flood, µs
-	Ratio         spread // of each round
-	Refused       float64
+	Alone, Beside spread  // their 99th percentile without and with the flood, µs
+	Ratio         spread  // of each round
+	Refused       float64 // refusals per second
 }
 
 type idleFigures struct {
@@ -77,10 +78,10 @@ type memoryRow struct {
 	Bytes float64 // per job, or per client
 }
 
-type twinRow struct {
+type modelRow struct {
 	Name        string
-	Nanoseconds float64 // a decision
-	Allocs      int     // a decision
+	Nanoseconds float64 // per decision
+	Allocs      int     // per decision
 }
 
 // write prints the report as Markdown.
@@ -114,7 +115,8 @@ func (r *report) write(out io.Writer) error {
 			if x.Goal == 0 {
 				goal, met = "", ""
 			}
-			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %s | %s |", x.Name, x.Conns, x.Ours.Median, x.Baseline, x.Theirs.Median,
+			p("| %s | %d | %.0f | %s | %.0f | **%.2f** (%.2f..%.2f) | %s | %s |", x.Name, x.Conns,
+				x.Ours.Median, x.Baseline, x.Theirs.Median,
 				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, goal, met)
 		}
 	}
@@ -128,7 +130,8 @@ func (r *report) write(out io.Writer) error {
 		p("| requests of | ours /s | redis_rate /s | ratio | goal | met |")
 		p("|---|--:|--:|--:|--:|---|")
 		for _, x := range r.Decisions {
-			p("| %s | %.0f | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |", x.Name, x.Ours.Median, x.Theirs.Median,
+			p("| %s | %.0f | %.0f | **%.2f** (%.2f..%.2f) | %.1f | %s |",
+				x.Name, x.Ours.Median, x.Theirs.Median,
 				x.Ratio.Median, x.Ratio.Min, x.Ratio.Max, x.Goal, yes(x.Ratio.Median >= x.Goal))
 		}
 	}
@@ -143,14 +146,15 @@ func (r *report) write(out io.Writer) error {
 			p("| %s | %.0f |", x.Name, x.Bytes)
 		}
 	}
-	if len(r.Twin) > 0 {
-		p("\n## The twin\n")
-		p("One decision by the limits' twin: in this process, without Redis. Goal: under 200 ns,")
+	if len(r.Model) > 0 {
+		p("\n## The model\n")
+		p("One decision by the limits' model: in this process, without Redis. Goal: under 200 ns,")
 		p("and no allocation.\n")
 		p("| limits | ns | allocations | met |")
 		p("|---|--:|--:|---|")
-		for _, x := range r.Twin {
-			p("| %s | %.0f | %d | %s |", x.Name, x.Nanoseconds, x.Allocs, yes(x.Nanoseconds < 200 && x.Allocs == 0))
+		for _, x := range r.Model {
+			p("| %s | %.0f | %d | %s |", x.Name, x.Nanoseconds, x.Allocs,
+				yes(x.Nanoseconds < 200 && x.Allocs == 0))
 		}
 	}
 	if len(r.Latencies) > 0 {
@@ -159,26 +163,32 @@ func (r *report) write(out io.Writer) error {
 		p("| program | p50 | p99 |")
 		p("|---|--:|--:|")
 		for _, x := range r.Latencies {
-			p("| %s | %.0f (%.0f..%.0f) | %.0f (%.0f..%.0f) |", x.Name, x.P50.Median, x.P50.Min, x.P50.Max, x.P99.Median, x.P99.Min, x.P99.Max)
+			p("| %s | %.0f (%.0f..%.0f) | %.0f (%.0f..%.0f) |", x.Name,
+				x.P50.Median, x.P50.Min, x.P50.Max, x.P99.Median, x.P99.Min, x.P99.Max)
 		}
 		ours, before := r.Latencies[len(r.Latencies)-1], r.Latencies[:len(r.Latencies)-1]
 		for _, x := range before {
-			p("\nAdded to %s: %.0f µs in the median, %.0f µs at the 99th percentile.", x.Name, ours.P50.Median-x.P50.Median, ours.P99.Median-x.P99.Median)
+			p("\nAdded to %s: %.0f µs in the median, %.0f µs at the 99th percentile.", x.Name,
+				ours.P50.Median-x.P50.Median, ours.P99.Median-x.P99.Median)
 		}
 	}
 	if r.Lone.Ratio.Median > 0 {
 		p("\nMedian of a lone accepted job ÷ that of net/http + asynq Enqueue: **%.2f** (%.2f..%.2f);",
 			r.Lone.Ratio.Median, r.Lone.Ratio.Min, r.Lone.Ratio.Max)
-		p("goal: at most 1.6; met: %s. Script calls of one accepted job, by Redis's", yes(r.Lone.Ratio.Median <= 1.6))
-		p("`commandstats`: %.2f (goal: 1). Of one refusal before its Retry-After is over: %.4f", r.Lone.Scripts, r.Lone.Again)
+		p("goal: at most 1.6; met: %s. Script calls of one accepted job, by Redis's",
+			yes(r.Lone.Ratio.Median <= 1.6))
+		p("`commandstats`: %.2f (goal: 1). Of one refusal before its Retry-After is over: %.4f",
+			r.Lone.Scripts, r.Lone.Again)
 		p("(goal: 0; a refusal is remembered for 10 s at most).")
 	}
 	if r.Flood.Ratio.Median > 0 {
 		p("\n## A flood\n")
 		p("4 connections of clients within their limits, without and with 60 connections of refused")
-		p("ones beside them (%.0f refusals a second). Their 99th percentile is %.0f µs alone and", r.Flood.Refused, r.Flood.Alone.Median)
-		p("%.0f µs beside the flood: **%.2f** (%.2f..%.2f) times; goal: at most 2; met: %s.", r.Flood.Beside.Median,
-			r.Flood.Ratio.Median, r.Flood.Ratio.Min, r.Flood.Ratio.Max, yes(r.Flood.Ratio.Median <= 2))
+		p("ones beside them (%.0f refusals a second). Their 99th percentile is %.0f µs alone and",
+			r.Flood.Refused, r.Flood.Alone.Median)
+		p("%.0f µs beside the flood: **%.2f** (%.2f..%.2f) times; goal: at most 2; met: %s.",
+			r.Flood.Beside.Median, r.Flood.Ratio.Median, r.Flood.Ratio.Min, r.Flood.Ratio.Max,
+			yes(r.Flood.Ratio.Median <= 2))
 	}
 	r.writeDrains(p)
 	if r.Idle.Jobs > 0 {

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// spread is what became of a figure over several rounds.
+// spread sums up a figure over several rounds.
 type spread struct{ Median, Min, Max float64 }
 
-// spreadOf sums up at least one figure.
+// spreadOf sums up one figure or more.
 func spreadOf(figures []float64) spread {
 	sorted := slices.Sorted(slices.Values(figures))
 	n := len(sorted)
 	return spread{Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1]}
 }
 
-// quantile returns what a share q (0 to 1) of sorted values doesn't exceed; 0 of none.
+// quantile returns the smallest of the sorted values that a share q (0 to 1) of them doesn't
+// exceed. It returns 0 if there is no value.
 func quantile[T int64 | time.Duration](sorted []T, q float64) T {
 	if len(sorted) == 0 {
 		return 0
@@ -23,7 +24,7 @@ func quantile[T int64 | time.Duration](sorted []T, q float64) T {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// pace says how evenly calls arrived.
+// pace describes how evenly calls arrived.
 type pace struct {
 	Calls         int
 	Rate          float64       // per second, by the time between the first and the last
@@ -34,7 +35,8 @@ type pace struct {
 
 // paceOf measures sorted arrivals (µs).
 func paceOf(arrivals []int64) pace {
-	p := pace{Calls: len(arrivals), Tenth: busiest(arrivals, 100_000), Second: busiest(arrivals, 1_000_000), Ten: busiest(arrivals, 10_000_000)}
+	p := pace{Calls: len(arrivals), Tenth: busiest(arrivals, 100_000),
+		Second: busiest(arrivals, 1_000_000), Ten: busiest(arrivals, 10_000_000)}
 	if len(arrivals) < 2 {
 		return p
 	}
@@ -49,7 +51,8 @@ func paceOf(arrivals []int64) pace {
 	return p
 }
 
-// burstRate is the rate of sorted arrivals (µs) that come in bursts, one a period: from the first of a burst to the first of the last one.
+// burstRate returns the rate of sorted arrivals (µs) that come in bursts, one per period. It is
+// measured from the first arrival of one burst to the first arrival of the last one.
 func burstRate(arrivals []int64, period time.Duration) float64 {
 	var firsts []int
 	for i, at := range arrivals {
@@ -64,7 +67,7 @@ func burstRate(arrivals []int64, period time.Duration) float64 {
 	return float64(last-first) / (float64(arrivals[last]-arrivals[first]) / 1e6)
 }
 
-// busiest returns the most of sorted arrivals that any window [t, t+width) holds.
+// busiest returns the largest number of sorted arrivals in any window [t, t+width).
 func busiest(arrivals []int64, width int64) (most int) {
 	first := 0
 	for i, at := range arrivals {

@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// fragile is a backend: it does what its mood says, and remembers every call.
+// fragile is a backend. It behaves by its mood, and records every call.
 type fragile struct {
 	name   string
 	server *httptest.Server
 
 	mu    sync.Mutex
 	rng   *rand.Rand // guarded by mu
-	mood  string     // guarded by mu: of the part of calls that it strikes
+	mood  string     // guarded by mu: how it treats a part of the calls
 	part  float64    // guarded by mu
-	calls []*call    // guarded by mu, with all that a call holds but what says otherwise
+	calls []*call    // guarded by mu, with their fields
 }
 
 // call is one request that the backend got.
 type call struct {
-	job, who  string // who: the worker process that made it
-	body      []byte
-	at, ended time.Time // ended: zero while it runs
-	fate      string    // the answer's status, or what came in its stead
-	answer    []byte
+	job, worker string // worker: the process that made the call
+	body        []byte
+	at, ended   time.Time // ended: zero while it runs
+	fate        string    // the answer's status, or one of the fates below
+	answer      []byte
 }
 
-// Fates of calls beside the statuses.
+// Fates of calls without a status.
 const (
-	aborted = "aborted" // by its caller, before there was an answer
+	aborted = "aborted" // by its caller, before the answer
 	broken  = "broken"  // by the backend: reset, or torn within the answer
 )
 
-// maxCall bounds what the backend reads of a request.
+// maxCall bounds the bytes that the backend reads of a request.
 const maxCall = 1 << 20
 
 func newFragile(name string, seed uint64) *fragile {
@@ -54,15 +54,15 @@ func (f *fragile) feel(mood string, part float64) {
 	f.mood, f.part = mood, part
 }
 
-// take notes a call and draws what becomes of it.
+// take records a call and draws its fate.
 func (f *fragile) take(at time.Time, r *http.Request) (c *call, mood string, after time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c = &call{at: at, job: r.Header.Get("Forebay-Job-Id"), who: r.Header.Get("Chaos-Worker")}
+	c = &call{at: at, job: r.Header.Get("Forebay-Job-Id"), worker: r.Header.Get("Chaos-Worker")}
 	c.answer = fmt.Appendf(nil, `{"job":%q,"call":%d}`, c.job, len(f.calls))
 	f.calls = append(f.calls, c)
 	after = time.Duration(f.rng.Int64N(int64(100 * time.Millisecond)))
-	if f.rng.IntN(8) == 0 { // so that what strikes a worker finds it in a call
+	if f.rng.IntN(8) == 0 { // so that workers are struck during calls
 		after += time.Duration(f.rng.Int64N(int64(time.Second)))
 	}
 	if f.rng.Float64() < f.part {
@@ -86,7 +86,7 @@ func (f *fragile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	c.body = body
 	f.mu.Unlock()
-	if err != nil { // the caller died while it sent
+	if err != nil { // the caller died while sending
 		f.end(c, aborted)
 		return
 	}
@@ -128,7 +128,7 @@ func (f *fragile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// reset has the caller see "connection reset by peer".
+// reset makes the caller see "connection reset by peer".
 func reset(w http.ResponseWriter) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
@@ -140,7 +140,7 @@ func reset(w http.ResponseWriter) {
 	conn.Close()
 }
 
-// log returns copies of all calls in order of their coming.
+// log returns copies of all calls, in order of arrival.
 func (f *fragile) log() []call {
 	f.mu.Lock()
 	defer f.mu.Unlock()

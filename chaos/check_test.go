@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// check holds the end against every promise.
+// check checks every promise at the end.
 func (w *world) check() {
 	stood := w.stalls.end()
 	calls := map[string][]call{}
@@ -32,11 +32,11 @@ func (w *world) check() {
 	}
 	w.leftovers()
 	w.permits()
-	w.lookAtAll() // nothing has changed since
+	w.lookAtAll() // no status has changed since
 	w.summary(calls, finals, stood)
 }
 
-// lookAtAll asks for every job's status: see compares.
+// lookAtAll requests every job's status, which see compares.
 func (w *world) lookAtAll() {
 	c := w.crowd
 	c.mu.Lock()
@@ -49,9 +49,10 @@ func (w *world) lookAtAll() {
 				c.mu.Lock()
 				a := c.jobs[id]
 				c.mu.Unlock()
-				for deadline := time.Now().Add(startTime); !c.look(a, apis[i%len(apis)]); time.Sleep(100 * time.Millisecond) {
+				deadline := time.Now().Add(startTime)
+				for ; !c.look(a, apis[i%len(apis)]); time.Sleep(100 * time.Millisecond) {
 					if time.Now().After(deadline) {
-						w.t.Errorf("nobody says where %s stands", id)
+						w.t.Errorf("no api returned the status of %s", id)
 						break
 					}
 				}
@@ -61,7 +62,7 @@ func (w *world) lookAtAll() {
 	all.Wait()
 }
 
-// ends counts final states by backend and state. Each job must have one.
+// ends counts the final states by backend and state. Each job must have one.
 func (w *world) ends() map[string]map[string]int64 {
 	w.crowd.mu.Lock()
 	defer w.crowd.mu.Unlock()
@@ -82,17 +83,21 @@ func (w *world) ends() map[string]map[string]int64 {
 	return counts
 }
 
-// counts holds the line's books against the jobs: a job that ended twice, or was accepted without anybody's knowing, shows here.
+// counts compares the line's books with the jobs: they differ if a job ended twice, or if one was
+// accepted unnoticed.
 func (w *world) counts(name string, finals map[string]int64) {
 	var b api.Backend
-	w.until("the admin API tells of it", startTime, func() (ok bool) { b, ok = w.backend(name); return ok })
+	w.until("the admin API answers", startTime, func() (ok bool) {
+		b, ok = w.backend(name)
+		return ok
+	})
 	known := int64(0)
 	for _, n := range finals {
 		known += n
 	}
 	o := b.Outcomes
 	for _, c := range []struct {
-		what       string
+		field      string
 		books, all int64
 	}{
 		{"accepted", o.Accepted, known},
@@ -102,12 +107,12 @@ func (w *world) counts(name string, finals map[string]int64) {
 		{api.Expired, o.Expired, finals[api.Expired]},
 	} {
 		if c.books != c.all {
-			w.t.Errorf("%s: the books count %d %s, and %d jobs are", name, c.books, c.what, c.all)
+			w.t.Errorf("%s: the books count %d %s, and %d jobs are", name, c.books, c.field, c.all)
 		}
 	}
 }
 
-// paced holds the backend's own log against the rate.
+// paced compares the backend's own log with the rate.
 func (w *world) paced(name string, calls []call, stood []span) {
 	var starts []time.Time
 	for _, c := range calls {
@@ -115,53 +120,56 @@ func (w *world) paced(name string, calls []call, stood []span) {
 	}
 	frames := w.drains[name].frames(w.began.Add(-time.Minute), time.Now())
 	for _, x := range overfull(starts, frames, stood, time.Second, 3*time.Second, 10*time.Second) {
-		w.t.Errorf("%s got %d calls in %v from %s, allowed are %.0f:%s", name, x.starts, x.width, w.since(x.from), x.allowed,
-			w.told(calls, x.from, x.from.Add(x.width)))
+		w.t.Errorf("%s got %d calls in %v from %s, allowed are %.0f:%s", name, x.starts, x.width,
+			w.since(x.from), x.allowed, w.listed(calls, x.from, x.from.Add(x.width)))
 	}
 }
 
-// told lists the calls of a time, with their workers' strikes.
-func (w *world) told(calls []call, from, to time.Time) string {
+// listed formats the calls of a time, with their workers' strikes.
+func (w *world) listed(calls []call, from, to time.Time) string {
 	var b strings.Builder
 	for _, c := range calls {
 		if c.at.Before(from) || !c.at.Before(to) {
 			continue
 		}
 		mark := ""
-		if w.struck(c.who, c.at.Add(-100*time.Millisecond), c.at) {
+		if w.struck(c.worker, c.at.Add(-100*time.Millisecond), c.at) {
 			mark = " struck"
 		}
-		fmt.Fprintf(&b, "\n\t%s %s %s %s%s", w.since(c.at), c.who, c.job[max(0, len(c.job)-8):], c.fate, mark)
+		fmt.Fprintf(&b, "\n\t%s %s %s %s%s", w.since(c.at), c.worker, c.job[max(0, len(c.job)-8):],
+			c.fate, mark)
 	}
 	return b.String()
 }
 
-// together holds the calls at one time against the concurrency. A call whose worker was struck in it isn't counted: its lease
-// may be another's by now. One that its caller has aborted isn't any more.
+// together compares the concurrent calls with the concurrency. A call whose worker was struck
+// during it isn't counted, since its lease may be another worker's by now. Neither is a call that
+// its caller has aborted.
 func (w *world) together(name string, calls []call) {
 	frames := w.drains[name].frames(w.began.Add(-time.Minute), time.Now())
 	for i, c := range calls {
 		n := 0
 		for _, other := range calls[max(0, i-200):i] {
-			if other.ended.After(c.at) && !w.struck(other.who, other.at, c.at) {
+			if other.ended.After(c.at) && !w.struck(other.worker, other.at, c.at) {
 				n++
 			}
 		}
 		allowed := 0
 		for _, f := range frames {
-			// What runs already may go on for a call's time when the concurrency is lowered.
+			// When the concurrency is lowered, running calls may go on for the time of a call.
 			if f.from.Before(c.at) && f.to.After(c.at.Add(-callTimeout-settling)) {
 				allowed = max(allowed, f.concurrency)
 			}
 		}
 		if n+1 > allowed {
-			w.t.Errorf("%s: at %s %d calls run at once, allowed are %d", name, w.since(c.at), n+1, allowed)
-			return // one tells enough
+			w.t.Errorf("%s: at %s %d calls run at once, allowed are %d",
+				name, w.since(c.at), n+1, allowed)
+			return // one is enough
 		}
 	}
 }
 
-// callsFit holds each job's calls against its end.
+// callsFit compares each job's calls with its end.
 func (w *world) callsFit(name string, calls []call) {
 	byJob := map[string][]call{}
 	for _, c := range calls {
@@ -172,7 +180,7 @@ func (w *world) callsFit(name string, calls []call) {
 	for id, list := range byJob {
 		a := w.crowd.jobs[id]
 		if a == nil {
-			w.t.Errorf("%s was called for %s, which nobody was promised", name, id)
+			w.t.Errorf("%s was called for %s, which no client has a 202 for", name, id)
 			continue
 		}
 		for i, c := range list {
@@ -182,8 +190,10 @@ func (w *world) callsFit(name string, calls []call) {
 			if i > 0 {
 				w.mayFollow(id, list[i-1], c)
 			}
-			if !a.canceled.IsZero() && c.at.After(a.canceled.Add(settling)) && !w.struck(c.who, a.canceled, c.at) {
-				w.t.Errorf("%s was canceled at %s and called at %s by %s", id, w.since(a.canceled), w.since(c.at), c.who)
+			if !a.canceled.IsZero() && c.at.After(a.canceled.Add(settling)) &&
+				!w.struck(c.worker, a.canceled, c.at) {
+				w.t.Errorf("%s was canceled at %s and called at %s by %s", id,
+					w.since(a.canceled), w.since(c.at), c.worker)
 			}
 		}
 	}
@@ -197,7 +207,7 @@ func (w *world) callsFit(name string, calls []call) {
 	}
 }
 
-// results wants of each job that succeeded the bytes of one of its calls.
+// results expects each succeeded job to have the result of one of its calls.
 func (w *world) results(name string, calls []call) {
 	answered := map[string][]string{}
 	for _, c := range calls {
@@ -218,9 +228,11 @@ func (w *world) results(name string, calls []call) {
 	for part := range slices.Chunk(succeeded, len(succeeded)/8+1) {
 		all.Go(func() {
 			for _, a := range part {
-				status, body := c.insistently(apis[0], http.MethodGet, "/v1/jobs/"+a.id+"/result", a.client)
+				status, body := c.insistently(apis[0], http.MethodGet,
+					"/v1/jobs/"+a.id+"/result", a.client)
 				if status != http.StatusOK || !slices.Contains(answered[a.id], string(body)) {
-					w.t.Errorf("the result of %s was answered %d: %q, its calls were answered %q", a.id, status, body, answered[a.id])
+					w.t.Errorf("the result of %s was answered %d: %q, its calls were answered %q",
+						a.id, status, body, answered[a.id])
 				}
 			}
 		})
@@ -228,8 +240,8 @@ func (w *world) results(name string, calls []call) {
 	all.Wait()
 }
 
-// mayFollow wants a reason for a second call of a job: the first was answered with something to repeat, broke, or took too long;
-// or its worker was struck between the two.
+// mayFollow expects a reason for a second call of a job. The first one was answered with a status
+// to retry, broke, or took too long; or its worker was struck between the two.
 func (w *world) mayFollow(id string, first, second call) {
 	switch first.fate {
 	case "429", "500", "503", broken:
@@ -239,14 +251,16 @@ func (w *world) mayFollow(id string, first, second call) {
 			return
 		}
 	}
-	if !w.struck(first.who, first.at, second.at) {
-		w.t.Errorf("%s was called at %s by %s (%s at %s) and again at %s by %s, and nothing had happened to %s", id,
-			w.since(first.at), first.who, first.fate, w.since(first.ended), w.since(second.at), second.who, first.who)
+	if !w.struck(first.worker, first.at, second.at) {
+		w.t.Errorf("%s was called at %s by %s (%s at %s) and again at %s by %s, "+
+			"though %s wasn't struck",
+			id, w.since(first.at), first.worker, first.fate, w.since(first.ended),
+			w.since(second.at), second.worker, first.worker)
 	}
 }
 
-// leftovers looks for keys without a TTL. The line's own are CheckBooks's; of asynq's each must be one of its registers, or a
-// task that one of its lists still holds.
+// leftovers looks for keys without a TTL. CheckBooks checks the line's own. Each key of asynq must
+// be one of its registers, or a task that one of its lists still holds.
 func (w *world) leftovers() {
 	ctx := w.t.Context()
 	held := map[string]bool{}
@@ -286,23 +300,26 @@ func (w *world) leftovers() {
 	}
 }
 
-// owned reports whether a key without a TTL is one of those that there is one of, for each backend or in all.
+// owned reports whether a key without a TTL is one of a fixed number, per backend or in total.
 func (w *world) owned(key string) bool {
 	for _, name := range backends {
 		if strings.HasPrefix(key, "fb:{"+name+"}:") {
-			return true // CheckBooks has looked at them
+			return true // checked by CheckBooks
 		}
-		if rest, ok := strings.CutPrefix(key, "asynq:{"+name+"}:"); ok && !strings.HasPrefix(rest, "t:") {
+		if rest, ok := strings.CutPrefix(key, "asynq:{"+name+"}:"); ok &&
+			!strings.HasPrefix(rest, "t:") {
 			return true // lists and counters
 		}
 	}
-	return slices.Contains([]string{"fb:secret", "asynq:queues", "asynq:servers", "asynq:workers"}, key)
+	return slices.Contains([]string{"fb:secret", "asynq:queues", "asynq:servers", "asynq:workers"},
+		key)
 }
 
-// permitTime is how long after a crash a permit may stay taken for no job.
+// permitTime is how long after a crash a permit may stay taken without a job.
 const permitTime = 15 * time.Second
 
-// permits wants every permit of the limits on jobs at one time given back, though nobody finds one of them full.
+// permits expects every permit of the concurrency limits to be given back, even if no request finds
+// one of them full.
 func (w *world) permits() {
 	deadline := time.Now().Add(permitTime)
 	for client := range tiers {
@@ -312,14 +329,16 @@ func (w *world) permits() {
 				break
 			}
 			if time.Now().After(deadline) {
-				w.t.Errorf("client %d has %d permits taken and no job, %v after the end", client, taken, permitTime)
+				w.t.Errorf("client %d has %d permits taken and no job, %v after the end",
+					client, taken, permitTime)
 				break
 			}
 		}
 	}
 }
 
-// taken is how many permits a client's limit on jobs lacks; 0 after a failure that was told.
+// taken returns how many permits of a client's concurrency limit are taken; 0 after a reported
+// failure.
 func (w *world) taken(client int) int64 {
 	status, answer := w.crowd.insistently(apis[1], http.MethodGet, "/v1/rate-limits", client)
 	if status != http.StatusOK {
@@ -337,7 +356,7 @@ func (w *world) taken(client int) int64 {
 	return 0
 }
 
-// summary says how much was shown: a run in which nothing happened proves nothing.
+// summary logs how much happened: a run in which nothing happened proves nothing.
 func (w *world) summary(calls map[string][]call, finals map[string]map[string]int64, stood []span) {
 	longest := time.Duration(0)
 	for _, s := range stood {
@@ -359,10 +378,12 @@ func (w *world) summary(calls map[string][]call, finals map[string]map[string]in
 				again++
 			}
 		}
-		w.t.Logf("%s: jobs %v; calls %v; %d jobs called more than once", name, finals[name], fates, again)
+		w.t.Logf("%s: jobs %v; calls %v; %d jobs called more than once", name, finals[name],
+			fates, again)
 		if len(calls[name]) == 0 || finals[name][api.Succeeded] == 0 {
 			w.t.Errorf("%s: nothing succeeded", name)
 		}
 	}
-	w.t.Logf("%d strikes; the machine stood still %d times, at most for %v", len(w.strikes), len(stood), longest.Round(time.Millisecond))
+	w.t.Logf("%d strikes; the machine stood still %d times, at most for %v",
+		len(w.strikes), len(stood), longest.Round(time.Millisecond))
 }

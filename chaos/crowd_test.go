@@ -15,7 +15,7 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// tiers are those of the clients: client-0 is of the first, and so on.
+// tiers are the clients' tiers: client-0 is of the first one, and so on.
 var tiers = []string{"gold", "gold", "plain", "plain", "plain"}
 
 func keyOf(client int) string { return fmt.Sprintf("chaos-client-%02d-0123456789abcdef", client) }
@@ -23,27 +23,29 @@ func keyOf(client int) string { return fmt.Sprintf("chaos-client-%02d-0123456789
 func clientsText() string {
 	var b strings.Builder
 	for i, tier := range tiers {
-		fmt.Fprintf(&b, "    - {name: client-%d, tier: %s, key_sha256: [%x]}\n", i, tier, sha256.Sum256([]byte(keyOf(i))))
+		fmt.Fprintf(&b, "    - {name: client-%d, tier: %s, key_sha256: [%x]}\n",
+			i, tier, sha256.Sum256([]byte(keyOf(i))))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// wish is one job that a client wants, whatever it takes: it asks again with the same key until it has a clear answer.
+// wish is a job that a client insists on: the client repeats its request with the same key until it
+// gets a clear answer.
 type wish struct {
 	client             int
 	key, body, payload string
-	unsure             bool // an answer was lost or said "don't know": there may be a job
+	unsure             bool // an answer got lost, or was a 503: there may be a job
 }
 
 // accepted is a job that has a 202.
 type accepted struct {
 	wish
 	id       string
-	final    api.Job   // as first seen: status "" before
-	canceled time.Time // when a DELETE was answered with 200: before that only if zero
+	final    api.Job   // as first seen; before that, its status is ""
+	canceled time.Time // when the first DELETE was answered with 200; zero: none was
 }
 
-// crowd are the clients, and all that they were told.
+// crowd holds the clients, and the answers that they got.
 type crowd struct {
 	w    *world
 	stop chan struct{}
@@ -52,12 +54,13 @@ type crowd struct {
 	mu      sync.Mutex
 	jobs    map[string]*accepted // guarded by mu, with what they hold: by id
 	ids     []string             // guarded by mu: in the order of their 202
-	doubts  []wish               // guarded by mu: unsure to the last
-	answers map[string]int       // guarded by mu: by what was asked and the status; 0: none
+	doubts  []wish               // guarded by mu: those that stayed unsure
+	answers map[string]int       // guarded by mu: by method and status; 0: no answer
 }
 
 func newCrowd(w *world) *crowd {
-	return &crowd{w: w, stop: make(chan struct{}), jobs: map[string]*accepted{}, answers: map[string]int{}}
+	return &crowd{w: w, stop: make(chan struct{}), jobs: map[string]*accepted{},
+		answers: map[string]int{}}
 }
 
 // come starts the clients: some submit, one cancels, one watches.
@@ -85,7 +88,7 @@ func (c *crowd) left() bool {
 	}
 }
 
-// rest waits, or until the crowd leaves.
+// rest waits for d, or until the crowd leaves.
 func (c *crowd) rest(d time.Duration) {
 	select {
 	case <-c.stop:
@@ -93,8 +96,9 @@ func (c *crowd) rest(d time.Duration) {
 	}
 }
 
-// ask makes one request of an api; status 0: no answer.
-func (c *crowd) ask(site, method, path string, client int, key, body string) (status int, header http.Header, answer []byte) {
+// ask sends one request to an api; status 0 means no answer.
+func (c *crowd) ask(site, method, path string, client int, key, body string) (
+	status int, header http.Header, answer []byte) {
 	base, _ := c.w.sites[site].urls()
 	req, err := http.NewRequest(method, base+path, strings.NewReader(body))
 	if err != nil {
@@ -121,8 +125,9 @@ func (c *crowd) ask(site, method, path string, client int, key, body string) (st
 	return status, header, answer
 }
 
-// insistently asks until there is an answer other than 503, as all is well: a busy machine may let Redis miss the time of a call. It gives up
-// after startTime, and returns what came last.
+// insistently repeats a request until there is an answer other than 503, while there are no faults:
+// on a busy machine, Redis may miss the timeout of a call. It gives up after startTime, and returns
+// the last answer.
 func (c *crowd) insistently(site, method, path string, client int) (status int, answer []byte) {
 	for deadline := time.Now().Add(startTime); ; time.Sleep(100 * time.Millisecond) {
 		status, _, answer = c.ask(site, method, path, client, "", "")
@@ -132,7 +137,7 @@ func (c *crowd) insistently(site, method, path string, client int) (status int, 
 	}
 }
 
-// submit has one client wish for one job after another.
+// submit makes one client submit one job after another.
 func (c *crowd) submit(client int, rng *rand.Rand) {
 	for n := 0; !c.left(); n++ {
 		one := wish{client: client, key: fmt.Sprintf("key-%d-%d", client, n)}
@@ -140,15 +145,18 @@ func (c *crowd) submit(client int, rng *rand.Rand) {
 		if rng.IntN(4) == 0 {
 			operation = "b"
 		}
-		one.payload = fmt.Sprintf(`{"client":%d,"n":%d,"fill":%q}`, client, n, strings.Repeat("x", rng.IntN(300)))
-		one.body = fmt.Sprintf(`{"operation":%q,"payload":%s,"priority":%q`, operation, one.payload, []string{"high", "normal", "normal", "low"}[rng.IntN(4)])
+		one.payload = fmt.Sprintf(`{"client":%d,"n":%d,"fill":%q}`,
+			client, n, strings.Repeat("x", rng.IntN(300)))
+		priority := []string{"high", "normal", "normal", "low"}[rng.IntN(4)]
+		one.body = fmt.Sprintf(`{"operation":%q,"payload":%s,"priority":%q`,
+			operation, one.payload, priority)
 		if rng.IntN(4) == 0 {
 			one.body += fmt.Sprintf(`,"start_within":"%ds"`, 1+rng.IntN(10))
 		}
 		one.body += "}"
 		again := 1
 		if rng.IntN(20) == 0 {
-			again = 2 // the same wish once more is the same job
+			again = 2 // the same wish again is the same job
 		}
 		for range again {
 			c.fulfil(&one, rng)
@@ -157,7 +165,7 @@ func (c *crowd) submit(client int, rng *rand.Rand) {
 	}
 }
 
-// tries is how often a client asks before it gives up for the time of trouble.
+// tries is how often a client asks before it leaves a wish in doubt.
 const tries = 5
 
 func (c *crowd) fulfil(one *wish, rng *rand.Rand) {
@@ -172,7 +180,7 @@ func (c *crowd) fulfil(one *wish, rng *rand.Rand) {
 	c.mu.Unlock()
 }
 
-// once asks for a job once. False: ask again.
+// once requests a job once. It returns false if the client should ask again.
 func (c *crowd) once(one *wish, site string) (clear bool) {
 	status, header, answer := c.ask(site, "POST", "/v1/jobs", one.client, one.key, one.body)
 	switch status {
@@ -189,16 +197,17 @@ func (c *crowd) once(one *wish, site string) (clear bool) {
 		if header.Get("Retry-After") == "" {
 			c.w.t.Errorf("429 without Retry-After: %s", answer)
 		}
-		return !one.unsure // what was asked before may still be on its way, in a frozen process
+		return !one.unsure // an earlier request may still be under way, in a frozen process
 	case 0, http.StatusServiceUnavailable:
 		one.unsure = true
 		return false
 	}
-	c.w.t.Errorf("%s: submitting %s was answered %d: %s", c.w.since(time.Now()), one.key, status, answer)
+	c.w.t.Errorf("%s: submitting %s was answered %d: %s",
+		c.w.since(time.Now()), one.key, status, answer)
 	return true
 }
 
-// note keeps what a submit was answered. A wish has one job, however often it is asked for.
+// note records the answer to a submission. A wish has one job, however often it is requested.
 func (c *crowd) note(one wish, job api.Job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,20 +221,22 @@ func (c *crowd) note(one wish, job api.Job) {
 	c.see(c.jobs[job.ID], job)
 }
 
-// see holds a job's status against what was seen of it: a final one never changes. The caller holds mu.
+// see compares a job's status with earlier ones: a final one never changes. The caller holds mu.
 func (c *crowd) see(a *accepted, job api.Job) {
 	switch {
 	case a.final.Status == "":
 		if job.Done {
 			a.final = job
 		}
-	case job.Status != a.final.Status || !job.Done || job.Attempts != a.final.Attempts || !job.FinishedAt.Equal(a.final.FinishedAt.Time):
-		c.w.t.Errorf("%s: %s was %s after %d attempts at %v, and is %s after %d at %v", c.w.since(time.Now()), a.id,
-			a.final.Status, a.final.Attempts, a.final.FinishedAt, job.Status, job.Attempts, job.FinishedAt)
+	case job.Status != a.final.Status || !job.Done || job.Attempts != a.final.Attempts ||
+		!job.FinishedAt.Equal(a.final.FinishedAt.Time):
+		c.w.t.Errorf("%s: %s was %s after %d attempts at %v, and is %s after %d at %v",
+			c.w.since(time.Now()), a.id, a.final.Status, a.final.Attempts, a.final.FinishedAt,
+			job.Status, job.Attempts, job.FinishedAt)
 	}
 }
 
-// pick returns a job among the latest, or among all.
+// pick returns one of the latest jobs.
 func (c *crowd) pick(rng *rand.Rand, among int) *accepted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,14 +247,15 @@ func (c *crowd) pick(rng *rand.Rand, among int) *accepted {
 	return c.jobs[c.ids[n-1-rng.IntN(min(n, among))]]
 }
 
-// cancel has clients think better of some of their jobs.
+// cancel makes clients cancel some of their jobs.
 func (c *crowd) cancel(rng *rand.Rand) {
 	for ; !c.left(); c.rest(between(rng, 50*time.Millisecond, 500*time.Millisecond)) {
 		a := c.pick(rng, 100)
 		if a == nil {
 			continue
 		}
-		status, _, answer := c.ask(apis[rng.IntN(len(apis))], "DELETE", "/v1/jobs/"+a.id, a.client, "", "")
+		site := apis[rng.IntN(len(apis))]
+		status, _, answer := c.ask(site, "DELETE", "/v1/jobs/"+a.id, a.client, "", "")
 		switch status {
 		case http.StatusOK:
 			c.mu.Lock()
@@ -253,12 +265,13 @@ func (c *crowd) cancel(rng *rand.Rand) {
 			c.mu.Unlock()
 		case 0, http.StatusAccepted, http.StatusConflict, http.StatusServiceUnavailable:
 		default:
-			c.w.t.Errorf("%s: canceling %s was answered %d: %s", c.w.since(time.Now()), a.id, status, answer)
+			c.w.t.Errorf("%s: canceling %s was answered %d: %s",
+				c.w.since(time.Now()), a.id, status, answer)
 		}
 	}
 }
 
-// watch looks at jobs over and over.
+// watch requests the status of jobs over and over.
 func (c *crowd) watch(rng *rand.Rand) {
 	for ; !c.left(); c.rest(between(rng, 5*time.Millisecond, 40*time.Millisecond)) {
 		if a := c.pick(rng, 2000); a != nil {
@@ -267,7 +280,7 @@ func (c *crowd) watch(rng *rand.Rand) {
 	}
 }
 
-// look asks where a job stands. False: nobody said.
+// look requests the status of a job. It returns false if it got none.
 func (c *crowd) look(a *accepted, site string) bool {
 	status, _, answer := c.ask(site, "GET", "/v1/jobs/"+a.id, a.client, "", "")
 	switch status {
@@ -283,12 +296,14 @@ func (c *crowd) look(a *accepted, site string) bool {
 		return true
 	case 0, http.StatusServiceUnavailable:
 	default:
-		c.w.t.Errorf("%s: the status of %s was answered %d: %s", c.w.since(time.Now()), a.id, status, answer)
+		c.w.t.Errorf("%s: the status of %s was answered %d: %s",
+			c.w.since(time.Now()), a.id, status, answer)
 	}
 	return false
 }
 
-// makeSure asks for what clients were left in doubt about, now that all is well, until each has its job.
+// makeSure requests the jobs that were left in doubt, now that there are no faults, until each wish
+// has its job.
 func (c *crowd) makeSure() {
 	c.mu.Lock()
 	doubts := c.doubts
@@ -298,7 +313,8 @@ func (c *crowd) makeSure() {
 	for deadline := time.Now().Add(drainTime); len(doubts) > 0; {
 		one := doubts[0]
 		one.unsure = false
-		// 429: the line is full. What start_within is too short for will fit once the line is shorter.
+		// 429: the line is full. A job whose start_within is too short fits once the line is
+		// shorter.
 		before := c.count()
 		if c.once(&one, apis[0]) && (c.count() > before || c.has(one.key)) {
 			doubts = doubts[1:]

@@ -8,34 +8,37 @@ import (
 	"time"
 )
 
-// setting is what governs a drain.
+// setting holds the settings of a drain.
 type setting struct {
 	rate               float64 // per second
 	burst, concurrency int
 	paused             bool
 }
 
-// ledger remembers what governed one drain, and since when. A change whose answer was lost may have been made or not.
+// ledger records the settings of one drain over time. A change whose answer got lost may have been
+// made or not.
 type ledger struct {
 	mu      sync.Mutex
 	entries []entry // guarded by mu
 }
 
-// entry is a setting that may have been in force from one moment on, and was for sure from another on, if that isn't zero.
+// entry is a setting that may have been in force from one moment on, and certainly was from another
+// one on, if that isn't zero.
 type entry struct {
 	setting
 	from, sure time.Time
 }
 
-// settling is how long after a change's answer the setting before it may still show: the slots that were granted ahead
-// (50 ms), and the tickets under way with a call's first bytes.
+// settling is how long after a change's answer the previous setting may still show. Slots are
+// granted 50 ms ahead, and tickets and first bytes of calls are under way.
 const settling = 200 * time.Millisecond
 
 func newLedger(s setting, at time.Time) *ledger {
-	return &ledger{entries: []entry{{setting: s, from: at.Add(-time.Hour), sure: at.Add(-time.Hour)}}}
+	return &ledger{entries: []entry{{setting: s, from: at.Add(-time.Hour),
+		sure: at.Add(-time.Hour)}}}
 }
 
-// latest is the setting that was asked for last; known, that it holds.
+// latest returns the setting requested last, and whether it is known to be in force.
 func (l *ledger) latest() (s setting, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +46,7 @@ func (l *ledger) latest() (s setting, known bool) {
 	return last.setting, !last.sure.IsZero()
 }
 
-// ask notes a change that is about to be asked for; done, that it was made.
+// ask records a change that is about to be requested; done records that it was made.
 func (l *ledger) ask(s setting) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,13 +59,14 @@ func (l *ledger) ask(s setting) (done func()) {
 	}
 }
 
-// frame is a time in which the same settings may have been in force, and the largest of each of their numbers.
+// frame is a time in which the same settings may have been in force, with the largest value of
+// each.
 type frame struct {
 	from, to time.Time
 	setting
 }
 
-// frames cut the time from one moment to another at every change. Around a change the larger numbers hold.
+// frames splits a time at every change. Around a change, the larger values hold.
 func (l *ledger) frames(from, to time.Time) []frame {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +103,7 @@ func (l *ledger) frames(from, to time.Time) []frame {
 	return frames
 }
 
-// jitter is what timers may add to the starts in a window (docs/drain.md).
+// jitter is how much timers may add to the starts in a window (docs/drain.md).
 const jitter = 0.01
 
 // excess is a window that holds more starts than were allowed.
@@ -110,9 +114,11 @@ type excess struct {
 	allowed float64
 }
 
-// overfull finds, for each width, the window with the most starts over what was allowed: rate × w + burst, one more for each
-// change within it, 1 % for jitter, and what came due while the machine itself stood still.
-func overfull(starts []time.Time, frames []frame, stood []span, widths ...time.Duration) (all []excess) {
+// overfull finds, for each width, the window that exceeds the allowed starts most. Allowed are rate
+// × w + burst, one more for each change within the window, 1 % for jitter, and the starts that came
+// due while the machine itself stood still.
+func overfull(starts []time.Time, frames []frame, stood []span,
+	widths ...time.Duration) (all []excess) {
 	for _, width := range widths {
 		worst := excess{}
 		last := 0
@@ -120,7 +126,8 @@ func overfull(starts []time.Time, frames []frame, stood []span, widths ...time.D
 			for last < len(starts) && starts[last].Before(from.Add(width)) {
 				last++
 			}
-			if allowed := allowance(frames, stood, from, from.Add(width)); float64(last-first) > allowed &&
+			if allowed := allowance(frames, stood, from,
+				from.Add(width)); float64(last-first) > allowed &&
 				float64(last-first)-allowed > float64(worst.starts)-worst.allowed {
 				worst = excess{from, width, last - first, allowed}
 			}
@@ -164,20 +171,21 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// span is a time in which this process itself was held up.
+// span is a time in which this process itself stood still.
 type span struct{ from, to time.Time }
 
-// stalls watches how late this process's timers are: what holds it up holds up the others, and the arrival of calls.
+// stalls measures how late this process's timers are: the cause delays the other processes, and the
+// arrival of calls, as well.
 type stalls struct {
 	stop chan struct{}
 	done chan struct{}
-	all  []span // read it after end
+	all  []span // to be read after end
 }
 
 const (
 	stallEvery = 2 * time.Millisecond
-	stallOver  = 5 * time.Millisecond  // what a timer may be late
-	stallEnds  = 20 * time.Millisecond // within which all that was held up has come
+	stallOver  = 5 * time.Millisecond  // how late a timer may be
+	stallEnds  = 20 * time.Millisecond // within which all delayed calls have come
 )
 
 func watchStalls() *stalls {
@@ -209,12 +217,17 @@ func (s *stalls) end() []span {
 func TestTheLedgerTakesTheLargerNumberAroundAChange(t *testing.T) {
 	t.Parallel()
 	zero := time.Now()
-	at := func(seconds float64) time.Time { return zero.Add(time.Duration(seconds * float64(time.Second))) }
+	at := func(seconds float64) time.Time {
+		return zero.Add(time.Duration(seconds * float64(time.Second)))
+	}
 	l := newLedger(setting{rate: 10, burst: 1, concurrency: 5}, zero)
 	l.entries = append(l.entries,
-		entry{setting{rate: 40, burst: 2, concurrency: 5}, at(2), at(2.5)},                 // raised
-		entry{setting{rate: 80, burst: 2, concurrency: 5}, at(4), time.Time{}},             // answer lost
-		entry{setting{rate: 20, burst: 1, concurrency: 5, paused: true}, at(6), at(6.001)}) // paused
+		// raised
+		entry{setting{rate: 40, burst: 2, concurrency: 5}, at(2), at(2.5)},
+		// the answer got lost
+		entry{setting{rate: 80, burst: 2, concurrency: 5}, at(4), time.Time{}},
+		// paused
+		entry{setting{rate: 20, burst: 1, concurrency: 5, paused: true}, at(6), at(6.001)})
 	for _, c := range []struct {
 		from, to float64
 		rate     float64

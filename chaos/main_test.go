@@ -1,6 +1,6 @@
-// Package chaos runs the real binaries while everything around them breaks, in an order that a seed draws, and then
-// holds them to their promises: each 202's job ended once, the rate was kept, nothing was left behind. CONTRIBUTING.md
-// says how to run it and how to read a failure.
+// Package chaos runs the real binaries while everything around them breaks, in an order drawn from
+// a seed. Then it checks their promises: each job with a 202 ended once, the rate was kept, and
+// nothing was left behind. CONTRIBUTING.md explains how to run it and how to read a failure.
 package chaos
 
 import (
@@ -23,7 +23,8 @@ var binaries string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	redis.SetLogger(silent{}) // it writes each failed dial to stderr; Redis is killed on purpose here
+	// it writes each failed dial to stderr; Redis is killed on purpose here
+	redis.SetLogger(silent{})
 	os.Exit(run(m))
 }
 
@@ -39,35 +40,37 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator), "github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker")
+	build := exec.Command("go", "build", "-race", "-o", dir+string(filepath.Separator),
+		"github.com/forebay/forebay/cmd/api", "github.com/forebay/forebay/cmd/worker")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "chaos: building the binaries: %v\n%s", err, out)
 		return 1
 	}
 	code := m.Run()
-	if verdict != "" {
-		fmt.Println(verdict)
+	if lastLine != "" {
+		fmt.Println(lastLine)
 	}
 	return code
 }
 
-// verdict is the last line of a run that broke a promise; "": none did.
-var verdict string
+// lastLine is the last line of a run that broke a promise; "" if none did.
+var lastLine string
 
-// Limits of one run: what a test run can spare, and a day.
+// Limits of one run, in seconds: usual is as much as a test run allows, longest is a day.
 const (
 	shortest = 5
 	usual    = 15
 	longest  = 24 * 3600
 )
 
-// chosen reads CHAOS_SECONDS and CHAOS_SEED. Without a seed each run draws its own.
+// chosen parses CHAOS_SECONDS and CHAOS_SEED. Without a seed, each run draws its own.
 func chosen(t *testing.T) (span time.Duration, seed uint64) {
 	t.Helper()
 	seconds, seed := usual, rand.Uint64N(1_000_000)
 	var err error
 	if text := os.Getenv("CHAOS_SECONDS"); text != "" {
-		if seconds, err = strconv.Atoi(text); err != nil || seconds < shortest || seconds > longest {
+		if seconds, err = strconv.Atoi(text); err != nil || seconds < shortest ||
+			seconds > longest {
 			t.Fatalf("CHAOS_SECONDS=%s: want %d to %d", text, shortest, longest)
 		}
 	}
@@ -79,8 +82,9 @@ func chosen(t *testing.T) (span time.Duration, seed uint64) {
 	return time.Duration(seconds) * time.Second, seed
 }
 
-// Whatever dies, freezes, hangs or lies, and whenever: every 202's job ends exactly once, the backend gets no more than its
-// rate, a call is doubled only where its worker was hit in it, and nothing is left behind. (C27, C65, C66, C76)
+// Whatever dies, freezes, hangs or misbehaves, and at any time: each job with a 202 ends exactly
+// once, the backend gets no more than its rate, a call is repeated only if its worker was struck
+// during it, and nothing is left behind. (C27, C65, C66, C76)
 func TestEveryJobEndsOnceWhateverBreaks(t *testing.T) {
 	span, seed := chosen(t)
 	t.Logf("CHAOS_SEED=%d CHAOS_SECONDS=%d", seed, int(span.Seconds()))
@@ -89,9 +93,9 @@ func TestEveryJobEndsOnceWhateverBreaks(t *testing.T) {
 		t.Logf("plan %s", e)
 	}
 	watched := &witness{T: t}
-	t.Cleanup(func() { // after the processes have ended and been looked at
+	t.Cleanup(func() { // after the processes have ended and were inspected
 		if t.Failed() {
-			verdict = watched.broken(seed, int(span.Seconds()))
+			lastLine = watched.broken(seed, int(span.Seconds()))
 		}
 	})
 	w := newWorld(watched, seed)
@@ -100,7 +104,7 @@ func TestEveryJobEndsOnceWhateverBreaks(t *testing.T) {
 	w.check()
 }
 
-// The same seed is the same schedule, or no failure could be looked at twice.
+// The same seed gives the same schedule. Otherwise no failure could be repeated.
 func TestASeedIsASchedule(t *testing.T) {
 	t.Parallel()
 	text := func(seed uint64) string { return fmt.Sprint(schedule(seed, time.Minute)) }
@@ -109,10 +113,13 @@ func TestASeedIsASchedule(t *testing.T) {
 	}
 	kinds := map[string]bool{}
 	for _, e := range schedule(7, 10*time.Minute) {
-		kinds[e.what] = true
+		kinds[e.kind] = true
 	}
-	for _, want := range []string{"kill", "freeze", "stop", "cut", "hang", "refuse", "forget scripts", "rate", "burst", "concurrency", "pause", "feedback off", "reset",
-		"slow", "500", "429", "429 wait", "503", "503 wait", "silence", "break", "torn", "well"} {
+	for _, want := range []string{
+		"kill", "freeze", "stop", "cut", "hang", "refuse", "forget scripts", "rate", "burst",
+		"concurrency", "pause", "feedback off", "reset", "slow", "500", "429", "429 wait", "503",
+		"503 wait", "silence", "break", "torn", "well",
+	} {
 		if !kinds[want] {
 			t.Errorf("ten minutes without %q", want)
 		}

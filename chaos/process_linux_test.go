@@ -2,7 +2,7 @@ package chaos
 
 import "syscall"
 
-// dieWithParent has the kernel kill a process when the test binary is killed and can't do it itself.
+// dieWithParent makes the kernel kill a process if the test binary is killed and can't do so.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

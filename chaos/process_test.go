@@ -19,12 +19,14 @@ import (
 const (
 	// startTime bounds the wait for a process to listen, on a machine that is short of CPU.
 	startTime = 30 * time.Second
-	// stopTime bounds a stop: the config's shutdown (1 s), what a lost Redis adds, and a machine that is short of CPU.
+	// stopTime bounds a stop: the config's shutdown (1 s), the delay of an unavailable Redis, and a
+	// machine that is short of CPU.
 	stopTime = 30 * time.Second
 )
 
-// site is a place where one process runs at a time: killed, it is started again, as a supervisor would. Each has a way of
-// its own to Redis, which can be cut alone. Only its lane and the end of the test change it.
+// site runs one process at a time. A killed process is started again, as by a supervisor. Each site
+// has its own proxy to Redis, which can be cut alone. Only its lane and the end of the test change
+// it.
 type site struct {
 	w     *world
 	name  string
@@ -42,7 +44,7 @@ type process struct {
 	cmd  *exec.Cmd
 	log  processLog
 	gone chan struct{} // closed when it has ended and been reaped
-	told bool          // it was killed, or told to stop
+	over bool          // it was killed, or asked to stop
 }
 
 func (s *site) now() *process { return s.all[len(s.all)-1] }
@@ -59,7 +61,7 @@ func (s *site) start() {
 	}
 	p.cmd = exec.Command(filepath.Join(binaries, binary), args...)
 	p.cmd.Env = append(os.Environ(), s.w.env...)
-	p.cmd.Env = append(p.cmd.Env, "REDIS_URL="+s.proxy.URL(), "WHO="+p.name)
+	p.cmd.Env = append(p.cmd.Env, "REDIS_URL="+s.proxy.URL(), "PROCESS="+p.name)
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = dieWithParent()
 	if err := p.cmd.Start(); err != nil {
@@ -67,7 +69,7 @@ func (s *site) start() {
 		return
 	}
 	go func() {
-		p.cmd.Wait() // ended looks at the status
+		p.cmd.Wait() // ended checks the status
 		close(p.gone)
 	}()
 	s.all = append(s.all, p)
@@ -85,7 +87,7 @@ func (s *site) start() {
 	}
 }
 
-// urls are where the newest process listens, or listened.
+// urls returns where the newest process listens, or listened.
 func (s *site) urls() (public, admin string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,22 +103,22 @@ func (p *process) ended() bool {
 	}
 }
 
-// kill is kill -9, also of a frozen process.
+// kill is kill -9, even of a frozen process.
 func (s *site) kill() {
 	p := s.now()
-	s.w.strike(p.name, "kill") // for ever: a dead process does nothing more
-	p.told = true
+	s.w.strike(p.name, "kill") // for ever: the process is dead
+	p.over = true
 	p.cmd.Process.Kill()
 	<-p.gone
 }
 
-// stop is SIGTERM; the process ends in good order.
+// stop is SIGTERM; the process stops in order.
 func (s *site) stop() {
 	p, from := s.now(), time.Now()
 	end := s.w.strike(p.name, "stop")
 	defer end()
-	p.told = true
-	p.cmd.Process.Signal(syscall.SIGTERM) // an error: it has ended, which is seen next
+	p.over = true
+	p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended, which is noticed next
 	select {
 	case <-p.gone:
 	case <-time.After(stopTime):
@@ -124,13 +126,15 @@ func (s *site) stop() {
 		p.cmd.Process.Kill()
 		<-p.gone
 	}
-	// Without Redis it may have to leave something behind, which it says by its status.
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 && !s.w.struck(everybody, from, time.Now()) {
-		s.w.t.Errorf("%s was told to stop at %s and ended with %v", p.name, s.w.since(from), p.cmd.ProcessState)
+	// Without Redis it may have to leave something behind, which its status reports.
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 &&
+		!s.w.struck(everyProcess, from, time.Now()) {
+		s.w.t.Errorf("%s was asked to stop at %s and ended with %v",
+			p.name, s.w.since(from), p.cmd.ProcessState)
 	}
 }
 
-// freeze is SIGSTOP, for that long.
+// freeze is SIGSTOP, for a time.
 func (s *site) freeze(long time.Duration) {
 	p := s.now()
 	end := s.w.strike(p.name, "freeze")
@@ -140,7 +144,7 @@ func (s *site) freeze(long time.Duration) {
 	p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// partition takes Redis away from this site alone.
+// partition separates this site alone from Redis.
 func (s *site) partition(how func(), long time.Duration) {
 	end := s.w.strike(s.now().name, "partition")
 	defer end()
@@ -149,15 +153,17 @@ func (s *site) partition(how func(), long time.Duration) {
 	s.proxy.Resume()
 }
 
-// forgiven are ERROR lines that tell of what was done to a process, not of a fault in it.
+// forgiven are ERROR lines about faults that the test has caused, with their causes.
 var forgiven = map[string]string{
-	"redis: not healthy": "Redis was away",
-	"an outcome could not be stored; the job runs again": "Redis was away for as long as a settlement is repeated, or the worker had to stop meanwhile",
+	"redis: not healthy": "Redis was unavailable",
+	"an outcome could not be stored; the job runs again": "Redis was unavailable for as long as " +
+		"a settlement is repeated, or the worker had to stop meanwhile",
 }
 
-// inspect fails the test over what no process may say, and over one that ended by itself.
+// inspect fails the test for output that no process may have, and for a process that ended by
+// itself.
 func (p *process) inspect(t testing.TB, stillRuns bool) {
-	if p.ended() && !p.told {
+	if p.ended() && !p.over {
 		t.Errorf("%s ended by itself: %v", p.name, p.cmd.ProcessState)
 	}
 	if !p.ended() && !stillRuns {
@@ -177,7 +183,8 @@ func (p *process) inspect(t testing.TB, stillRuns bool) {
 	}
 }
 
-// processLog keeps what a process says: JSON lines, and what the race detector and a panic add.
+// processLog keeps the output of a process: JSON lines, and the output of the race detector and of
+// a panic.
 type processLog struct {
 	mu  sync.Mutex
 	buf bytes.Buffer // guarded by mu
@@ -195,7 +202,7 @@ func (l *processLog) all() []byte {
 	return bytes.Clone(l.buf.Bytes())
 }
 
-// listeners reads where a process has said that it listens: name → URL.
+// listeners returns where a process has logged that it listens: name → URL.
 func (l *processLog) listeners() map[string]string {
 	urls := map[string]string{}
 	for line := range bytes.Lines(l.all()) {

@@ -12,10 +12,11 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// drainTime bounds how long a healthy system takes for what chaos left behind: full lines, a closed gate, leases.
+// drainTime bounds how long a healthy system takes for the leftovers of chaos: full lines, a closed
+// gate, leases.
 const drainTime = 90 * time.Second
 
-// operate asks the admin API; status 0: no answer.
+// operate calls the admin API; status 0 means no answer.
 func (w *world) operate(site, method, path, body string) (status int, answer []byte) {
 	_, base := w.sites[site].urls()
 	req, err := http.NewRequest(method, base+path, strings.NewReader(body))
@@ -35,14 +36,15 @@ func (w *world) operate(site, method, path, body string) (status int, answer []b
 	return res.StatusCode, answer
 }
 
-// tune changes a backend's settings. Where what holds isn't known, since no answer came, only a reset makes it known again.
+// tune changes a backend's settings. If the present ones aren't known, because no answer came, only
+// a reset makes them known again.
 func (w *world) tune(backend string, e event) {
 	next, known := w.drains[backend].latest()
 	if !known {
-		e.what = "reset"
+		e.kind = "reset"
 	}
 	body := ""
-	switch e.what {
+	switch e.kind {
 	case "rate":
 		next.rate, body = e.size, fmt.Sprintf(`{"rate":"%g/s"}`, e.size)
 	case "burst":
@@ -52,18 +54,18 @@ func (w *world) tune(backend string, e event) {
 	case "pause":
 		next.paused, body = true, `{"paused":true}`
 	case "feedback off":
-		body = `{"feedback":"off"}` // the bounds stay: feedback only ever lowers them
+		body = `{"feedback":"off"}` // the bounds stay: feedback can only lower them
 	case "reset":
 		next = configured[backend]
 	}
-	if w.insist(backend, next, body) && e.what == "pause" {
+	if w.insist(backend, next, body) && e.kind == "pause" {
 		time.Sleep(e.lasts)
 		next.paused = false
 		w.insist(backend, next, `{"paused":false}`)
 	}
 }
 
-// insist asks for settings until they are confirmed, as an operator does, but not for ever.
+// insist requests settings until they are confirmed, like an operator, but not for ever.
 func (w *world) insist(backend string, next setting, body string) bool {
 	for range 30 {
 		if w.change(backend, next, body) {
@@ -74,7 +76,7 @@ func (w *world) insist(backend string, next setting, body string) bool {
 	return false
 }
 
-// change asks for settings: a PATCH with body, or with none a DELETE of what was tuned.
+// change requests settings: a PATCH with body or, without one, a DELETE of the tuned settings.
 func (w *world) change(backend string, next setting, body string) bool {
 	method, path := http.MethodPatch, "/admin/v1/backends/"+backend
 	if body == "" {
@@ -88,12 +90,13 @@ func (w *world) change(backend string, next setting, body string) bool {
 		return true
 	case 0, http.StatusServiceUnavailable:
 	default:
-		w.t.Errorf("%s: %s %s %s was answered %d: %s", w.since(time.Now()), method, path, body, status, answer)
+		w.t.Errorf("%s: %s %s %s was answered %d: %s",
+			w.since(time.Now()), method, path, body, status, answer)
 	}
 	return false
 }
 
-// recover makes everything well and waits until all that was accepted has ended.
+// recover ends all faults and waits until all accepted jobs have ended.
 func (w *world) recover() {
 	w.t.Logf("%s: all is well from now on", w.since(time.Now()))
 	for _, name := range apis {
@@ -108,12 +111,17 @@ func (w *world) recover() {
 		})
 	}
 	for _, name := range backends {
-		// First back to the file: after that it is known what holds. Then quicker than usual, and without waiting for an
-		// effective rate that takes a minute to recover.
-		w.until("its settings are reset", startTime, func() bool { return w.change(name, configured[name], "") })
-		quick := configured[name]
-		quick.rate, quick.concurrency = 100, 20
-		w.until("it is quickened", startTime, func() bool { return w.change(name, quick, `{"rate":"100/s","concurrency":20,"feedback":"off"}`) })
+		// First back to the file's settings, which are known. Then faster ones, without feedback,
+		// whose effective rate would take a minute to recover.
+		w.until("its settings are reset", startTime, func() bool {
+			return w.change(name, configured[name], "")
+		})
+		fast := configured[name]
+		fast.rate, fast.concurrency = 100, 20
+		const body = `{"rate":"100/s","concurrency":20,"feedback":"off"}`
+		w.until("its settings are fast", startTime, func() bool {
+			return w.change(name, fast, body)
+		})
 	}
 	w.crowd.makeSure()
 	w.until("all is drained", drainTime, func() bool {
@@ -128,7 +136,7 @@ func (w *world) recover() {
 	w.t.Logf("%s: drained", w.since(time.Now()))
 }
 
-// backend is what the admin API says of one.
+// backend returns a backend's state from the admin API.
 func (w *world) backend(name string) (b api.Backend, ok bool) {
 	status, answer := w.operate(apis[0], http.MethodGet, "/admin/v1/backends/"+name, "")
 	if status != http.StatusOK {
@@ -140,16 +148,16 @@ func (w *world) backend(name string) (b api.Backend, ok bool) {
 	return b, true
 }
 
-// until waits for something that must come to be within that time.
-func (w *world) until(what string, most time.Duration, holds func() bool) {
+// until waits for a condition that must hold within most.
+func (w *world) until(name string, most time.Duration, holds func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			for _, name := range backends {
-				b, _ := w.backend(name)
+			for _, backend := range backends {
+				b, _ := w.backend(backend)
 				w.t.Logf("%+v", b)
 			}
-			w.t.Fatalf("%s: not within %v: %s", w.since(time.Now()), most, what)
+			w.t.Fatalf("%s: not within %v: %s", w.since(time.Now()), most, name)
 		}
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// event is one thing that happens in a lane: to one process, to Redis, to one backend, or to its settings. Those of a lane
-// come one after another; lanes run side by side.
+// event is an event in a lane: one process, Redis, one backend, or its settings. Events of a lane
+// come one after another. Lanes run side by side.
 type event struct {
 	at    time.Duration // from the start
-	lasts time.Duration // then it is undone
+	lasts time.Duration // after that it is undone
 	lane  string
-	what  string
-	size  float64 // a rate, a count, or the part of calls that a backend's mood strikes
+	kind  string
+	size  float64 // a rate, a count, or the part of calls that a backend's mood affects
 }
 
 func (e event) String() string {
-	text := fmt.Sprintf("%7.2fs %-12s %s", e.at.Seconds(), e.lane, e.what)
+	text := fmt.Sprintf("%7.2fs %-12s %s", e.at.Seconds(), e.lane, e.kind)
 	if e.size != 0 {
 		text += fmt.Sprintf(" %.4g", e.size)
 	}
@@ -32,15 +32,15 @@ func (e event) String() string {
 // overLease is longer than a lease.
 const overLease = 11 * time.Second
 
-// deed is what may happen in a lane: how likely, and between which bounds how long and how much.
+// deed is a possible event of a lane: its weight, and the bounds of its length and size.
 type deed struct {
-	what        string
+	kind        string
 	chance      int
 	least, most time.Duration
 	sizes       []float64
 }
 
-// lane is a kind of lane: what may happen, and how long nothing does before that.
+// lane is a kind of lane: its deeds, and the pause before each.
 type lane struct {
 	names       []string
 	least, most time.Duration
@@ -93,7 +93,8 @@ var lanes = []lane{
 	}},
 }
 
-// schedule draws what happens within span. Each name has a generator of its own, so that a change of one lane leaves the others as they are.
+// schedule draws the events of a span. Each name has its own generator, so that a change of one
+// lane leaves the others as they are.
 func schedule(seed uint64, span time.Duration) []event {
 	var all []event
 	for _, l := range lanes {
@@ -112,7 +113,8 @@ func (l lane) draw(rng *rand.Rand, name string, span time.Duration) (events []ev
 			deck = append(deck, d)
 		}
 	}
-	// One worker begins by standing still for longer than its lease: the shortest run shall have that too.
+	// One worker begins by freezing for longer than its lease, so that the shortest run has that
+	// too.
 	first := name == workers[0]
 	for at := time.Duration(0); ; {
 		d := deck[rng.IntN(len(deck))]
@@ -120,14 +122,14 @@ func (l lane) draw(rng *rand.Rand, name string, span time.Duration) (events []ev
 		if first {
 			at, d, first = time.Second, l.deeds[2], false
 		}
-		e := event{at: at, lasts: between(rng, d.least, d.most), lane: name, what: d.what}
+		e := event{at: at, lasts: between(rng, d.least, d.most), lane: name, kind: d.kind}
 		if len(d.sizes) > 0 {
 			e.size = d.sizes[rng.IntN(len(d.sizes))]
 		}
 		if at >= span {
 			return events
 		}
-		if at += e.lasts; at <= span { // else something shorter may still fit
+		if at += e.lasts; at <= span { // otherwise a shorter one may still fit
 			events = append(events, e)
 		} else {
 			at -= e.lasts

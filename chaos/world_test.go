@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// What there is.
+// The processes and the backends.
 var (
 	workers  = []string{"worker-1", "worker-2", "worker-3"}
 	apis     = []string{"api-1", "api-2"}
@@ -51,7 +51,7 @@ backends:
     timeout: 2s
     retry: {attempts: 4, base: 200ms, cap: 2s}
     max_age: 2m
-    headers: {Chaos-Worker: "${WHO}"}
+    headers: {Chaos-Worker: "${PROCESS}"}
   beta:
     url: ${BETA}
     drain: {rate: 8/s, burst: 3, concurrency: 4}
@@ -59,59 +59,63 @@ backends:
     timeout: 2s
     retry: {attempts: 6, base: 100ms, cap: 1s}
     max_age: 2m
-    headers: {Chaos-Worker: "${WHO}"}
+    headers: {Chaos-Worker: "${PROCESS}"}
 operations:
   a: {backend: alpha, path: /a, on_overload: [reject], keep_result: 1h}
   b: {backend: beta, path: /b, on_overload: [reject], keep_result: 1h}
 `
 
-// configured is what the file says of a backend's drain.
+// configured holds the drain settings of the config.
 var configured = map[string]setting{
 	"alpha": {rate: 25, burst: 1, concurrency: 20},
 	"beta":  {rate: 8, burst: 3, concurrency: 4},
 }
 
-// world is all that runs.
+// world is everything that runs.
 type world struct {
 	t      *witness
 	seed   uint64
 	began  time.Time
 	config string
-	env    []string // of every process
+	env    []string // of all processes
 	redis  *redistest.Server
-	rdb    redis.UniversalClient // past the proxies
+	rdb    redis.UniversalClient // without a proxy
 	http   *http.Client
 	sites  map[string]*site
 	backs  map[string]*fragile
-	drains map[string]*ledger // settings of each backend, as they were tuned
+	drains map[string]*ledger // the tuned settings of each backend
 	stalls *stalls
 	crowd  *crowd
-	asked  atomic.Int64 // changes of settings so far: they go to the apis in turn
+	asked  atomic.Int64 // changes of settings so far, sent to the apis in turn
 
 	mu      sync.Mutex
-	strikes []strike // guarded by mu: what was done to processes and to Redis
+	strikes []strike // guarded by mu: strikes against processes and Redis
 }
 
-// strike is a time in which a process could not do its work.
+// strike is a time in which a process could not work.
 type strike struct {
-	who      string // a process; everybody: Redis itself was struck
-	what     string
+	process  string // everyProcess: Redis itself was struck
+	kind     string
 	from, to time.Time // to: zero while it lasts
 }
 
-const everybody = ""
+const everyProcess = ""
 
 func newWorld(t *witness, seed uint64) *world {
 	w := &world{
-		t: t, seed: seed, config: filepath.Join(t.TempDir(), "forebay.yaml"), redis: redistest.Start(t),
-		http:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: 2 * time.Second}, Timeout: 4 * time.Second},
+		t: t, seed: seed, config: filepath.Join(t.TempDir(), "forebay.yaml"),
+		redis: redistest.Start(t),
+		http: &http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{
+			MaxIdleConnsPerHost: 32, IdleConnTimeout: 2 * time.Second,
+		}},
 		sites: map[string]*site{}, backs: map[string]*fragile{}, drains: map[string]*ledger{},
 		// The race detector would keep every process for a second at its exit.
 		env: []string{"GORACE=atexit_sleep_ms=20 exitcode=66"},
 	}
 	t.Cleanup(w.http.CloseIdleConnections)
 	w.rdb = w.redis.Client(t)
-	if err := os.WriteFile(w.config, []byte(strings.TrimLeft(fmt.Sprintf(configText, clientsText()), "\n")), 0o600); err != nil {
+	config := strings.TrimLeft(fmt.Sprintf(configText, clientsText()), "\n")
+	if err := os.WriteFile(w.config, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range backends {
@@ -119,7 +123,7 @@ func newWorld(t *witness, seed uint64) *world {
 		t.Cleanup(w.backs[name].server.Close)
 		w.env = append(w.env, strings.ToUpper(name)+"="+w.backs[name].server.URL)
 	}
-	t.Cleanup(w.end) // before Redis, the proxies and the backends go
+	t.Cleanup(w.end) // before Redis, the proxies and the backends end
 	var all sync.WaitGroup
 	for _, name := range slices.Concat(apis, workers) {
 		s := &site{w: w, name: name, proxy: redistest.StartProxy(t, w.redis.Addr)}
@@ -139,12 +143,12 @@ func newWorld(t *witness, seed uint64) *world {
 	return w
 }
 
-// strike notes that a process is struck from now on, until end is called.
-func (w *world) strike(who, what string) (end func()) {
+// strike records that a process is struck from now on, until end is called.
+func (w *world) strike(process, kind string) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := len(w.strikes)
-	w.strikes = append(w.strikes, strike{who: who, what: what, from: time.Now()})
+	w.strikes = append(w.strikes, strike{process: process, kind: kind, from: time.Now()})
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -152,19 +156,22 @@ func (w *world) strike(who, what string) (end func()) {
 	}
 }
 
-// struck reports whether a process, or Redis, was struck at any moment from one time to another.
-func (w *world) struck(who string, from, to time.Time) bool {
+// struck reports whether a process, or Redis, was struck between two moments.
+func (w *world) struck(process string, from, to time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.strikes, func(s strike) bool {
-		return (s.who == who || s.who == everybody) && !s.from.After(to) && (s.to.IsZero() || !s.to.Before(from))
+		return (s.process == process || s.process == everyProcess) && !s.from.After(to) &&
+			(s.to.IsZero() || !s.to.Before(from))
 	})
 }
 
-// since says when something was, as the schedule counts.
-func (w *world) since(at time.Time) string { return fmt.Sprintf("%.3fs", at.Sub(w.began).Seconds()) }
+// since formats a moment as the time since the start, like the schedule.
+func (w *world) since(at time.Time) string {
+	return fmt.Sprintf("%.3fs", at.Sub(w.began).Seconds())
+}
 
-// play has everything happen, while clients come and go.
+// play runs all events, while clients come and go.
 func (w *world) play(events []event, span time.Duration) {
 	byLane := map[string][]event{}
 	for _, e := range events {
@@ -182,11 +189,11 @@ func (w *world) play(events []event, span time.Duration) {
 		})
 	}
 	all.Wait()
-	time.Sleep(time.Until(w.began.Add(span))) // the span is what was asked for
+	time.Sleep(time.Until(w.began.Add(span))) // the run lasts for the whole span
 	w.crowd.leave()
 }
 
-// do does one event and undoes it after its time.
+// do applies one event and undoes it after its time.
 func (w *world) do(lane string, e event) {
 	if s := w.sites[lane]; s != nil {
 		s.do(e)
@@ -197,7 +204,7 @@ func (w *world) do(lane string, e event) {
 		if part == 0 {
 			part = 1
 		}
-		b.feel(e.what, part)
+		b.feel(e.kind, part)
 		time.Sleep(e.lasts)
 		b.feel("well", 1)
 		return
@@ -206,15 +213,15 @@ func (w *world) do(lane string, e event) {
 		w.tune(backend, e)
 		return
 	}
-	switch e.what { // lane redis
+	switch e.kind { // lane redis
 	case "kill":
-		end := w.strike(everybody, "redis killed")
+		end := w.strike(everyProcess, "redis killed")
 		defer end()
 		w.redis.Kill()
 		time.Sleep(e.lasts)
 		w.redis.Restart()
 	case "freeze":
-		end := w.strike(everybody, "redis frozen")
+		end := w.strike(everyProcess, "redis frozen")
 		defer end()
 		w.redis.Stop()
 		time.Sleep(e.lasts)
@@ -227,7 +234,7 @@ func (w *world) do(lane string, e event) {
 }
 
 func (s *site) do(e event) {
-	switch e.what {
+	switch e.kind {
 	case "kill":
 		s.kill()
 		time.Sleep(e.lasts)
@@ -246,7 +253,7 @@ func (s *site) do(e event) {
 	}
 }
 
-// end kills what still runs, by pid, and looks at what each process said.
+// end kills the running processes, by pid, and inspects the output of each.
 func (w *world) end() {
 	for _, name := range slices.Concat(apis, workers) {
 		s := w.sites[name]
@@ -255,7 +262,7 @@ func (w *world) end() {
 		}
 		for i, p := range s.all {
 			p.inspect(w.t, i == len(s.all)-1)
-			p.told = true
+			p.over = true
 			p.cmd.Process.Kill()
 			<-p.gone
 		}

@@ -1,5 +1,5 @@
-// Command asynqworker is a plain worker of asynq for comparison: it calls the backend with each task's payload, as fast as
-// asynq hands them out. What one would write without Forebay.
+// Command asynqworker is a plain worker of asynq, for comparison. It calls the backend with the
+// payload of each task as soon as asynq hands the task out, as a program without Forebay would.
 //
 //	asynqworker -redis 127.0.0.1:6379 -backend http://127.0.0.1:9000/job -concurrency 100
 package main
@@ -38,13 +38,15 @@ func run(args []string) error {
 	}
 	rdb := redis.NewClient(&redis.Options{
 		Addr:                     *addr,
-		PoolSize:                 2 * *concurrency, // as many as may ask at once: it never waits for one
+		PoolSize:                 2 * *concurrency, // so that no command waits for a connection
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	defer rdb.Close()
-	c := caller{url: *backend, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *concurrency}}}
-	server := asynq.NewServerFromRedisClient(rdb, asynq.Config{Concurrency: *concurrency, LogLevel: asynq.WarnLevel})
+	c := caller{url: *backend,
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *concurrency}}}
+	server := asynq.NewServerFromRedisClient(rdb,
+		asynq.Config{Concurrency: *concurrency, LogLevel: asynq.WarnLevel})
 	if err := server.Start(asynq.HandlerFunc(c.call)); err != nil {
 		return err
 	}
@@ -60,9 +62,11 @@ type caller struct {
 	client *http.Client
 }
 
-// call does what Forebay's worker does with a job: one request, the answer read, anything but 2xx an error.
+// call does the same as Forebay's worker does with a job: it sends one request and reads the
+// answer. Any status but 2xx is an error.
 func (c caller) call(ctx context.Context, task *asynq.Task) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(task.Payload()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url,
+		bytes.NewReader(task.Payload()))
 	if err != nil {
 		return err
 	}

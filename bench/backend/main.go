@@ -1,11 +1,12 @@
-// Command backend is a backend that writes down when each call arrives.
+// Command backend is a backend that records when each call arrives.
 //
-//	POST /job    is answered at once with 200; the arrival and the job's id are noted
-//	GET /calls   how many calls were noted
-//	GET /log     all of them: [{"at":<Unix µs>,"job":"<id>"}, ...] in the order of their arrival
+//	POST /job    answers at once with 200; the arrival and the job's id are noted
+//	GET /calls   returns the number of noted calls
+//	GET /log     returns all of them: [{"at":<Unix µs>,"job":"<id>"}, ...] in order of arrival
 //	DELETE /log  forgets them
 //
-// Arrivals are taken at the handler's first line, on the monotonic clock, so that a step of the host's clock shows no gap.
+// An arrival is the time at the handler's first line, on the monotonic clock, so that a step of the
+// host's clock shows no gap.
 package main
 
 import (
@@ -66,7 +67,7 @@ func (r *recorder) log(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
 	calls := append([]call{}, r.calls...)
 	r.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(calls) // an error is the reader's, who sees it too
+	_ = json.NewEncoder(w).Encode(calls) // the client sees the error as well
 }
 
 func (r *recorder) forget(http.ResponseWriter, *http.Request) {

@@ -1,7 +1,10 @@
-// BullMQ with its global limiter, doing what Forebay's drain does: call a backend at a fixed rate, over several processes.
+// BullMQ with its global limiter, for comparison with Forebay's drain: it calls a backend at a
+// fixed rate, over several processes.
 //
-//   node limited.mjs add REDIS_URL N                                 N jobs of a 256 byte payload wait
-//   node limited.mjs work REDIS_URL BACKEND_URL MAX DURATION_MS      works until SIGTERM; says "ready" when it does
+//   node limited.mjs add REDIS_URL N
+//     adds N jobs of a 256 byte payload
+//   node limited.mjs work REDIS_URL BACKEND_URL MAX DURATION_MS
+//     works until SIGTERM; prints "ready" when it has begun
 import { Queue, Worker } from 'bullmq';
 
 const [role, redis, ...rest] = process.argv.slice(2);

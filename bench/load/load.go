@@ -1,8 +1,9 @@
-// Package load sends one and the same HTTP request over and over on many keep-alive connections.
+// Package load sends the same HTTP requests again and again on many keep-alive connections.
 //
-// It shares the machine with what it measures, so it is as lean as Go's sockets allow: requests are built beforehand, answers are
-// read without a header map or an allocation. What it costs is the same for every target, so that ratios between targets
-// are fair, if a little blunted.
+// It shares the machine with the server that it measures, so it is as lean as Go's sockets allow:
+// requests are built beforehand, and answers are read without a header map or an allocation. Its
+// cost is the same for every target. Ratios between targets are therefore fair, though a little
+// closer to 1 than without it.
 package load
 
 import (
@@ -18,36 +19,40 @@ import (
 	"time"
 )
 
-// Target is a server and what to ask it.
+// Target is a server, and the requests to send to it.
 type Target struct {
 	Addr     string
 	Requests [][]byte // connection i sends Requests[i % len(Requests)] each time
-	Rotate   bool     // or begins with that and takes every Conns-th after it, round and round: no request twice within a round
-	Status   int      // what each answer must say; another one ends the run
+	// With Rotate, connection i starts there and moves on by Conns, so that no request comes twice
+	// in a round.
+	Rotate bool
+	Status int // the status of each answer; another one ends the run
 }
 
-// Plan is how to ask. Each connection sends its next request when the last one is answered.
+// Plan is how often to send requests. Each connection sends its next request when the last one is
+// answered.
 type Plan struct {
 	Conns    int
-	Warmup   time.Duration // asked, but neither counted nor checked: a limit may still let some through
+	Warmup   time.Duration // neither counted nor checked: a limit may still admit some
 	Duration time.Duration // counted
-	Count    int64         // where it isn't 0: so many requests in all, whatever time it takes, and no warm-up
+	Count    int64         // if not 0: the number of requests, without warm-up or Duration
 }
 
-// Result is what came back.
+// Result sums up the answers.
 type Result struct {
 	Answers   int
 	Elapsed   time.Duration
 	Latencies []time.Duration // of the counted answers, sorted
 }
 
-// PerSecond is the throughput.
+// PerSecond returns the throughput, in answers per second.
 func (r Result) PerSecond() float64 { return float64(r.Answers) / r.Elapsed.Seconds() }
 
-// patience is how long one answer may take: a target that hangs must not hang the run.
+// patience bounds the wait for one answer, so that a target that hangs doesn't hang the run.
 const patience = 30 * time.Second
 
-// Run carries out a plan. An answer of another status, a broken connection or ctx's end is an error.
+// Run executes a plan. An answer of another status, a broken connection and the end of ctx are
+// errors.
 func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -58,7 +63,8 @@ func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 			return Result{}, fmt.Errorf("load: %w", err)
 		}
 		defer nc.Close()
-		conns[i] = &conn{Conn: nc, requests: t.Requests, next: i % len(t.Requests), buf: make([]byte, 16<<10)}
+		conns[i] = &conn{Conn: nc, requests: t.Requests, next: i % len(t.Requests),
+			buf: make([]byte, 16<<10)}
 		if t.Rotate {
 			conns[i].step = p.Conns
 		}
@@ -82,7 +88,9 @@ func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 			if p.Count > 0 {
 				err = c.repeat(t.Status, began, func(time.Time) bool { return left.Add(-1) >= 0 })
 			} else {
-				err = c.repeat(t.Status, from, func(now time.Time) bool { return now.Before(until) })
+				err = c.repeat(t.Status, from, func(now time.Time) bool {
+					return now.Before(until)
+				})
 			}
 			if err != nil {
 				cancel(err)
@@ -109,19 +117,19 @@ func Run(ctx context.Context, t Target, p Plan) (Result, error) {
 type conn struct {
 	net.Conn
 	requests  [][]byte
-	next      int // of requests
-	step      int // from one to the next
+	next      int // index in requests
+	step      int // from one request to the next
 	latencies []time.Duration
-	buf       []byte // holds buf[:n]: what came and isn't part of an answer that was read
+	buf       []byte // buf[:n] was received and isn't part of an answer yet
 	n         int
 }
 
-// repeat sends the request as long as more allows, given the time of the last answer. It counts and checks the answers
-// that come from then on until more ends it.
+// repeat sends requests as long as more returns true for the time of the last answer. It counts and
+// checks the answers that arrive at from or later.
 func (c *conn) repeat(status int, from time.Time, more func(now time.Time) bool) error {
 	now, extended := time.Now(), time.Time{}
 	for more(now) {
-		if now.Sub(extended) > patience/2 { // not each time: it costs
+		if now.Sub(extended) > patience/2 { // not each time, since it costs
 			extended = now
 			if err := c.SetDeadline(now.Add(patience)); err != nil {
 				return err
@@ -148,12 +156,12 @@ func (c *conn) repeat(status int, from time.Time, more func(now time.Time) bool)
 	return nil
 }
 
-// maxAnswer bounds one answer's bytes.
+// maxAnswer bounds the size of one answer, in bytes.
 const maxAnswer = 1 << 20
 
 var errMalformed = errors.New("malformed HTTP answer")
 
-// answer reads the next answer. The body is good until the next call.
+// answer reads the next answer. The body is valid until the next call.
 func (c *conn) answer() (status int, body []byte, err error) {
 	for {
 		status, body, size, err := parse(c.buf[:c.n])
@@ -161,7 +169,8 @@ func (c *conn) answer() (status int, body []byte, err error) {
 			return 0, nil, err
 		}
 		if size > 0 {
-			// One request, one answer: nothing may follow. So the buffer starts anew, and the body stays where it is.
+			// A request has one answer, so nothing may follow it. The buffer starts anew, and the
+			// body stays where it is.
 			if size != c.n {
 				return 0, nil, fmt.Errorf("%w: %d bytes after it", errMalformed, c.n-size)
 			}
@@ -182,7 +191,8 @@ func (c *conn) answer() (status int, body []byte, err error) {
 	}
 }
 
-// parse reads an HTTP/1.1 answer at the start of data: its status, its body and its size, which is 0 where it isn't all there.
+// parse reads an HTTP/1.1 answer at the start of data: its status, its body and its size. The size
+// is 0 if the answer isn't complete.
 func parse(data []byte) (status int, body []byte, size int, err error) {
 	head := bytes.Index(data, []byte("\r\n\r\n"))
 	if head < 0 {
@@ -214,9 +224,11 @@ func parse(data []byte) (status int, body []byte, size int, err error) {
 		}
 	}
 	if chunked {
-		// The last chunk is empty; no server here sends trailers. A body is only ever shown, so it keeps its chunk sizes.
+		// The last chunk is empty; no server here sends trailers. The body is only shown in errors,
+		// so it keeps its chunk sizes.
 		last := []byte("\r\n0\r\n\r\n")
-		end := bytes.Index(data[head+2:], last) // from the head's own line end on: the first chunk may be the last
+		// The search starts at the head's own line end: the first chunk may be the last.
+		end := bytes.Index(data[head+2:], last)
 		if end < 0 {
 			return 0, nil, 0, nil
 		}
@@ -228,7 +240,7 @@ func parse(data []byte) (status int, body []byte, size int, err error) {
 	return status, rest[:length], head + 4 + length, nil
 }
 
-// Request builds a request as Target takes it. Fields are "Name: value".
+// Request builds a request for a Target. Fields are "Name: value".
 func Request(method, addr, path string, body []byte, fields ...string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, path, addr)
