@@ -105,9 +105,15 @@ func (r *clientReader) read(text []byte, was *clientSet) (*clientSet, clients.Ch
 // that of the set that was.
 func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet, error) {
 	c := r.config
-	callers := identity.Config{Anonymous: c.Identity.Anonymous,
-		TrustedProxies: c.HTTP.TrustedProxies, Header: c.HTTP.ClientIPHeader, IPv6Prefix: c.HTTP.IPv6Prefix,
-		CountryHeader: c.Identity.CountryHeader, Countries: r.countries, Untrusted: r.warnUntrusted}
+	callers := identity.Config{
+		Anonymous:      c.Identity.Anonymous,
+		TrustedProxies: c.HTTP.TrustedProxies,
+		Header:         c.HTTP.ClientIPHeader,
+		IPv6Prefix:     c.HTTP.IPv6Prefix,
+		CountryHeader:  c.Identity.CountryHeader,
+		Countries:      r.countries,
+		Untrusted:      r.warnUntrusted,
+	}
 	set := &clientSet{
 		overrides: map[string]*admission.Override{},
 		callbacks: map[string]config.Callback{},
