@@ -15,9 +15,9 @@ import (
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/cmd/internal/wire"
+	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/config"
-	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
 )
@@ -38,7 +38,7 @@ func serve(ctx context.Context, signals <-chan os.Signal, c *config.Config, clie
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	operators := httpapi.NewOperators(string(c.Admin.Token), nil, metrics, log)
+	operators := adminapi.NewOperators(string(c.Admin.Token), nil, metrics, log)
 	site, err := wire.Open("admin", listen, admin(ctx, s, lines, metrics, operators),
 		wire.AdminBounds(), metrics, log)
 	if err != nil {
@@ -64,7 +64,7 @@ func serve(ctx context.Context, signals <-chan os.Signal, c *config.Config, clie
 
 // admin serves the probes and, to operators only, /metrics.
 func admin(ctx context.Context, s *store.Store, lines map[string]*leaky.Line,
-	metrics *prometheus.Registry, operators *httpapi.Operators) http.Handler {
+	metrics *prometheus.Registry, operators *adminapi.Operators) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics",
 		operators.Guard(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))

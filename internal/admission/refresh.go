@@ -19,8 +19,8 @@ const (
 	// refreshTime bounds one offer.
 	refreshTime = 600 * time.Millisecond
 	// refreshRest is how long a process leaves a stale answer alone whose refresh it has offered:
-	// thousands of requests a second may get it.
-	refreshRest = time.Second
+	// thousands of requests a second may get it, and the backend may have no better one.
+	refreshRest = 10 * time.Second
 	// maxRefreshed bounds the answers whose refreshes are remembered, some 100 bytes each.
 	maxRefreshed = 10_000
 )
@@ -58,9 +58,9 @@ func (a *Admission) StopRefreshing() { a.refreshes.stopped.Store(true) }
 // under way.
 func (a *Admission) Wait() { a.refreshes.running.Wait() }
 
-// refresh offers a job that renews the stale answer that was served. It spends no limit, mostly
-// gives way to the client's own jobs, and is placed only where the line has room and nothing of its
-// kind is under way.
+// refresh offers a job that renews the stale answer that was served: an ordinary job of the client,
+// of priority low. It spends no limit, and is placed only if the line has room for it and no job for
+// the same answer is under way.
 func (s *submission) refresh() {
 	o := s.operation
 	if !o.Overload.Refresh || s.refreshes.stopped.Load() {
@@ -83,6 +83,7 @@ func (s *submission) refresh() {
 			Priority: jobs.Low, Payload: s.req.Payload},
 		Weight: s.plan.Weight * jobs.Low.Weight(), // the line weighs each client's priorities apart
 		MaxAge: o.MaxAge, Keep: o.Keep, Join: join, Refresh: true,
+		MaxStored: s.Tiers[s.req.Caller.Tier].MaxStored,
 	}
 	a, line, id := s.Admission, s.line, s.req.ID
 	a.refreshes.running.Go(func() {

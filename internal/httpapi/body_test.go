@@ -266,7 +266,7 @@ func TestTransferEncodingClosesTheConnectionWhoeverAnswers(t *testing.T) {
 	others := web.NewHTTPServer(http.NotFoundHandler(), w.Server.Web.Log)
 	for _, at := range []struct{ url, asks string }{
 		{listen(t, web.NewHTTPServer(w.Server.Public(), w.Server.Web.Log)), "OPTIONS *"},
-		{listen(t, web.NewHTTPServer(w.Server.Admin(), w.Server.Web.Log)), "GET /livez"},
+		{listen(t, web.NewHTTPServer(w.Operators.Handler(), w.Server.Web.Log)), "GET /livez"},
 		{listen(t, others), "GET /livez"},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(at.url, "http://"))

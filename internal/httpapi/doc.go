@@ -1,5 +1,5 @@
-// Package httpapi is the public HTTP API and the admin API: it reads requests, has the packages
-// below it decide, and renders what they say.
+// Package httpapi is the public HTTP API: it reads requests, has the packages below it decide, and
+// renders what they say.
 //
 // A POST of a job is read (submit.go), goes to admission.Submit, and its outcome is rendered in one
 // place (render.go):
@@ -9,11 +9,13 @@
 //
 // A gateway's question (check.go) goes the same way to admission.Check.
 //
-// Every answer leaves by call (call.go): there the request gets its id, errors become problems, the
-// RateLimit fields are written, panics end and metrics count. Handlers say only what is theirs.
+// Every answer leaves by call (call.go), which is web.Call with this server's hooks: there the
+// request gets its id, errors become problems, the RateLimit fields are written, panics end and
+// metrics count. Handlers say only what is theirs.
 //
-// One context a request bounds its work in the store (storeTime). A client that hangs up doesn't end
-// it, so nothing is left half done. So an answer comes within a second whatever Redis does.
+// One context a request bounds its work in the store (web.StoreTime). A client that hangs up
+// doesn't end it, so nothing is left half done. So an answer comes within a second whatever Redis
+// does.
 //
 // # Results
 //

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"time"
-
-	"github.com/forebay/forebay/internal/jobs"
 )
 
 // What the tests of package httpapi_test use of the package's inside.
@@ -51,14 +49,7 @@ func (s *Server) BodyBytes() int64 { return s.bodies.Held() }
 func (s *Server) Parsing() chan struct{} { return s.parsing }
 
 // ListReaders is how many requests for lists have a turn or wait for one.
-func (s *Server) ListReaders() (n int) {
-	s.reading.mu.Lock()
-	defer s.reading.mu.Unlock()
-	for _, turn := range s.reading.turns {
-		n += turn.users
-	}
-	return n
-}
+func (s *Server) ListReaders() int { return s.lists.Users() }
 
 // SetStreams replaces how often a silent stream shows that it is there, and how long one may last.
 func (s *Server) SetStreams(beat, life time.Duration) { s.beat, s.life = beat, life }
@@ -66,26 +57,4 @@ func (s *Server) SetStreams(beat, life time.Duration) { s.beat, s.life = beat, l
 // SetPatience replaces how long a client may take for a piece of a result.
 func (s *Server) SetPatience(d time.Duration) {
 	s.patience = func(int) time.Duration { return d }
-}
-
-const (
-	MaxListCalls = maxListCalls
-	MaxShown     = maxShown
-)
-
-func (s *Server) SetRedriveTime(d time.Duration) { s.redriveTime = d }
-
-func (s *Server) Operators() *Operators { return s.operators }
-
-func Cursor(backend string, state jobs.State, cursor string) string {
-	return place{backend, state, cursor}.String()
-}
-
-// SetServed replaces what was served of an operation's stored answers.
-func (s *Server) SetServed(operation string, hits, stale, misses, bytes int64) {
-	n := s.cached[operation]
-	n.hits.Store(hits)
-	n.stale.Store(stale)
-	n.misses.Store(misses)
-	n.bytes.Store(bytes)
 }

@@ -12,11 +12,11 @@ import (
 
 // Probes are answered from memory: they ask for no key, count against no limit, and cost the store nothing.
 
-// notReady is why this process should get no requests; nil: it should. While the store is lost it is
+// NotReady is why this process should get no requests; nil: it should. While the store is lost it is
 // ready all the same where it can answer what it is configured to, checks or stored answers: the store
 // is lost to all processes at once, and without any of them clients get nothing. withStore asks for the
 // store too. A full line stays ready, or overload would take all processes out of service.
-func (s *Server) notReady(withStore bool) error {
+func (s *Server) NotReady(withStore bool) error {
 	switch {
 	case s.Web.Leaving():
 		return web.ShuttingDown()
@@ -33,28 +33,9 @@ func (s *Server) answersWithoutStore() bool {
 	})
 }
 
-// withStore reports whether a probe asks for the store too: ?store=1.
-func withStore(r *http.Request) bool { return r.URL.Query().Get("store") == "1" }
-
-// readyz answers GET /readyz of operators.
-func (s *Server) readyz(c *call) error {
-	if err := s.notReady(withStore(c.R)); err != nil {
-		return err
-	}
-	answer := api.Health{Status: "ready", Store: "redis", Warnings: s.Store.Warnings()}
-	switch {
-	case !s.Store.Healthy():
-		answer.Warnings = append(answer.Warnings, "The store is lost: no job can be taken.")
-	case s.Store.Embedded():
-		answer.Store = "embedded"
-	}
-	c.W.Header()["Cache-Control"] = web.NoStore
-	return c.JSON(http.StatusOK, answer)
-}
-
 // publicReadyz answers GET /readyz of everybody: no more than whether it is ready.
 func (s *Server) publicReadyz(c *call) error {
-	if s.notReady(withStore(c.R)) != nil {
+	if s.NotReady(web.WithStore(c.R)) != nil {
 		p := web.Problem(http.StatusServiceUnavailable, api.CodeNotReady, "This process isn't ready. Another one may be.")
 		p.RetryAfter = 1
 		return p

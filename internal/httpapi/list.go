@@ -40,7 +40,7 @@ func (s *Server) listOwn(c *call) error {
 	if p := c.s.Admission.ReadsPlan(c.caller); len(p.Rules) > 0 {
 		c.plan = p // the answer's fields speak of the limits on reads, a refusal's too
 	}
-	leave, err := c.readTurn(c.caller.ID)
+	leave, err := c.listTurn()
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,12 @@ func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ownListing{lines: maps.Clone(s.Lines), limit: defaultPage, filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
+	l := &ownListing{lines: maps.Clone(s.Lines), filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
 	if l.filter.Status != "" && !slices.Contains(ownStatuses, l.filter.Status) {
 		return nil, web.InvalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
 	}
-	if text := asked["limit"]; text != "" {
-		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
-			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
-		}
+	if l.limit, err = web.PageLimit(asked["limit"], leaky.MaxPage); err != nil {
+		return nil, err
 	}
 	if text := asked["cursor"]; text != "" {
 		ok := false

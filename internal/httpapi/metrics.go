@@ -55,7 +55,7 @@ func newMetrics(s *Server) *metrics {
 		Help: "Memory that is reserved for the bodies of requests for jobs; http.max_buffered bounds it."}, func() float64 {
 		return float64(s.bodies.Held())
 	})
-	s.Web.Metrics.MustRegister(m.cut, buffered, m.decisions, m.admission, held(heldWait), held(heldStream), up, &lineCollector{s.Lines}, cacheCollector(s.cached))
+	s.Web.Metrics.MustRegister(m.cut, buffered, m.decisions, m.admission, held(heldWait), held(heldStream), up, cacheCollector(s.cached))
 	return m
 }
 

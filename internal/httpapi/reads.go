@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"context"
+	"errors"
 	"log/slog"
-	"net/http"
-	"sync"
-	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
@@ -13,69 +10,18 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// A list has Redis look at many jobs, and for as long everybody else waits. So that lists can't starve the service, each request looks
-// at no more than leaky.MaxWork of them, a client has one list at a time, and the jobs looked at are charged to its tier's limits on
-// reads. What looks at one job, as a status does, is charged to none: its script call is shared with others.
+// A list has Redis look at many jobs, and all other requests wait for as long. So that lists can't
+// starve the service, each request looks at no more than leaky.MaxWork of them, a client has one list
+// at a time, and the jobs looked at are charged to its tier's limits on reads. A request that looks at
+// one job, as a status does, is charged to none: its script call is shared with others.
 
-// readWait is how long a list waits for the client's list before it. Lists take a few ms; with storeTime an answer comes within a second.
-const readWait = 300 * time.Millisecond
-
-// operators share one turn. No client's id is empty.
-const operators = ""
-
-// reading holds who has a list being read. The zero value is ready. Safe for concurrent use.
-type reading struct {
-	mu    sync.Mutex
-	turns map[string]*readTurn // guarded by mu
-}
-
-type readTurn struct {
-	taken chan struct{} // has a value while a list is being read
-	users int           // guarded by reading.mu: those who have the turn or wait for it
-}
-
-// enter waits for the turn of the one who reads until ctx ends. leave must be called after.
-func (r *reading) enter(ctx context.Context, who string) (leave func(), ok bool) {
-	r.mu.Lock()
-	if r.turns == nil {
-		r.turns = make(map[string]*readTurn)
-	}
-	turn := r.turns[who]
-	if turn == nil {
-		turn = &readTurn{taken: make(chan struct{}, 1)}
-		r.turns[who] = turn
-	}
-	turn.users++
-	r.mu.Unlock()
-	left := func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if turn.users--; turn.users == 0 {
-			delete(r.turns, who)
-		}
-	}
-	select {
-	case turn.taken <- struct{}{}:
-		return func() { <-turn.taken; left() }, true
-	case <-ctx.Done():
-		left()
-		return nil, false
-	}
-}
-
-// readTurn waits until no other list of the same reader is under way.
-func (c *call) readTurn(who string) (leave func(), err error) {
-	ctx, cancel := context.WithTimeout(c.R.Context(), readWait)
-	defer cancel()
-	leave, ok := c.s.reading.enter(ctx, who)
-	if !ok {
-		p := web.Problem(http.StatusTooManyRequests, api.CodeTooManyLists, "Another list of yours is being read. Ask for one at a time.")
-		p.RetryAfter = 1
+// listTurn waits until no other list of the same client is under way.
+func (c *call) listTurn() (leave func(), err error) {
+	leave, err = c.s.lists.Take(&c.Call, c.caller.ID)
+	if p, ok := errors.AsType[*api.Problem](err); ok {
 		c.refusedRead(p)
-		return nil, p
 	}
-	c.Renew(0)
-	return leave, nil
+	return leave, err
 }
 
 // refusedRead logs that a list was refused, as logDecision does of decisions.

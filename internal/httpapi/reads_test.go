@@ -148,13 +148,7 @@ func (l *heldLine) Mine(ctx context.Context, f leaky.MineFilter) (leaky.MinePage
 	return l.Line.Mine(context.WithoutCancel(ctx), f)
 }
 
-func (l *heldLine) List(ctx context.Context, f leaky.ListFilter) (leaky.Page, error) {
-	defer l.hold()()
-	return l.Line.List(context.WithoutCancel(ctx), f)
-}
-
-// Of one client, and of all operators, one list is read at a time. The next waits for it a while,
-// and is refused then.
+// Of one client one list is read at a time. The next waits for it a while, and is refused then.
 func TestAClientHasOneListAtATime(t *testing.T) {
 	t.Parallel()
 	line := &heldLine{release: make(chan struct{})}
@@ -169,28 +163,23 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 		}
 	})
 	w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
-	for _, list := range []func() answer{
-		func() answer { return w.Get("/v1/jobs", key(keyA)) },
-		func() answer { return w.AdminCall("GET", "jobs") },
-	} {
-		first := w.later(list)
-		w.Eventually("a list is read", func() bool { return line.reading.Load() == 1 })
-		a := list()
-		if p := w.Problem(a, http.StatusTooManyRequests, api.CodeTooManyLists); p.RetryAfter != 1 ||
-			a.Header.Get("Retry-After") != "1" {
-			t.Errorf("%+v", p)
-		}
-		if fields := a.Header.Get("RateLimit"); a.Request.URL.Path == "/v1/jobs" &&
-			!strings.HasPrefix(fields, `"jobs-read";`) {
-			t.Errorf("the refusal speaks of %s, want the limits on reads", fields)
-		}
-		second := w.later(list)
-		w.Eventually("the second waits", func() bool { return w.Server.ListReaders() == 2 })
-		close(line.release)
-		w.Want(w.soon(first), 200)
-		w.Want(w.soon(second), 200)
-		line.release = make(chan struct{})
+	list := func() answer { return w.Get("/v1/jobs", key(keyA)) }
+	first := w.later(list)
+	w.Eventually("a list is read", func() bool { return line.reading.Load() == 1 })
+	a := list()
+	if p := w.Problem(a, http.StatusTooManyRequests, api.CodeTooManyLists); p.RetryAfter != 1 ||
+		a.Header.Get("Retry-After") != "1" {
+		t.Errorf("%+v", p)
 	}
+	if fields := a.Header.Get("RateLimit"); !strings.HasPrefix(fields, `"jobs-read";`) {
+		t.Errorf("the refusal speaks of %s, want the limits on reads", fields)
+	}
+	second := w.later(list)
+	w.Eventually("the second waits", func() bool { return w.Server.ListReaders() == 2 })
+	close(line.release)
+	w.Want(w.soon(first), 200)
+	w.Want(w.soon(second), 200)
+	line.release = make(chan struct{})
 	if got := line.most.Load(); got != 1 {
 		t.Errorf("%d lists were read at once", got)
 	}

@@ -21,7 +21,7 @@ import (
 func remembering(w *testforebay.World, c *testforebay.Config) {
 	memory := cache.NewMemory(w.Cache, 0, w.Store.Healthy)
 	w.Cleanup(memory.Close)
-	c.Answers, c.Stored = degrade.New(memory), memory
+	c.Answers, c.Operators.Stored = degrade.New(memory), memory
 }
 
 // A purge takes the answer along that is stored to the same request, wherever it is, and no other.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/degrade"
 	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/jobs"
@@ -21,22 +22,25 @@ type Identifier interface {
 	FromProxy(r *http.Request) bool // r comes from a trusted proxy
 }
 
-// Line is one backend's line, its jobs and its drain. Each method is atomic.
+// Line is one backend's line as its clients use it. Each method is atomic.
 type Line interface {
-	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
-	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
+	Jobs
+	Payloads
+}
+
+// Jobs are a line's jobs.
+type Jobs interface {
 	Look(ctx context.Context, id string) (leaky.Look, error)
+	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
+	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
+}
+
+// Payloads are what a line's jobs came with, and what they ended with.
+type Payloads interface {
+	Payload(ctx context.Context, id string) ([]byte, error)
 	Result(ctx context.Context, id string) ([]byte, error)
 	ResultPart(ctx context.Context, id string, from, n int64) ([]byte, error)
-	Payload(ctx context.Context, id string) ([]byte, error)
-	Tune(ctx context.Context, o leaky.Override, by string) error
-	ResetTuning(ctx context.Context, by string) error
-	Status(context.Context) (leaky.Status, error)
-	List(context.Context, leaky.ListFilter) (leaky.Page, error)
-	Redrive(ctx context.Context, id string) (leaky.Outcome, error)
-	RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error)
-	CheckBooks(context.Context) (leaky.Report, error)
 }
 
 // Finals tells when jobs move on their way to their ends. Watch's channel has a value when one of the jobs has moved, or may have: look
@@ -55,32 +59,28 @@ type Answers interface {
 
 // Store is what the front path knows of its connection to Redis.
 type Store interface {
-	Healthy() bool      // false: a call would fail, or hang
-	Writable() bool     // false: it can be read, and takes no job
-	Embedded() bool     // in memory: nothing is kept
-	Warnings() []string // what the operator should mend
+	Healthy() bool  // false: a call would fail, or hang
+	Writable() bool // false: it can be read, and takes no job
 	// Unavailable's channel is closed while the store isn't healthy. After a recovery, a new channel
 	// is returned.
 	Unavailable() <-chan struct{}
 }
 
-// Server answers both listeners. Safe for concurrent use.
+// Server answers the public listener. Safe for concurrent use.
 type Server struct {
 	Config
-	cached      map[string]*cacheCounts // by operation
-	operators   *Operators
-	bodies      web.Bodies
-	unread      *unread
-	sites       *http.CrossOriginProtection
-	metrics     *metrics
-	waits       *waits        // the answers that are held back
-	warming     chan struct{} // a place for each answer that is being taken into memory
-	warmed      recently      // jobs whose answers were
-	reading     reading
-	parsing     chan struct{}                 // a place for each large body that is being parsed
-	redriveTime time.Duration                 // maxRedriveTime, but in tests
-	beat, life  time.Duration                 // heartbeat and streamLife, but in tests
-	patience    func(bytes int) time.Duration // slowTime, but in tests
+	cached     map[string]*cacheCounts // by operation
+	bodies     web.Bodies
+	unread     *unread
+	sites      *http.CrossOriginProtection
+	metrics    *metrics
+	waits      *waits        // the answers that are held back
+	warming    chan struct{} // a place for each answer that is being taken into memory
+	warmed     recently      // jobs whose answers were
+	lists      web.Turns
+	parsing    chan struct{}                 // a place for each large body that is being parsed
+	beat, life time.Duration                 // heartbeat and streamLife, but in tests
+	patience   func(bytes int) time.Duration // slowTime, but in tests
 
 	refusing  atomic.Bool   // set by Refuse
 	draining  chan struct{} // closed by Drain
@@ -93,29 +93,24 @@ const maxWarming = 16
 
 // New returns a Server. It registers its metrics with those of c.Web.
 func New(c Config) *Server {
-	if c.Audit == nil {
-		c.Audit = c.Web.Log
-	}
 	s := &Server{
-		Config:      c,
-		cached:      make(map[string]*cacheCounts, len(c.Admission.Operations)),
-		waits:       newWaits(maxHeld),
-		warming:     make(chan struct{}, maxWarming),
-		parsing:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
-		draining:    make(chan struct{}),
-		sites:       http.NewCrossOriginProtection(),
-		redriveTime: maxRedriveTime,
-		beat:        heartbeat,
-		life:        streamLife,
-		patience:    web.SlowTime,
-		unread:      newUnread(unreadBounds(c.MaxBuffered), c.Web.Metrics, c.Web.Log),
+		Config:   c,
+		cached:   make(map[string]*cacheCounts, len(c.Admission.Operations)),
+		waits:    newWaits(maxHeld),
+		warming:  make(chan struct{}, maxWarming),
+		parsing:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		draining: make(chan struct{}),
+		sites:    http.NewCrossOriginProtection(),
+		beat:     heartbeat,
+		life:     streamLife,
+		patience: web.SlowTime,
+		unread:   newUnread(unreadBounds(c.MaxBuffered), c.Web.Metrics, c.Web.Log),
 	}
 	for _, o := range c.Admission.Operations {
 		s.cached[o.Name] = &cacheCounts{}
 	}
 	s.bodies.Max = c.MaxBuffered
 	s.metrics = newMetrics(s)
-	s.operators = NewOperators(c.AdminToken, s.addressOf, c.Web.Metrics, c.Web.Log)
 	s.metrics.preset(s)
 	return s
 }
@@ -178,25 +173,21 @@ func (s *Server) callers(path string, handlers methods) route {
 
 func livez(c *call) error { return web.Livez(&c.Call) }
 
-// Admin is the handler of the admin listener.
-func (s *Server) Admin() http.Handler {
-	return web.Router(s.Web, s.begin, append(s.cacheRoutes(),
-		route{Path: "/admin/v1/backends", Handlers: methods{"GET": s.operator(web.NoQuery(s.listBackends))}},
-		route{Path: "/admin/v1/backends/{name}", Handlers: methods{"GET": s.operator(web.NoQuery(s.getBackend)), "PATCH": s.operator(web.NoQuery(s.tuneBackend))}},
-		route{Path: "/admin/v1/backends/{name}/override", Handlers: methods{"DELETE": s.operator(web.NoQuery(s.resetBackend))}},
-		route{Path: "/admin/v1/backends/{name}/books", Handlers: methods{"GET": s.operator(web.NoQuery(s.books))}},
-		route{Path: "/admin/v1/backends/{name}/redrive", Handlers: methods{"POST": s.operator(web.NoQuery(s.redriveMany))}},
-		route{Path: "/admin/v1/jobs", Handlers: methods{"GET": s.operator(s.listJobs)}},
-		route{Path: "/admin/v1/jobs/{id}", Handlers: methods{"GET": s.operator(web.NoQuery(s.getAnyJob)), "DELETE": s.operator(web.NoQuery(s.cancelAnyJob))}},
-		route{Path: "/admin/v1/jobs/{id}/redrive", Handlers: methods{"POST": s.operator(web.NoQuery(s.redriveJob))}},
-		route{Path: "/admin/v1/jobs/{id}/deliveries", Handlers: methods{"GET": s.operator(web.NoQuery(s.deliveriesOf))}},
-		route{Path: "/admin/v1/jobs/{id}/redeliver", Handlers: methods{"POST": s.operator(web.NoQuery(s.redeliver))}},
-		route{Path: "/admin/v1/deliveries", Handlers: methods{"GET": s.operator(s.listDeliveries)}},
-		route{Path: "/admin/v1/shadow-limits", Handlers: methods{"GET": s.operator(s.shadowLimits)}},
-		route{Path: "/metrics", Handlers: methods{"GET": s.operator(s.showMetrics())}},
-		route{Path: "/livez", Handlers: methods{"GET": livez}},
-		route{Path: "/readyz", Handlers: methods{"GET": s.readyz}},
-	)...)
+// Served is what the process has served of an operation's stored answers since it began. The fields on
+// what is stored are left 0.
+func (s *Server) Served(operation string) api.CachedOperation {
+	n := s.cached[operation]
+	if n == nil {
+		return api.CachedOperation{}
+	}
+	return api.CachedOperation{Hits: n.hits.Load(), Stale: n.stale.Load(), Misses: n.misses.Load(),
+		ServedBytes: n.bytes.Load()}
+}
+
+// AddressOf is the address that limits count a request's sender by; "": it isn't known.
+func (s *Server) AddressOf(r *http.Request) string {
+	client, _ := s.Identity.Identify(r) // an error still has the address
+	return client.Address
 }
 
 // lineOf is the line of a job's backend.

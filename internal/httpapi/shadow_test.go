@@ -1,8 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
-	"github.com/forebay/forebay/internal/shadows"
 	"github.com/forebay/forebay/internal/testforebay"
 )
 
@@ -27,8 +24,6 @@ func trial(name string, n int64) limits.Limit {
 type notes struct {
 	mu    sync.Mutex
 	noted []string // guarded by mu
-	top   []shadows.Count
-	err   error
 }
 
 func (n *notes) Note(limit, client, operation string) {
@@ -37,15 +32,13 @@ func (n *notes) Note(limit, client, operation string) {
 	n.noted = append(n.noted, limit+" "+client+" "+operation)
 }
 
-func (n *notes) Top(context.Context) ([]shadows.Count, error) { return n.top, n.err }
-
 func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	t.Parallel()
 	var noted notes
 	w := newWorld(t, func(s *setup) {
 		s.Pro = []limits.Limit{trial("trial", 1), perClient("three", 3, time.Hour)}
 		s.Free = []limits.Limit{trial("trial", 1)}
-		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Shadows = &noted }
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Enter.Shadows = &noted }
 	})
 	for range 3 {
 		a := w.Want(w.Submit(w.Plain, `1`, key(keyA)), http.StatusAccepted)
@@ -109,37 +102,4 @@ func TestTheCountsOfEveryLimitBeginAtZero(t *testing.T) {
 	if !strings.Contains(got, "forebay_admission_decisions_total"+abroad) {
 		t.Error("lacks the refusals of a limit on a country")
 	}
-}
-
-func TestOperatorsSeeWhomTrialsWouldHaveRefused(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 30, 7, 34, 49, 120e6, time.UTC)
-	noted := &notes{top: []shadows.Count{{Limit: "a", Client: "acme", Operation: "report", Count: 9,
-		Last: at}, {Limit: "b", Client: "ip:192.0.2.1", Count: 2, Last: at}}}
-	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Shadows = noted }
-	})
-	for query, want := range map[string]string{"": "acme 9 ip:192.0.2.1 2 ",
-		"?limit=b": "ip:192.0.2.1 2 ", "?limit=c": ""} {
-		var got api.ShadowLimits
-		strictly(t, query,
-			w.Want(w.Call("GET", w.Admin+"/admin/v1/shadow-limits"+query, ""), 200).Text, &got)
-		text := ""
-		for _, r := range got.Refusals {
-			text += fmt.Sprint(r.Client, " ", r.Count, " ")
-			if !r.LastAt.Equal(at) {
-				t.Errorf("last at %v", r.LastAt)
-			}
-		}
-		if text != want {
-			t.Errorf("%q: %s, want %s", query, text, want)
-		}
-	}
-	for _, query := range []string{"?limits=a", "?limit=a&limit=b", "?limit=a;b", "?x"} {
-		w.Problem(w.Call("GET", w.Admin+"/admin/v1/shadow-limits"+query, ""), http.StatusBadRequest,
-			api.CodeInvalidRequest)
-	}
-	noted.err = errors.New("lost")
-	w.Problem(w.Call("GET", w.Admin+"/admin/v1/shadow-limits", ""), http.StatusServiceUnavailable,
-		api.CodeStore)
 }

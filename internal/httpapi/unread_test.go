@@ -235,7 +235,7 @@ func TestAReaderIsCutByItsPace(t *testing.T) {
 	path := w.result(body, key(keyA))
 	const listener = 200 * time.Millisecond
 	server := func(patience time.Duration) (string, *httpapi.Server) {
-		s := w.Process()
+		s, _ := w.Process()
 		s.SetPatience(patience)
 		h := web.NewHTTPServer(s.Public(), s.Web.Log)
 		h.WriteTimeout = listener

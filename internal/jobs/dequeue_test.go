@@ -72,7 +72,7 @@ func TestTheGateRecognisesAsynqsDequeue(t *testing.T) {
 	}
 }
 
-// A ticket is taken at once, not at the next poll.
+// Case C72: A ticket is taken at once, not at the next poll.
 func TestATicketIsTakenAtOnceByTheProcessThatSentIt(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Client(t)
@@ -113,6 +113,8 @@ func TestTicketsThatAnotherProcessSentAreFound(t *testing.T) {
 	receive(t, got)
 }
 
+// Cases C66 and C76.
+//
 // A Redis that answers with errors isn't called without pause, and work goes on when it has
 // recovered.
 func TestDequeueRestsWhileRedisFailsAndGoesOnAfter(t *testing.T) {
@@ -177,6 +179,8 @@ func TestAFinishedTaskWhoseDoneFailedIsGoneSoon(t *testing.T) {
 	})
 }
 
+// Case C65.
+//
 // asynq's view of a task (a timeout, an expired lease, a cancel) never ends an attempt: only the
 // line may.
 func TestAHandlerOutlivesWhatAsynqThinksOfItsTask(t *testing.T) {

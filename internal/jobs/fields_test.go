@@ -10,6 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
+// Case N27.
+//
 // Fields that describe an answer's bytes are kept. Those that belong to the connection, to caches
 // or to a session are not.
 func TestFieldsOfAnAnswerAreKept(t *testing.T) {

@@ -29,7 +29,7 @@ type Job struct {
 	Callback    string  // URL that is notified when it ends; "": none
 	Of          string  // if it is a subscription, the id of the job that it follows; otherwise ""
 	NoStore     bool    // the request forbids storing its answer for others
-	// Shared: it runs for its subscriptions, or is a refresh. It is unowned: Client only names the
+	// Shared: it runs for its subscriptions. It is unowned: Client only names the
 	// client whose turn in the line it takes.
 	Shared bool
 }

@@ -27,7 +27,7 @@ func TestAnIDNamesItsBackend(t *testing.T) {
 	}
 }
 
-// An id doesn't reveal when its job was accepted, and has 122 random bits.
+// Case C99: An id doesn't reveal when its job was accepted, and has 122 random bits.
 func TestIDsThatClientsSeeAreRandom(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(n int) string{
@@ -110,6 +110,8 @@ func TestAnIDsBytesAreThoseOfItsUUID(t *testing.T) {
 	}
 }
 
+// Case C47.
+//
 // No two triples of client, operation and key share an id, however the letters are split up.
 func TestDerivedIDsNeverMeet(t *testing.T) {
 	t.Parallel()

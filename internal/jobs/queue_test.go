@@ -238,7 +238,7 @@ func (l *lines) contain(part string) bool {
 	})
 }
 
-// Paused sees a queue that was paused with asynq's own tools.
+// Case N22: Paused sees a queue that was paused with asynq's own tools.
 func TestAPausedQueueSaysSo(t *testing.T) {
 	t.Parallel()
 	rdb, backend := redistest.Client(t), redistest.Name(t, "b")

@@ -89,6 +89,8 @@ func TestACanceledJobNeverStarts(t *testing.T) {
 	}
 }
 
+// Case C108.
+//
 // The worker is notified, by message and at its next renewal, and the job gets no further attempt.
 func TestCancelOfARunningJobAbortsItsCall(t *testing.T) {
 	t.Parallel()
@@ -155,6 +157,8 @@ func TestACanceledJobOfADeadWorkerIsCanceled(t *testing.T) {
 	}
 }
 
+// Case C106.
+//
 // Cancel at any moment of a job's life, while workers release, start and settle as fast as they
 // can.
 func TestCancelRacesLeaveOneTruth(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// With 100,000 jobs waiting every step makes as many Redis commands as with 100.
+// Case C89: With 100,000 jobs waiting every step makes as many Redis commands as with 100.
 func TestABacklogCostsNoMoreCommands(t *testing.T) {
 	t.Parallel()
 	rdb := ownServer(t)

@@ -16,7 +16,6 @@ type FailedFilter struct {
 const (
 	Redriven  Outcome = "redriven"   // it waits again
 	NotFailed Outcome = "not_failed" // it hasn't failed, or was redriven already: nothing changed
-	Unowned   Outcome = "unowned"    // it is a refresh without a subscription: nothing changed
 )
 
 // Redrive puts a failed job back into the line, in one step, as if it had just been offered: at the

@@ -133,7 +133,7 @@ func TestAFilterReadsRecordsRight(t *testing.T) {
 	}
 }
 
-// A failed job is kept for KeepFailed, whatever its operation asks for, and no longer.
+// Case C91: A failed job is kept for KeepFailed, whatever its operation asks for, and no longer.
 func TestAFailedJobIsKeptAsLongAsFailedJobsAre(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.KeepFailed = 24 * time.Hour })

@@ -173,7 +173,7 @@ func TestTheStoryOnMiniredis(t *testing.T) {
 	receive(t, l.Wake(b.Settings().Backend))
 }
 
-// The keys of each script are in one slot of a cluster, whatever the names of clients.
+// Case C29: The keys of each script are in one slot of a cluster, whatever the names of clients.
 func TestTheLineWorksOnACluster(t *testing.T) {
 	t.Parallel()
 	rdb, _ := redistest.StartCluster(t)

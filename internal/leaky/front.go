@@ -19,8 +19,8 @@ const (
 	ClientShare Outcome = "client_share"  // the client has its share of the line
 	WaitTooLong Outcome = "wait_too_long" // the predicted wait is over MaxWait or StartWithin
 	StoredFull  Outcome = "stored_full"   // the client's jobs take Offer.MaxStored
-	// Joined: a job with this Join is under way, and the offer is now a subscription to it. For a
-	// refresh: such a job is under way, or such a refresh has failed lately.
+	// Joined: a job with this Join is under way, and the offer is now a subscription to it. A
+	// refresh is not: nothing was written.
 	Joined Outcome = "joined"
 	// Spent: the id is from an Idempotency-Key, and its job was purged before its record expired.
 	Spent Outcome = "spent"
@@ -49,8 +49,7 @@ type Offer struct {
 	// MaxStored bounds the bytes of the client's jobs on this backend, including this one. A job
 	// that waits or runs counts with its payload and metadata (some hundred bytes, 2.5 KiB at
 	// most); one that has ended also with its result. A result is counted and never refused. 0:
-	// unbounded, and this job's bytes aren't counted. A shared job counts for its first caller, a
-	// refresh for no client.
+	// unbounded, and this job's bytes aren't counted. A shared job counts for its first caller.
 	MaxStored int64
 
 	// Join identifies the work, and the callers that may share its answer; "": the job isn't
@@ -73,11 +72,8 @@ type Offer struct {
 	// Charge is the job's charge to the limits (see Line.Limited). With it the job's permits
 	// (Job.Holds) are taken together with its place. nil: no charge, or it was made before.
 	Charge any
-	// Refresh marks a job that no caller waits for. It is accepted only if no job with its Join is
-	// under way. It has no subscription and no Callback, and isn't in its client's list. If it
-	// fails and no caller has joined it, it isn't listed as failed and is kept for a minute at
-	// most. Then no refresh with that Join is accepted for 10 s, twice as long after each further
-	// failure, 10 min at most, until a job with that Join succeeds.
+	// Refresh marks a job that is placed only if no job with its Join is under way. Otherwise the
+	// outcome is Joined, and nothing is written.
 	Refresh bool
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A throttled call doesn't fail the job.
+// Case C78: A throttled call doesn't fail the job.
 func TestAThrottledCallUsesNoAttempt(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Attempts = 1 })
@@ -149,7 +149,7 @@ func TestAGivenBackJobIsNextAndKeepsItsAttempts(t *testing.T) {
 	}
 }
 
-// Backoffs that end at the same moment hold up nothing, and keep the rate.
+// Case C71: Backoffs that end at the same moment hold up nothing, and keep the rate.
 func TestManyBackoffsThatEndAtOnceDrainAtTheRate(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) {

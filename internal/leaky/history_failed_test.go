@@ -25,9 +25,6 @@ func (m *model) redrive(id string) leaky.Outcome {
 	if j.st.State != jobs.Failed {
 		return leaky.NotFailed
 	}
-	if m.unowned(id) {
-		return leaky.Unowned
-	}
 	if float64(len(m.line)+len(m.delayed)) >= v.capacity {
 		return leaky.LineFull
 	}

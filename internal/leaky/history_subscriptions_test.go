@@ -3,7 +3,6 @@ package leaky_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,7 +20,6 @@ func (h *history) withJoin(o leaky.Offer) leaky.Offer {
 	o.Join = rapid.SampledFrom([]string{"", "", "x", "y"}).Draw(h.T, "join")
 	o.Refresh = rapid.IntRange(0, 7).Draw(h.T, "refresh") == 0
 	if o.Refresh = o.Refresh && o.Join != ""; o.Refresh {
-		o.Job.ID = jobs.NewID(h.line.Settings().Backend)
 		o.StartWithin = 0
 	}
 	return o
@@ -29,9 +27,6 @@ func (h *history) withJoin(o leaky.Offer) leaky.Offer {
 
 // inner returns the id of the shared job that the line made for an offer.
 func (h *history) inner(o leaky.Offer) string {
-	if o.Refresh {
-		return o.Job.ID
-	}
 	record, err := h.rdb.Get(context.Background(),
 		jobs.RecordKey(h.line.Settings().Backend, o.Job.ID)).Result()
 	if err != nil {
@@ -112,15 +107,12 @@ func (h *history) compareShared() {
 	}
 	h.agree("callbacks", got, h.model.callbacks, err)
 	for _, join := range []string{"x", "y"} {
-		got, err := h.rdb.MGet(ctx, prefix+"joint:"+join, prefix+"rest:"+join).Result()
-		want := make([]any, 2)
+		got, err := h.rdb.MGet(ctx, prefix+"joint:"+join).Result()
+		want := make([]any, 1)
 		if id := h.model.joints[join]; id != "" {
 			want[0] = id
 		}
-		if r, rests := h.model.rests[join]; rests {
-			want[1] = fmt.Sprintf("%.0f %.0f", r.until, r.length)
-		}
-		h.agree("what joins "+join+", and its rest", got, want, err)
+		h.agree("the job of Join "+join, got, want, err)
 	}
 	for client, list := range h.model.mine {
 		n, err := h.rdb.LLen(ctx, prefix+"mine:"+leaky.ClientTag(client)).Result()

@@ -33,9 +33,6 @@ import (
 //	                          UUID; each new job renews the TTL
 //	fb:{b}:joint:<x>  string  id of the job that is under way with Join x; removed at its end, and
 //	                          a TTL beyond its longest life
-//	fb:{b}:rest:<x>   string  until when no refresh with Join x is accepted, after one has failed,
-//	                          and how long that rest is, µs; removed after a success, and a TTL
-//	                          10 min beyond the rest
 //	fb:{b}:callbacks  zset    job id → µs when its callback is due; see package webhook
 //
 // Channels: fb:{b}:wake (call Release now), fb:{b}:abort (id of a job whose call is to be aborted),

@@ -33,7 +33,7 @@ func TestAReleasedJobThatDoesNotStartIsBackAfterTwoSeconds(t *testing.T) {
 	}
 }
 
-// The job of a killed worker starts elsewhere, ahead of waiting jobs.
+// Case C65: The job of a killed worker starts elsewhere, ahead of waiting jobs.
 func TestAJobOfADeadWorkerIsBackAtTheHead(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)

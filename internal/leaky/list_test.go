@@ -32,7 +32,7 @@ func ids(looks []leaky.Look) []string {
 	return ids
 }
 
-// With thousands of jobs of one tag, a page costs as much as among few.
+// Case C89: With thousands of jobs of one tag, a page costs as much as among few.
 func TestAListStandsWhileJobsComeAndGo(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.MaxWait = 10_000, 24*time.Hour })

@@ -33,7 +33,7 @@ func newStores() stores {
 
 // counted returns the bytes with which the offer's job counts; 0: it doesn't count.
 func (m *model) counted(o leaky.Offer) int64 {
-	if o.MaxStored == 0 || o.Refresh {
+	if o.MaxStored == 0 {
 		return 0
 	}
 	return m.bytes(o)

@@ -31,11 +31,10 @@ type shared struct {
 	subs      map[string]*modelSubscription
 	joints    map[string]string          // job by Join
 	joined    map[string]string          // Join by job, also after it can't be joined any more
-	live      map[string]map[string]bool // by job: its subscriptions, and "refresh"
+	live      map[string]map[string]bool // by job: its subscriptions
 	mine      map[string][]entry         // by client
 	gone      map[string]string          // client by purged job
 	spent     map[string]float64         // by purged job: until when its id isn't used again
-	rests     map[string]rest            // by Join
 	callbacks zset
 	first     map[string]string            // by job: its first subscription
 	once      map[string]map[string]string // by job: subscriptions of clients that have one at most
@@ -44,15 +43,11 @@ type shared struct {
 	each      int                          // of one client that may have several
 }
 
-// rest is until when, and for how long, no refresh is accepted. µs.
-type rest struct{ until, length float64 }
-
 func newShared() shared {
 	return shared{subs: map[string]*modelSubscription{}, joints: map[string]string{},
 		joined: map[string]string{}, live: map[string]map[string]bool{},
 		mine: map[string][]entry{}, gone: map[string]string{}, spent: map[string]float64{},
-		rests: map[string]rest{}, callbacks: zset{},
-		first: map[string]string{}, once: map[string]map[string]string{},
+		callbacks: zset{}, first: map[string]string{}, once: map[string]map[string]string{},
 		several: map[string]map[string]int{}}
 }
 
@@ -79,19 +74,19 @@ func (m *model) join(o leaky.Offer) (outcome leaky.Outcome, has string) {
 	job, underWay := m.joints[o.Join]
 	fits := m.room(o)
 	switch {
-	case !o.Refresh && m.onRecord(o.Job.ID):
+	case m.onRecord(o.Job.ID):
 		return leaky.Exists, ""
-	case !o.Refresh && m.spent[o.Job.ID] > m.now &&
+	case m.spent[o.Job.ID] > m.now &&
 		(o.Job.Fingerprint != "" || o.Join != "" && o.StartWithin == 0):
 		return leaky.Spent, ""
 	case !fits:
 		return leaky.Limited, ""
 	case o.Join == "" || o.StartWithin > 0:
 		return "", ""
-	case o.Refresh && (underWay || m.rests[o.Join].until > m.now):
-		return leaky.Joined, ""
-	case o.Refresh || !underWay:
+	case !underWay:
 		return "", ""
+	case o.Refresh:
+		return leaky.Joined, ""
 	}
 	once := onceOf(o.Job)
 	if id := m.once[job][once]; once != "" && m.live[job][id] {
@@ -152,9 +147,7 @@ func (m *model) part(t leaky.Ticket, owner string, private bool) leaky.PartOutco
 	m.unjoin(t.ID)
 	var subs []*modelSubscription
 	for id := range m.live[t.ID] {
-		if id != "refresh" {
-			subs = append(subs, m.subs[id])
-		}
+		subs = append(subs, m.subs[id])
 	}
 	slices.SortFunc(subs, func(a, b *modelSubscription) int {
 		return cmp.Or(a.job.CreatedAt.Compare(b.job.CreatedAt), cmp.Compare(a.job.ID, b.job.ID))
@@ -193,20 +186,11 @@ func (m *model) enlist(job jobs.Job) {
 // placed applies the other effects of an accepted offer. inner is the id of its job if that is
 // shared.
 func (m *model) placed(o leaky.Offer, inner string) leaky.Offer {
-	switch {
-	case o.Refresh:
-		o.Job.Callback = ""
-	case o.Join == "" || o.StartWithin > 0:
+	if o.Join == "" || o.StartWithin > 0 {
 		m.enlist(o.Job)
 		return o
 	}
-	o.Job.Shared = true
 	m.joints[o.Join], m.joined[inner], m.live[inner] = inner, o.Join, map[string]bool{}
-	if o.Refresh {
-		m.live[inner]["refresh"] = true
-		return o
-	}
-	o.Job.Shared = false
 	m.subscribe(o, inner)
 	o.Job.Shared = true
 	o.Job.ID, o.Job.Callback, o.Job.Fingerprint, o.Job.Holds = inner, "", "", jobs.Holds{}
@@ -233,9 +217,6 @@ func (m *model) unjoin(job string) {
 		delete(m.joints, join)
 	}
 }
-
-// unowned reports whether a job that has ended was a refresh without a subscription.
-func (m *model) unowned(id string) bool { return m.jobs[id].job.Shared && len(m.live[id]) == 0 }
 
 // finished ends the subscriptions to a job that has ended.
 func (m *model) finished(job jobs.Job) {

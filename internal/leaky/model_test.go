@@ -198,17 +198,9 @@ func (j *modelJob) move(to jobs.State) {
 
 func (m *model) finish(j *modelJob, to jobs.State, f jobs.Failure) {
 	j.move(to)
-	keep, join := j.keep, m.joined[j.job.ID]
+	keep := j.keep
 	m.unjoin(j.job.ID)
-	delete(m.live[j.job.ID], "refresh")
-	switch {
-	case to == jobs.Succeeded:
-		delete(m.rests, join)
-	case to == jobs.Failed && m.unowned(j.job.ID):
-		keep = min(keep, time.Minute)
-		length := min(max(2*m.rests[join].length, 10e6), 600e6)
-		m.rests[join] = rest{until: us(m.now + length), length: length}
-	case to == jobs.Failed:
+	if to == jobs.Failed {
 		keep = max(keep, m.s.KeepFailed)
 		m.failed[j.job.ID] = us(m.now)
 	}

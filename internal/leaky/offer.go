@@ -64,7 +64,7 @@ type encoded struct {
 	record       []byte // of that job, without the script's part
 	member       string // its entry in the client's list; "": none
 	kind         string // one of the kinds below
-	subscription string // id of its caller's subscription; "": none
+	subscription string // id of its caller's subscription; "": the job isn't shared
 	subRecord    []byte // of the subscription, without the script's part
 	once         string // identifies the caller's only subscription; "": it may have several
 }
@@ -77,7 +77,7 @@ const (
 	kindOwned   = ""
 	kindKeyed   = "key" // owned, and its id is from a client's Idempotency-Key
 	kindShared  = "shared"
-	kindRefresh = "refresh"
+	kindRefresh = "refresh" // shared, unless one is under way
 )
 
 // maxSubscriptions bounds the subscriptions to a job: they end in one step, which takes Redis about
@@ -120,8 +120,6 @@ func (l *Line) encode(o Offer) (encoded, error) {
 	}
 	job := o.Job
 	switch {
-	case o.Refresh:
-		e.kind, e.member, job.Callback = kindRefresh, "", ""
 	case o.Join != "" && o.StartWithin == 0:
 		subscription := job
 		subscription.Payload = nil
@@ -130,6 +128,9 @@ func (l *Line) encode(o Offer) (encoded, error) {
 			return encoded{}, err
 		}
 		e.kind, e.subscription, e.subRecord = kindShared, job.ID, record
+		if o.Refresh {
+			e.kind = kindRefresh
+		}
 		if job.Fingerprint == "" && !job.Anonymous() {
 			e.once = "once:" + clientTag(job.Client+"\n"+job.Callback)
 		}
@@ -220,7 +221,7 @@ func (l *Line) appendOffer(args []any, o encoded) []any {
 	at := len(args)
 	args = append(args, o.kind)
 	kind := o.kind
-	if o.MaxStored > 0 && !o.Refresh {
+	if o.MaxStored > 0 {
 		kind = "$" + kind
 		args = append(args, o.MaxStored)
 	}

@@ -74,7 +74,7 @@ func TestClientsShareTheDrainByTheirWeights(t *testing.T) {
 	}
 }
 
-// Within one backend a high job starts next, and a low one still moves.
+// Case C73: Within one backend a high job starts next, and a low one still moves.
 func TestPrioritiesOrderButDoNotStarve(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, func(s *leaky.Settings) { s.Capacity = 1000 })

@@ -11,6 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
+// Cases C19 and C78 and C86.
+//
 // Rates below one per second are kept as exactly as others. Being held back by the rate uses no
 // attempt and is no backoff.
 func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
@@ -47,7 +49,7 @@ func TestWithABacklogSlotsAreExactlyOneIntervalApart(t *testing.T) {
 	}
 }
 
-// High rates are kept, too.
+// Case C11: High rates are kept, too.
 func TestAHighRateIsHeldBackToo(t *testing.T) {
 	t.Parallel()
 	b := newLineOn(t, ownServer(t), func(s *leaky.Settings) {
@@ -66,7 +68,7 @@ func TestAHighRateIsHeldBackToo(t *testing.T) {
 	}
 }
 
-// Time that passed without a start doesn't allow more starts later.
+// Cases C07 and C80: Time that passed without a start doesn't allow more starts later.
 func TestNoCatchUpAfter(t *testing.T) {
 	t.Parallel()
 	for name, gap := range map[string]func(*bench, *drain){
@@ -201,6 +203,8 @@ func TestConcurrencyHoldsOverAllWorkers(t *testing.T) {
 	}
 }
 
+// Case C83.
+//
 // A second process doesn't double the rate, and when one stops the other keeps the rate up.
 func TestAllProcessesDrainAtOneRate(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
+// Case C90.
+//
 // Of 50 offers at once over two processes exactly as many are accepted as the line holds.
 func TestTheLineHoldsExactlyItsCapacity(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A rate may be any positive number per s, m, h or d.
+// Case C19: A rate may be any positive number per s, m, h or d.
 func TestRatesThatCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for text, interval := range map[string]float64{
@@ -30,7 +30,7 @@ func TestRatesThatCanBeWritten(t *testing.T) {
 	}
 }
 
-// Texts that make no sense as a rate are refused, so that nothing can divide by zero.
+// Case C16: Texts that make no sense as a rate are refused, so that nothing can divide by zero.
 func TestRatesThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "5", "5/", "/s", "5/s ", " 5/s", "5 /s", "5/w", "5/S", "0/s", "0.0/s", "-1/s", "+1/s", "1e3/s", "0x10/s", "1_0/s",

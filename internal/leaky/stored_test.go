@@ -200,19 +200,6 @@ func TestASharedJobCountsForTheFirstOfItsCallers(t *testing.T) {
 	b.fits("other", 1000)
 }
 
-// A refresh is for no caller, and counts for no client.
-func TestARefreshCountsForNoClient(t *testing.T) {
-	t.Parallel()
-	b := newLine(t, nil)
-	b.fits("acme", 1000)
-	o := b.large("acme", 1)
-	o.Join, o.Refresh = "0123456789abcdef0123456789abcdef", true
-	if place := b.offer(o); place.Outcome != leaky.Accepted {
-		t.Errorf("offer = %+v", place)
-	}
-	b.fits("acme", 2000)
-}
-
 // A record that expires, by Redis's own clock, doesn't count any more, and the key of the count
 // expires with the last one.
 func TestExpiredJobsDoNotCount(t *testing.T) {

@@ -225,39 +225,6 @@ func TestOfManyCallersAtOneMomentOneIsFirst(t *testing.T) {
 	}
 }
 
-// A refresh is one job for no caller. There is never a second one. A caller that comes meanwhile
-// joins it, and it goes on when that one leaves.
-func TestARefreshIsOneJobForNoCaller(t *testing.T) {
-	t.Parallel()
-	b := newLine(t, nil)
-	refresh := b.joint("acme")
-	refresh.Refresh = true
-	for _, want := range []leaky.Outcome{leaky.Accepted, leaky.Joined} {
-		if place := b.offer(refresh); place.Outcome != want {
-			t.Fatalf("offer = %+v, want %s", place, want)
-		}
-		refresh.Job.ID = jobs.NewID(b.Settings().Backend)
-	}
-	if _, err := b.Look(t.Context(), refresh.Job.ID); !errors.Is(err, leaky.ErrUnknownJob) {
-		t.Errorf("the second refresh left something: %v", err)
-	}
-	sub := b.subscribe("acme", leaky.Joined)
-	if got := b.cancel(sub); got != leaky.Canceled {
-		t.Fatalf("cancel = %s", got)
-	}
-	if s := b.status(); s.Waiting != 1 || s.Books.Canceled != 0 {
-		t.Errorf("the job left with the only caller: %+v", s)
-	}
-	if page := b.mine(leaky.MineFilter{Client: "acme", Limit: 10}); len(page) != 1 ||
-		page[0].Job.ID != sub {
-		t.Errorf("its client's list has %+v", page)
-	}
-	b.run(jobs.Succeeded)
-	if place := b.offer(refresh); place.Outcome != leaky.Accepted {
-		t.Errorf("a refresh after it = %+v", place)
-	}
-}
-
 // A thousand callers share a job. The next one begins another job, with payload and permits, which
 // later callers share.
 func TestAThousandShareAJob(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
+// Case C99.
+//
 // Ids have no order, but the line has. Clients whose turns are equal go in the order in which their
 // jobs came, and each gets its true position: in one script call or in many, and after a redrive.
 func TestEqualTurnsGoInTheOrderOfArrival(t *testing.T) {

@@ -70,7 +70,6 @@ func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, 
 		text, isText := arg.(string)
 		if joins && isText {
 			want[jobs.KeyPrefix(l.settings.Backend)+"joint:"+text], joins = "string", false
-			want[jobs.KeyPrefix(l.settings.Backend)+"rest:"+text] = "string"
 			continue
 		}
 		switch strings.TrimPrefix(text, "$") {

@@ -141,21 +141,16 @@ func TestAListNamesTheKeyOfTheWrongTypeOfAnEndedJob(t *testing.T) {
 // So does an offer that joins a job, for the keys that only shared jobs have.
 func TestASubscriptionNamesTheKeyOfTheWrongType(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"joint:", "rest:", "callers:", "shares:"} {
+	for _, kind := range []string{"joint:", "callers:", "shares:"} {
 		b := newUnchecked(t, redistest.Client(t), nil)
 		offer := func(client string) error {
 			o := b.joint(client)
 			o.MaxStored = 1 << 20
-			if o.Refresh = kind == "rest:"; o.Refresh {
-				o.MaxStored = 0
-			}
 			_, err := b.Offer(t.Context(), o)
 			return err
 		}
-		if kind != "rest:" {
-			if err := offer("acme"); err != nil {
-				t.Fatal(err)
-			}
+		if err := offer("acme"); err != nil {
+			t.Fatal(err)
 		}
 		key := jobs.KeyPrefix(b.Settings().Backend) + kind + b.joint("acme").Join
 		if kind == "callers:" || kind == "shares:" {

@@ -32,7 +32,6 @@ import (
 //     together.
 //   - A subscription's record has no TTL as long as its job, which counts it, has none. The keys
 //     by which a job is found to be joined, and its subscriptions, belong to a job on record.
-//     The pauses between refreshes end.
 //   - A client's list holds its own jobs alone, and each of its jobs on record, except for jobs
 //     that callers share. Callers without a key have no list.
 //   - The bytes counted are those of the jobs on record: per client for live jobs, and per job

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/forebay/forebay/internal/jobs"
 )
@@ -30,10 +29,6 @@ func jobOf(head string) string {
 	return of
 }
 
-// longestRest is how long the pause of a refresh is on record: the longest pause, and as long again
-// (docs/drain.md).
-const longestRest = 20 * time.Minute
-
 // joined checks the names under which jobs are joined against the jobs.
 func (b *books) joined() (wrong []string) {
 	for _, join := range slices.Sorted(maps.Keys(b.joints)) {
@@ -45,12 +40,6 @@ func (b *books) joined() (wrong []string) {
 		if b.heads[id] == "" || ends || b.hashes["shares:"+id]["join"] != join {
 			wrong = append(wrong,
 				fmt.Sprintf("joint:%s leads to %s, which can't be joined", join, id))
-		}
-	}
-	for _, name := range b.names {
-		if ttl, ends := b.ttls[name]; strings.HasPrefix(name, "rest:") && ends &&
-			ttl > longestRest {
-			wrong = append(wrong, fmt.Sprintf("%s ends in %v", name, ttl))
 		}
 	}
 	return wrong
@@ -72,7 +61,7 @@ func (b *books) subscriptions() (wrong []string) {
 		for _, sub := range slices.Sorted(maps.Keys(b.hashes[name])) {
 			client := strings.TrimSuffix(b.hashes[name][sub], "!")
 			head := b.shared[sub]
-			if sub != "join" && sub != "refresh" &&
+			if sub != "join" &&
 				(jobOf(head) != id || clientOf(head) != client) {
 				wrong = append(wrong, fmt.Sprintf("%s names %s of client %s, whose record says %q",
 					name, sub, client, head))

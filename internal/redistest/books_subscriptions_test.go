@@ -41,7 +41,6 @@ func sharedBooks(t *testing.T, rdb redis.UniversalClient) (backend, prefix strin
 		p.PExpire(ctx, prefix+"state:"+left, time.Hour)
 		p.HSet(ctx, prefix+"shares:"+theJob, "join", "x", hers, alice, his, bob+"!")
 		p.Set(ctx, prefix+"joint:x", theJob, time.Hour)
-		p.Set(ctx, prefix+"rest:y", "1 2", 20*time.Minute)
 		for client, ids := range map[string][]string{alice: {hers}, bob: {his, left}} {
 			for _, id := range ids {
 				p.RPush(ctx, prefix+"mine:"+client, listEntry(id))
@@ -97,8 +96,6 @@ func TestEveryDifferenceOfASharedJobIsNamed(t *testing.T) {
 			"joint:x leads to b-unknown, which can't be joined"},
 		{expire("job:" + theJob), "joint:x leads to"},
 		{persist("joint:x"), "joint:x has no TTL"},
-		{persist("rest:y"), "key rest:y has no TTL and no owner"},
-		{set("rest:y", "1 2", time.Hour), "rest:y ends in"},
 		{del("job:" + theJob), "shares:" + theJob + " is of no shared job"},
 		{expire("shares:" + theJob),
 			"shares:" + theJob + " is of no shared job, or only one of them ends"},

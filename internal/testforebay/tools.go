@@ -58,7 +58,7 @@ func Listen(t *testing.T, s *http.Server) (url string) {
 	return "http://" + l.Addr().String()
 }
 
-// StoreState is a connection's health as a test sets it: an httpapi.Store.
+// StoreState is a connection's health as a test sets it: a Store.
 type StoreState struct {
 	Down         atomic.Bool
 	Full         atomic.Bool

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
@@ -34,8 +35,10 @@ type World struct {
 	Redis  redis.UniversalClient
 	Config Config // of the servers that Serve starts from now on
 	Server *httpapi.Server
-	URL    string // of the public listener
-	Admin  string // of the admin listener
+	// Operators is the server of the admin listener.
+	Operators *adminapi.Server
+	URL       string // of the public listener
+	Admin     string // of the admin listener
 	// Client calls the listeners. All of its answers are held against openapi.yaml; see Unchecked.
 	Client *http.Client
 	Line   *leaky.Line
@@ -78,18 +81,25 @@ type Setup struct {
 
 // Config is what the servers of a World are made of. Its own fields go before those of its parts.
 type Config struct {
-	Store   httpapi.Store
+	Store   Store
 	Lines   map[string]Line // by backend
 	Answers Answers
-	Shadows Shadows // nil: no books on shadow limits are kept
 
-	Enter admission.Config
+	Enter     admission.Config
+	Operators adminapi.Config
 	httpapi.Config
+}
+
+// Store is a connection to Redis as all parts use it.
+type Store interface {
+	httpapi.Store
+	adminapi.Store
 }
 
 // Line is a line as all parts use it.
 type Line interface {
 	httpapi.Line
+	adminapi.Line
 	admission.Line
 }
 
@@ -97,12 +107,6 @@ type Line interface {
 type Answers interface {
 	httpapi.Answers
 	admission.Answers
-}
-
-// Shadows are books on shadow limits as all parts use them.
-type Shadows interface {
-	httpapi.Shadows
-	admission.Shadows
 }
 
 // Operation is an operation of the config, by name.
@@ -157,7 +161,8 @@ func New(t testing.TB, adjust func(*Setup)) *World {
 			return http.ErrUseLastResponse
 		},
 	}
-	w.Server, w.URL, w.Admin = w.Serve()
+	w.Server, w.Operators = w.Process()
+	w.URL, w.Admin = w.listen(w.Server.Public()), w.listen(w.Operators.Handler())
 	return w
 }
 
@@ -202,45 +207,51 @@ func (w *World) config(su Setup) Config {
 			Policy: httpapi.LastingPolicy,
 		},
 		Config: httpapi.Config{
-			Identity:   identity.New(callers),
-			Finals:     w.Finals,
-			Stored:     w.Cache,
-			MaxBody:    64 << 10,
-			Legacy:     su.Legacy,
-			AdminToken: su.Token,
+			Identity: identity.New(callers),
+			Finals:   w.Finals,
+			MaxBody:  64 << 10,
+			Legacy:   su.Legacy,
 		},
+		Operators: adminapi.Config{Stored: w.Cache, Token: su.Token},
 	}
 }
 
 // Process is one more process on the World's Redis.
-func (w *World) Process() *httpapi.Server {
+func (w *World) Process() (*httpapi.Server, *adminapi.Server) {
 	w.Helper()
 	c := w.Config
 	log := slog.New(slog.NewTextHandler(w.Logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	front, enter := c.Config, c.Enter
+	front, enter, operators := c.Config, c.Enter, c.Operators
 	front.Web = web.NewServer(prometheus.NewRegistry(), log)
-	enter.Metrics, enter.Log = front.Web.Metrics, log
-	front.Store, enter.Store = c.Store, c.Store
+	enter.Metrics, enter.Log, operators.Web = front.Web.Metrics, log, front.Web
+	front.Store, enter.Store, operators.Store = c.Store, c.Store, c.Store
 	front.Answers, enter.Answers = c.Answers, c.Answers
-	if c.Shadows != nil {
-		front.Shadows, enter.Shadows = c.Shadows, c.Shadows
-	}
 	front.Lines, enter.Lines = map[string]httpapi.Line{}, map[string]admission.Line{}
+	operators.Lines = map[string]adminapi.Line{}
 	for name, line := range c.Lines {
-		front.Lines[name], enter.Lines[name] = line, line
+		front.Lines[name], enter.Lines[name], operators.Lines[name] = line, line, line
+	}
+	operators.Operations = map[string]degrade.Policy{}
+	for _, o := range enter.Operations {
+		operators.Operations[o.Name] = o.Overload
 	}
 	front.Admission = admission.New(enter)
-	return httpapi.New(front)
+	s := httpapi.New(front)
+	operators.Front = s
+	return s, adminapi.New(operators)
 }
 
 // Serve starts the listeners of one more process.
 func (w *World) Serve() (s *httpapi.Server, public, admin string) {
 	w.Helper()
-	s = w.Process()
-	front, back := httptest.NewServer(s.Public()), httptest.NewServer(s.Admin())
-	w.Cleanup(front.Close)
-	w.Cleanup(back.Close)
-	return s, front.URL, back.URL
+	s, operators := w.Process()
+	return s, w.listen(s.Public()), w.listen(operators.Handler())
+}
+
+func (w *World) listen(h http.Handler) (url string) {
+	server := httptest.NewServer(h)
+	w.Cleanup(server.Close)
+	return server.URL
 }
 
 // Limits are limits of the test's own: the owner is part of their keys in Redis.

@@ -86,7 +86,8 @@ func (c *Call) Renew(bytes int) {
 	if c.store != nil {
 		c.store.end()
 	}
-	c.store = &storeContext{request: c.R.Context(), deadline: time.Now().Add(StoreTime + transfer.Time(bytes))}
+	c.store = &storeContext{request: c.R.Context(),
+		deadline: time.Now().Add(StoreTime + transfer.Time(bytes))}
 	c.Ctx = c.store
 }
 
@@ -230,3 +231,6 @@ func Livez(c *Call) error {
 	c.W.Header()["Cache-Control"] = NoStore
 	return c.JSON(http.StatusOK, api.Health{Status: "alive"})
 }
+
+// WithStore reports whether a probe asks for the store too: ?store=1.
+func WithStore(r *http.Request) bool { return r.URL.Query().Get("store") == "1" }

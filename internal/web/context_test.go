@@ -17,16 +17,22 @@ func TestAStoreContextEndsAsAnyOther(t *testing.T) {
 		before, after func(*storeContext)
 		want          error
 	}{
-		"at its deadline":              {func(*storeContext) {}, func(*storeContext) { time.Sleep(time.Second) }, context.DeadlineExceeded},
-		"its deadline is over":         {func(*storeContext) { time.Sleep(2 * time.Second) }, func(*storeContext) {}, context.DeadlineExceeded},
-		"with the call":                {func(*storeContext) {}, (*storeContext).end, context.Canceled},
-		"the call is over":             {(*storeContext).end, func(*storeContext) {}, context.Canceled},
-		"the call is over for another": {(*storeContext).end, (*storeContext).end, context.Canceled},
+		"at its deadline": {func(*storeContext) {},
+			func(*storeContext) { time.Sleep(time.Second) }, context.DeadlineExceeded},
+		"its deadline is over": {func(*storeContext) { time.Sleep(2 * time.Second) },
+			func(*storeContext) {}, context.DeadlineExceeded},
+		"with the call": {func(*storeContext) {}, (*storeContext).end,
+			context.Canceled},
+		"the call is over": {(*storeContext).end, func(*storeContext) {},
+			context.Canceled},
+		"the call is over for another": {(*storeContext).end, (*storeContext).end,
+			context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				request, hangUp := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+				request, hangUp := context.WithCancel(context.WithValue(t.Context(), key{},
+					"value"))
 				ctx := &storeContext{request: request, deadline: time.Now().Add(time.Second)}
 				c.before(ctx)
 				hangUp()
@@ -37,8 +43,10 @@ func TestAStoreContextEndsAsAnyOther(t *testing.T) {
 				}
 				c.after(ctx)
 				<-child.Done()
-				if !errors.Is(ctx.Err(), c.want) || !errors.Is(child.Err(), c.want) || ctx.Value(key{}) != "value" {
-					t.Errorf("%v, %v of its child, value %v", ctx.Err(), child.Err(), ctx.Value(key{}))
+				if !errors.Is(ctx.Err(), c.want) || !errors.Is(child.Err(), c.want) ||
+					ctx.Value(key{}) != "value" {
+					t.Errorf("%v, %v of its child, value %v", ctx.Err(), child.Err(),
+						ctx.Value(key{}))
 				}
 				ctx.end()
 			})
@@ -46,7 +54,8 @@ func TestAStoreContextEndsAsAnyOther(t *testing.T) {
 	}
 }
 
-func TestAStoreContextCostsLittleUntilItIsWaitedFor(t *testing.T) { // not in parallel: it counts allocations
+// not in parallel: it counts allocations
+func TestAStoreContextCostsLittleUntilItIsWaitedFor(t *testing.T) {
 	request := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
 		ctx := &storeContext{request: request, deadline: time.Now()}

@@ -3,6 +3,7 @@ package web
 import (
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,4 +31,21 @@ func ParseQuery(raw string, names ...string) (map[string]string, error) {
 		found[name] = given[0]
 	}
 	return found, nil
+}
+
+// defaultPage is how many entries a page of a list has, where its request doesn't say.
+const defaultPage = 50
+
+// PageLimit reads the parameter limit of a list: a whole number from 1 to most. Where it is "" the
+// limit is 50.
+func PageLimit(text string, most int) (int, error) {
+	if text == "" {
+		return defaultPage, nil
+	}
+	limit, err := strconv.Atoi(text)
+	if err != nil || limit < 1 || limit > most {
+		return 0, InvalidRequest("The parameter limit must be a whole number from 1 to " +
+			strconv.Itoa(most) + ".")
+	}
+	return limit, nil
 }

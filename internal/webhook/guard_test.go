@@ -117,7 +117,7 @@ func names(t *testing.T, addresses ...string) *net.Resolver {
 		}}
 }
 
-// No redirect is followed, wherever it leads.
+// Case C115: No redirect is followed, wherever it leads.
 func TestARedirectIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,7 +143,7 @@ func TestARedirectIsAFailedAttempt(t *testing.T) {
 	}
 }
 
-// Nothing of a receiver's answer is kept or logged, and only a little of it is read.
+// Case C117: Nothing of a receiver's answer is kept or logged, and only a little of it is read.
 func TestNothingOfAnAnswerIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,7 +60,7 @@ func TestOnlyPublicAddressesArePermitted(t *testing.T) {
 	}
 }
 
-// A URL is checked against the same rules wherever it comes from.
+// Case C117: A URL is checked against the same rules wherever it comes from.
 func TestAURLIsCheckedBeforeItIsTaken(t *testing.T) {
 	t.Parallel()
 	var strict webhook.Policy

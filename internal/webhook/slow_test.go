@@ -10,6 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
+// Case C118.
+//
 // A receiver that hangs doesn't hold up webhooks to others. Its own are cut off at the timeout.
 func TestAReceiverThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

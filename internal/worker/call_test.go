@@ -125,7 +125,7 @@ func TestAJobWithoutATraceOrPayloadIsCalledWithoutThem(t *testing.T) {
 	}
 }
 
-// Any bytes are kept as they came, even if they claim to be compressed.
+// Case C95: Any bytes are kept as they came, even if they claim to be compressed.
 func TestTheAnswersBytesAreKeptAsTheyCame(t *testing.T) {
 	t.Parallel()
 	for _, body := range [][]byte{
@@ -249,7 +249,7 @@ func TestAnEndlessHeadIsCutOff(t *testing.T) {
 	}
 }
 
-// The backend sees its connection closed when the call is aborted.
+// Case C108: The backend sees its connection closed when the call is aborted.
 func TestAnAbortedCallClosesItsConnection(t *testing.T) {
 	t.Parallel()
 	begun, closed := make(chan struct{}), make(chan struct{})

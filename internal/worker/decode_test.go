@@ -28,6 +28,8 @@ func gzipped(t *testing.T, text string) string {
 	return packed(t, gzip.NewWriter(&b), &b, text)
 }
 
+// Case N25.
+//
 // An answer that is compressed although asked not to is kept readable: decompressed, or with its
 // Content-Encoding.
 func TestACompressedAnswerIsKeptReadable(t *testing.T) {

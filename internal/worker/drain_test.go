@@ -16,6 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
+// Cases C70 and C78 and C86.
+//
 // One 503 closes the gate for all workers. It uses no attempt, and is not a failure with a long
 // backoff.
 func TestOneRefusalClosesTheGateForEveryWorker(t *testing.T) {
@@ -61,6 +63,8 @@ func TestOneRefusalClosesTheGateForEveryWorker(t *testing.T) {
 	}
 }
 
+// Cases C78 and C83.
+//
 // However many workers there are, the backend sees one rate, and waiting for it uses no attempt.
 func TestTwoWorkersDrainAtOneRate(t *testing.T) {
 	t.Parallel()
@@ -123,7 +127,7 @@ func TestASlowBackendHoldsUpNoOther(t *testing.T) {
 	slow.backend.release()
 }
 
-// A job that comes to an idle service starts within milliseconds, not at the next poll.
+// Case C72: A job that comes to an idle service starts within milliseconds, not at the next poll.
 func TestAnIdleWorkerStartsAJobAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, ok)

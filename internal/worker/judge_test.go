@@ -74,6 +74,8 @@ func TestOutcomesOfAnswers(t *testing.T) {
 	}
 }
 
+// Case N26.
+//
 // Every status has a meaning. A status that is in no standard doesn't end the job if its class
 // means "try again".
 func TestEveryStatusMeansSomething(t *testing.T) {
@@ -114,7 +116,7 @@ func TestEveryStatusMeansSomething(t *testing.T) {
 	}
 }
 
-// The statuses that are tried again are configured per backend.
+// Case C59: The statuses that are tried again are configured per backend.
 func TestTheStatusesWorthAnotherAttemptAreConfigured(t *testing.T) {
 	t.Parallel()
 	p := testPolicy
@@ -225,6 +227,8 @@ func TestRetryAfterClosesTheGateOrDelaysTheRetry(t *testing.T) {
 	}
 }
 
+// Case C60.
+//
 // The delay after any attempt is in its jitter range, for any number of attempts, and is always
 // positive.
 func TestBackoffStaysInItsRangeForEver(t *testing.T) {

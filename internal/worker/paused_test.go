@@ -10,6 +10,8 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
+// Case N22.
+//
 // A queue that was paused with asynq's own tools (jobs.Pause in that package's tests sets the same
 // key) is recognised, gets no more tickets, and isn't taken for a lost worker.
 func TestAQueuePausedFromOutsideIsRecognised(t *testing.T) {

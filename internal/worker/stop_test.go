@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// The call is aborted in whatever process it runs.
+// Case C108: The call is aborted in whatever process it runs.
 func TestACanceledJobsCallIsAborted(t *testing.T) {
 	t.Parallel()
 	aborted := make(chan time.Time, 10)
@@ -76,6 +76,8 @@ func TestAWorkerWithoutMessagesStillDrainsAndCancels(t *testing.T) {
 	}
 }
 
+// Case C106.
+//
 // A canceled job has no result, and a job with a result isn't canceled, whenever the cancel comes.
 func TestACancelAtAnyMomentLeavesOneTruth(t *testing.T) {
 	t.Parallel()

@@ -132,6 +132,8 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
+// Case C66.
+//
 // If Redis goes away while a call runs and comes back, the call's outcome counts and work goes on
 // by itself.
 func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
@@ -168,6 +170,8 @@ func TestARedisThatComesBackFindsTheOutcome(t *testing.T) {
 	s.check()
 }
 
+// Case C65.
+//
 // A worker that is cut off loses its jobs to another within 15 s. It aborts its own calls before
 // the other begins them, so the backend never sees two at a time.
 func TestAJobOfALostWorkerRunsElsewhereAndNeverTwiceAtOnce(t *testing.T) {
@@ -234,6 +238,8 @@ func newProxyClient(t *testing.T, p *redistest.Proxy) redis.UniversalClient {
 	return rdb
 }
 
+// Case C87.
+//
 // Calls that take too long for the concurrency are logged for the operator, once, with the
 // backend's name.
 func TestAConcurrencyTooLowForTheRateIsLoggedOnce(t *testing.T) {

@@ -26,6 +26,8 @@ func ok(_ *recorder, w http.ResponseWriter, _ *http.Request) { io.WriteString(w,
 
 func hang(b *recorder, _ http.ResponseWriter, r *http.Request) { b.hang(r) }
 
+// Cases C95 and C97.
+//
 // The backend gets the bytes of the payload, and the client those of the answer, binary ones too.
 func TestAJobIsCalledOnceAndItsResultKept(t *testing.T) {
 	t.Parallel()
@@ -82,6 +84,8 @@ func attemptLines(operation, outcome string, n int) string {
 	return b.String()
 }
 
+// Cases C58 and C78.
+//
 // The body of each attempt is complete, however much the backend read of the one before. A
 // throttled call uses up no attempt.
 func TestEveryAttemptSendsTheSameBody(t *testing.T) {
@@ -132,6 +136,8 @@ func asking(status int) func(*leaky.Offer) {
 	return func(o *leaky.Offer) { o.Job.Payload = fmt.Appendf(nil, `{"status":%d}`, status) }
 }
 
+// Case C59.
+//
 // A job with a permanent failure is called once. One whose failure may pass is called up to the
 // number of attempts.
 func TestHowOftenABackendIsCalled(t *testing.T) {

@@ -6,12 +6,14 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/clients"
@@ -27,18 +29,21 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// Front is the api's server, and what works for it in the background.
+// Front is the api's two servers, and what works for them in the background.
 type Front struct {
 	*httpapi.Server
-	// Answers are those that may be served again. An embedded worker puts its own there: what passes through this process is
-	// still known to it when Redis is lost.
+	// Answers are those that may be served again. An embedded worker stores its own there: answers
+	// that pass through this process are still known to it while Redis is unavailable.
 	Answers degrade.Store
 
+	operators  *adminapi.Server
 	background []func(context.Context)
 }
 
-// NewFront puts the api's server together. audit takes what operators change, log everything else. Its background work begins with Run.
-func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line, finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
+// NewFront puts the api's servers together. audit takes what operators change, log everything else.
+// The work in the background begins with Run.
+func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line,
+	finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
 	limiter := limits.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
@@ -51,7 +56,8 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 
 	memory := cache.NewMemory(cache.New(s.Client()), cache.DefaultMemory, s.Healthy)
 	f.Answers = memory
-	f.background = append(f.background, func(ctx context.Context) { memory.Run(ctx); memory.Close() })
+	f.background = append(f.background,
+		func(ctx context.Context) { memory.Run(ctx); memory.Close() })
 
 	answers := degrade.New(memory)
 	enter := admission.Config{
@@ -73,23 +79,29 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 	front := httpapi.Config{
 		Identity:    callers,
 		CheckMethod: c.Checks.MethodHeader,
-		Shadows:     books,
 		Answers:     answers,
-		Stored:      memory,
-		Store:       health{s, lines},
+		Store:       s,
 		Finals:      finals,
 		Callbacks:   webhook.Rules{Policy: c.Callbacks, Clients: callers},
-		Deliveries:  webhook.NewOutbox(s.Client()),
 		Lines:       map[string]httpapi.Line{},
 		MaxBody:     int64(c.HTTP.MaxBody),
 		MaxBuffered: int64(c.HTTP.MaxBuffered),
 		Legacy:      httpapi.LegacyHeaders(c.HTTP.LegacyRateLimitHeaders),
-		AdminToken:  string(c.Admin.Token),
 		Web:         web.NewServer(metrics, log),
-		Audit:       audit,
+	}
+	operators := adminapi.Config{
+		Lines:      map[string]adminapi.Line{},
+		Store:      health{s, lines},
+		Operations: map[string]degrade.Policy{},
+		Stored:     memory,
+		Deliveries: webhook.NewOutbox(s.Client()),
+		Shadows:    books,
+		Token:      string(c.Admin.Token),
+		Web:        front.Web,
+		Audit:      audit,
 	}
 	for name, line := range lines {
-		enter.Lines[name], front.Lines[name] = line, line
+		enter.Lines[name], front.Lines[name], operators.Lines[name] = line, line, line
 		if !s.Cluster() {
 			line.Limited(limits.Script{})
 		}
@@ -106,7 +118,8 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		enter.Tiers[name] = admission.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored), Limits: own, Reads: reads,
+		enter.Tiers[name] = admission.Tier{Weight: t.Weight, MaxStored: int64(t.MaxStored),
+			Limits: own, Reads: reads,
 			Grace: admission.Grace(t.Grace)}
 		if t.Grace.Factor > 0 {
 			enter.Newcomers = clients.NewNewcomers(s.Client())
@@ -118,8 +131,10 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		if err != nil {
 			return nil, err
 		}
-		enter.Operations = append(enter.Operations, admission.Operation{Name: name, Backend: o.Backend, Tiers: o.Tiers, Cost: admission.Cost(o.Cost),
-			Limits: own, Overload: o.Policy(), Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
+		operators.Operations[name] = o.Policy()
+		enter.Operations = append(enter.Operations, admission.Operation{Name: name, Backend: o.Backend,
+			Tiers: o.Tiers, Cost: admission.Cost(o.Cost), Limits: own, Overload: operators.Operations[name],
+			Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
 			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
 	if watched := mayBeSick(enter.Operations, lines); len(watched) > 0 {
@@ -129,11 +144,17 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 	}
 	front.Admission = admission.New(enter)
 	f.Server = httpapi.New(front)
+	operators.Front = f.Server
+	f.operators = adminapi.New(operators)
 	return f, nil
 }
 
+// Admin is the handler of the admin listener.
+func (f *Front) Admin() http.Handler { return f.operators.Handler() }
+
 // mayBeSick are the lines of those backends whose health some operation asks for.
-func mayBeSick(operations []admission.Operation, lines map[string]*leaky.Line) map[string]*leaky.Line {
+func mayBeSick(operations []admission.Operation,
+	lines map[string]*leaky.Line) map[string]*leaky.Line {
 	watched := map[string]*leaky.Line{}
 	for _, o := range operations {
 		if o.Overload.Sick.On || o.Overload.Refresh {
@@ -143,8 +164,8 @@ func mayBeSick(operations []admission.Operation, lines map[string]*leaky.Line) m
 	return watched
 }
 
-// Run does the background work until ctx ends, which should be after the last request was answered and before the store is
-// let go: what is still to be written is written then.
+// Run does the background work until ctx ends, which should be after the last request was answered
+// and before the store is let go: the rest of the writes are made then.
 func (f *Front) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, work := range f.background {
@@ -153,7 +174,8 @@ func (f *Front) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// processName tells this process from all others that use the same Redis: one started anew counts as another.
+// processName tells this process from all others that use the same Redis: one started anew counts
+// as another.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {

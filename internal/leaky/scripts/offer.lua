@@ -13,7 +13,7 @@
 --            and the kind: '' (owned), 'key' (owned, with an id from a client's key), 'shared' or
 --            'refresh'.
 --            'shared' and 'refresh' are followed by four more: Join, id of the caller's
---            subscription ('': none), rest of its record, and the client's key of its only
+--            subscription, rest of its record, and the client's key of its only
 --            subscription ('': it may have several).
 --            The kind may begin with these signs, in this order, each with values that come right
 --            after the kind:
@@ -291,14 +291,14 @@ while i <= #ARGV do
     local job, open = under_way(join, client, once)
     subscription = job and subscription_of(job, once)
     if outcome then -- from another job of its key
-    elseif own ~= '' and call('EXISTS', prefix .. 'job:' .. own) == 1 then
+    elseif call('EXISTS', prefix .. 'job:' .. own) == 1 then
       outcome = 'exists'
-    elseif own ~= '' and spent(own) then
+    elseif spent(own) then
       outcome = 'spent'
     elseif not fits then
       outcome = 'limited'
     elseif kind == 'refresh' then
-      if job or rest_of(join) > now then outcome = 'joined' end
+      if job then outcome = 'joined' end
     elseif subscription then
       -- The subscription has permits of its own.
       outcome, found, charged, placed = 'again', subscription, true, false
@@ -348,11 +348,7 @@ while i <= #ARGV do
         if kind ~= '' then
           call('SET', prefix .. 'joint:' .. join, id, 'PX', us(max_age / 1000 + keep))
           call('HSET', prefix .. 'shares:' .. id, 'join', join)
-          if own ~= '' then
-            subscribe(id, own, first, counts, own_rest, client, once)
-          else
-            call('HSET', prefix .. 'shares:' .. id, 'refresh', '1')
-          end
+          subscribe(id, own, first, counts, own_rest, client, once)
         end
       else
         outcome = 'exists'

@@ -261,8 +261,8 @@ local function trace_of(id, of)
 end
 
 -- A shared job has a hash of its subscriptions: for each id the client's tag, with '!' if it has a
--- callback. The field 'refresh' is there if it was begun for no caller, and 'join' has the Join by
--- which others find it. A hash of its callers has the same TTL: 'first' is the first subscription;
+-- callback. The field 'join' has the Join by which others find it. (A field 'refresh' is of the
+-- version before, for a job that was begun for no caller.) A hash of its callers has the same TTL: 'first' is the first subscription;
 -- for clients that have one at most, its id by the client's key; for the others, how many they had,
 -- by client's tag.
 
@@ -288,31 +288,6 @@ local function each_subscription(id, f)
   return n
 end
 
--- unowned reports of a shared job that has ended whether it has no subscription, so that only
--- 'join' is left: it was a refresh.
-local function unowned(id) return call('HLEN', prefix .. 'shares:' .. id) == 1 end
-
--- After an unowned refresh has failed, further ones with its Join rest, the longer the more fail in
--- a row. A rest is kept for the longest rest beyond its end, so that the next one can follow it.
-local REST, LONGEST_REST, KEEP_REFRESH = 10 * 1000000, 600 * 1000000, 60000
-
--- rest_of returns until when refreshes with a Join rest, and for how long; zeroes if they don't.
-local function rest_of(join)
-  local till, length = string.match(call('GET', prefix .. 'rest:' .. join) or '', '^(%d+) (%d+)$')
-  return tonumber(till) or 0, tonumber(length) or 0
-end
-
--- give_up replaces list_failed for such a refresh: it is not listed, and can't be redriven.
-local function give_up(id, join, keep)
-  local _, length = rest_of(join)
-  length = math.min(math.max(2 * length, REST), LONGEST_REST)
-  call('SET', prefix .. 'rest:' .. join, us(now + length) .. ' ' .. us(length), 'PX',
-    us((length + LONGEST_REST) / 1000))
-  keep = math.min(keep, KEEP_REFRESH)
-  call('PEXPIRE', prefix .. 'result:' .. id, keep)
-  return keep
-end
-
 -- disband removes the keys of a job whose record is gone, and its subscriptions.
 local function disband(id)
   unjoin(id)
@@ -326,12 +301,7 @@ local function finish(id, state, keep, ...)
   local has, client = marks(beginning(id))
   vacate(has['@'])
   local join = has['&'] and unjoin(id)
-  if join then call('HDEL', prefix .. 'shares:' .. id, 'refresh') end
-  if state == 'failed' then
-    keep = (join and unowned(id)) and give_up(id, join, keep) or list_failed(id, now, keep)
-  elseif state == 'succeeded' and join then
-    call('DEL', prefix .. 'rest:' .. join)
-  end
+  if state == 'failed' then keep = list_failed(id, now, keep) end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
   call('PEXPIRE', prefix .. 'state:' .. id, keep)
   if has['$'] then keep_bytes(id, client, has['$'], keep) end

@@ -50,7 +50,7 @@ local function live(key, id)
   elseif to == INFLIGHT then
     added = call('ZADD', INFLIGHT, 'NX', us(now + lease), id)
   else
-    if state == 'failed' and not unowned(id) then keep = list_failed(id, s[3] or now, keep) end
+    if state == 'failed' then keep = list_failed(id, s[3] or now, keep) end
     local has = marks(beginning(id))
     if has['$'] and call('PTTL', prefix .. 'job:' .. id) == -1 then
       keep_bytes(id, client, has['$'], keep)

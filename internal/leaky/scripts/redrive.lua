@@ -4,9 +4,8 @@
 -- and others may join it, unless another job with its Join is under way. The id of a subscription
 -- stands for its job.
 -- ARGV[9..] job ids
--- Returns for each job: 'redriven', 'not_failed' (or redriven already), 'unowned' (a refresh
---         without a subscription), 'unknown' or 'line_full'. It stops after 1 MiB of rewritten
---         records: call again for the remaining jobs
+-- Returns for each job: 'redriven', 'not_failed' (or redriven already), 'unknown' or 'line_full'.
+--         It stops after 1 MiB of rewritten records: call again for the remaining jobs
 -- Idempotent: a job that was redriven isn't failed.
 local depth = call('ZCARD', LINE) + call('ZCARD', DELAYED)
 local rewritten = 0
@@ -20,7 +19,6 @@ local function redrive(id)
   local key = prefix .. 'state:' .. id
   local s = call('HMGET', key, 'st', 'born')
   if s[1] ~= 'failed' then return 'not_failed' end
-  if has['&'] and unowned(id) then return 'unowned' end
   if depth >= capacity then return 'line_full' end
 
   local rest = string.sub(record, at)

@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
-	"github.com/forebay/forebay/internal/httpapi"
+	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
@@ -198,8 +198,8 @@ func TestAListThatMakesNoSenseIsRefused(t *testing.T) {
 		"code=worker_lost", "code=worker_lost&status=queued", "status=%zz",
 		"cursor=x", "cursor=!!", "cursor=" + cursor, "cursor=" + cursor + "&status=failed",
 		"cursor=" + cursor + "x&status=waiting",
-		"status=waiting&cursor=" + httpapi.Cursor(w.Backend, jobs.Waiting, "MCAx"),
-		"status=waiting&cursor=" + httpapi.Cursor("nope", jobs.Waiting, ""),
+		"status=waiting&cursor=" + adminapi.Cursor(w.Backend, jobs.Waiting, "MCAx"),
+		"status=waiting&cursor=" + adminapi.Cursor("nope", jobs.Waiting, ""),
 	} {
 		p := w.Problem(w.AdminCall("GET", "jobs?"+query), http.StatusBadRequest,
 			api.CodeInvalidRequest)
@@ -228,7 +228,7 @@ func TestOnePageIsABoundedPieceOfWork(t *testing.T) {
 		s.Wrap = func(l testforebay.Line) testforebay.Line { line.Line = l; return line }
 	})
 	page := w.listed("status=waiting&client=c")
-	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != httpapi.MaxListCalls {
+	if len(page.Jobs) != 0 || page.NextCursor == nil || line.asked != adminapi.MaxListCalls {
 		t.Errorf("%+v after %d calls", page, line.asked)
 	}
 	w.listed("status=waiting&client=c&cursor=" + *page.NextCursor)
@@ -261,7 +261,7 @@ func TestAnOperatorSeesWhyAJobFailedAndWhatTheBackendAnswered(t *testing.T) {
 	}
 	text := failed(jobs.CodeBackendStatus, 422, "text/plain", []byte("no such month"))
 	binary := failed(jobs.CodeBackendStatus, 500, "image/png", []byte{0xff, 0})
-	large := failed(jobs.CodeBackendStatus, 500, "", bytes.Repeat([]byte("x"), httpapi.MaxShown+1))
+	large := failed(jobs.CodeBackendStatus, 500, "", bytes.Repeat([]byte("x"), adminapi.MaxShown+1))
 	silent := failed(jobs.CodeBackendDown, 0, "", nil)
 	fine := submit()
 	w.Succeed(fine, 201, "application/json", []byte(`{"a":1}`))
@@ -273,7 +273,7 @@ func TestAnOperatorSeesWhyAJobFailedAndWhatTheBackendAnswered(t *testing.T) {
 		binary: {Size: 2,
 			BackendAnswer: api.BackendAnswer{Status: 500, ContentType: "image/png",
 				BodyBase64: []byte{0xff, 0}}},
-		large:  {Size: httpapi.MaxShown + 1, BackendAnswer: api.BackendAnswer{Status: 500}},
+		large:  {Size: adminapi.MaxShown + 1, BackendAnswer: api.BackendAnswer{Status: 500}},
 		silent: nil,
 		fine: {Size: 7,
 			BackendAnswer: api.BackendAnswer{Status: 201, ContentType: "application/json",

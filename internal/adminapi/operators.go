@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"crypto/sha256"
@@ -23,9 +23,9 @@ import (
 // and never one that a page of another site made a browser send. It guards the admin listeners of
 // both commands. Safe for concurrent use.
 type Operators struct {
-	token     string                       // "": none is asked for, and the listener is the loopback's
+	token     string                       // "": none is needed, and the listener is the loopback's
 	digest    [sha256.Size]byte            // of the token
-	address   func(r *http.Request) string // whom wrong tokens are counted by
+	address   func(r *http.Request) string // by which wrong tokens are counted
 	sites     *http.CrossOriginProtection
 	refusals  *prometheus.CounterVec
 	brake     brake
@@ -51,8 +51,10 @@ func NewOperators(token string, address func(*http.Request) string, metrics prom
 	}
 	o := &Operators{token: token, digest: sha256.Sum256([]byte(token)), address: address,
 		sites: http.NewCrossOriginProtection(), log: log,
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_operator_refusals_total",
-			Help: "Requests for the admin API that were refused, by why."}, []string{"reason"})}
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forebay_operator_refusals_total",
+			Help: "Requests for the admin API that were refused, by why.",
+		}, []string{"reason"})}
 	metrics.MustRegister(o.refusals)
 	for _, reason := range []string{refusedNoToken, refusedWrongToken, refusedBraked, refusedSite} {
 		o.refusals.WithLabelValues(reason)
@@ -67,7 +69,8 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 		// A site whose name points to the loopback is known by the Host that its page asks for.
 		o.refusals.WithLabelValues(refusedSite).Inc()
 		return web.Problem(http.StatusForbidden, api.CodeCrossSite,
-			"The admin API can't be used from pages of other sites, or under a name that it doesn't have.")
+			"The admin API can't be used from pages of other sites, "+
+				"or under a name that it doesn't have.")
 	}
 	if o.token == "" {
 		return nil
@@ -86,7 +89,9 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 		if wait > 0 {
 			reason = refusedBraked
 		}
-		o.sometimes.Do(func() { o.log.Warn("operator refused", "reason", reason, "address", address) })
+		o.sometimes.Do(func() {
+			o.log.Warn("operator refused", "reason", reason, "address", address)
+		})
 		if wait > 0 {
 			o.refusals.WithLabelValues(reason).Inc()
 			p := web.Problem(http.StatusTooManyRequests, api.CodeInvalidCredentials,
@@ -154,14 +159,16 @@ const (
 // brake counts wrong tokens. The zero value has seen none. Safe for concurrent use.
 type brake struct {
 	mu sync.Mutex
-	// by address: when all wrong tokens that came from it are forgotten, wrongEvery for each;
-	// guarded by mu
+	// until is, by address, when all wrong tokens that came from it are forgotten: wrongEvery for
+	// each. Guarded by mu.
 	until map[string]time.Time
 }
 
 // try reports whether a token is right, which it asks only where the address has room for a wrong
-// one; wait is when it has again. Of many that come at once no more than wrongAtOnce are tried.
-func (b *brake) try(address string, now time.Time, isRight func() bool) (right bool, wait time.Duration) {
+// one. wait is how long until it has room again. Of many tokens that come at once no more than
+// wrongAtOnce are tried.
+func (b *brake) try(address string, now time.Time, isRight func() bool) (
+	right bool, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	until, known := b.until[address]
@@ -190,10 +197,4 @@ func (b *brake) try(address string, now time.Time, isRight func() bool) (right b
 	}
 	b.until[address] = until.Add(wrongEvery)
 	return false, 0
-}
-
-// addressOf is what limits count a request's sender by, where it has an address.
-func (s *Server) addressOf(r *http.Request) string {
-	client, _ := s.Identity.Identify(r) // an error still has the address
-	return client.Address
 }

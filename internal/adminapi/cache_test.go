@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/cache"
 	"github.com/forebay/forebay/internal/degrade"
-	"github.com/forebay/forebay/internal/httpapi"
 	"github.com/forebay/forebay/internal/testforebay"
 )
 
@@ -23,11 +23,26 @@ func (w *world) cachedAnswer(query url.Values) answer {
 
 func TestOperatorsSeeWhatIsKnownAlready(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.Keep(w.Report, "acme", `1`)
+	w := newWorld(t, func(s *setup) {
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
+			c.Operation(w.Report).Overload.FreshFor = 30 * time.Second
+		}
+	})
+	own := w.ClientA()
+	w.Keep(w.Report, own, `1`) // of 7 bytes, and a minute old
 	w.Keep(w.Report, "acme", `2`)
 	w.Keep(w.Shared, "acme", `1`)
-	w.Server.SetServed(w.Report, 5, 4, 3, 63)
+	w.Remember(w.Report, degrade.Policy{}.Scope(own, "pro"), `3`,
+		cache.Answer{Status: 200, ContentType: "text/plain", Body: []byte("fresh"),
+			Age: time.Second})
+	only := field("Cache-Control", "only-if-cached")
+	for range 3 {
+		w.Want(w.Submit(w.Report, `3`, key(keyA)), 200)
+	}
+	for range 2 {
+		w.Want(w.Submit(w.Report, `1`, key(keyA), only), 200)
+	}
+	w.Want(w.Submit(w.Report, `4`, key(keyA), only), http.StatusGatewayTimeout)
 	var got api.Cache
 	strictly(t, "cache", w.Want(w.Call("GET", w.Admin+"/admin/v1/cache", ""), 200).Text, &got)
 	if len(got.Operations) != 4 {
@@ -39,8 +54,9 @@ func TestOperatorsSeeWhatIsKnownAlready(t *testing.T) {
 		want := api.CachedOperation{Operation: o.Operation}
 		switch o.Operation {
 		case w.Report:
-			want = api.CachedOperation{Operation: w.Report, Answers: 2, Hits: 5, Stale: 4,
-				Misses: 3, ServedBytes: 63}
+			want = api.CachedOperation{Operation: w.Report, Answers: 2, Hits: 3, Stale: 2,
+				Misses:      1,
+				ServedBytes: 3*5 + 2*7}
 		case w.Shared:
 			want.Answers = 1
 		}
@@ -159,7 +175,7 @@ func TestOperatorsPurgeStoredAnswersAndThatIsOnRecord(t *testing.T) {
 }
 
 // unruly is a Stored that fails.
-type unruly struct{ httpapi.Stored }
+type unruly struct{ adminapi.Stored }
 
 var errUnruly = errors.New("unruly")
 
@@ -174,7 +190,10 @@ func (unruly) Purge(context.Context, cache.Filter) (int, error) { return 3, errU
 func TestAStoreThatFailsOperatorsIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) { c.Stored = unruly{} }
+		s.Adjust = func(_ *testforebay.World,
+			c *testforebay.Config) {
+			c.Operators.Stored = unruly{}
+		}
 	})
 	w.Problem(w.Call("GET", w.Admin+"/admin/v1/cache", ""), http.StatusServiceUnavailable,
 		api.CodeStore)

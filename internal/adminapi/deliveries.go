@@ -1,14 +1,12 @@
-package httpapi
+package adminapi
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,15 +18,8 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// Deliveries are what became of the telling of jobs' ends, as webhook.Outbox has it.
-type Deliveries interface {
-	Read(ctx context.Context, id string) (webhook.Delivery, error)
-	Redeliver(ctx context.Context, id string) error
-	List(ctx context.Context, backend string, state webhook.State, cursor string, limit int) (page []webhook.Delivery, next string, err error)
-}
-
 // deliveriesOf answers GET /admin/v1/jobs/{id}/deliveries.
-func (s *Server) deliveriesOf(c *call) error {
+func (s *Server) deliveriesOf(c *web.Call) error {
 	id, err := s.deliverable(c)
 	if err != nil {
 		return err
@@ -47,8 +38,8 @@ func (s *Server) deliveriesOf(c *call) error {
 	return c.JSON(http.StatusOK, answer)
 }
 
-// deliverable is the id in the path, of a job that may have been told.
-func (s *Server) deliverable(c *call) (id string, err error) {
+// deliverable is the id in the path, of a job that may have a delivery.
+func (s *Server) deliverable(c *web.Call) (id string, err error) {
 	id = c.Var("id")
 	if backend, ok := jobs.ParseID(id); !ok || s.Lines[backend] == nil || s.Deliveries == nil {
 		return "", jobview.UnknownJob()
@@ -57,7 +48,7 @@ func (s *Server) deliverable(c *call) (id string, err error) {
 }
 
 // redeliver answers POST /admin/v1/jobs/{id}/redeliver.
-func (s *Server) redeliver(c *call) error {
+func (s *Server) redeliver(c *web.Call) error {
 	id, err := s.deliverable(c)
 	if err != nil {
 		return err
@@ -68,16 +59,20 @@ func (s *Server) redeliver(c *call) error {
 	}
 	backend, _ := jobs.ParseID(id)
 	switch look, err := s.Lines[backend].Look(c.Ctx, id); {
-	case errors.Is(err, leaky.ErrUnknownJob) && was.URL != "": // what is on record of its end has outlived it
+	case errors.Is(err, leaky.ErrUnknownJob) && was.URL != "":
+		// The record of the delivery has outlived the job.
 	case err != nil:
 		return jobview.LookError(err)
 	case look.Job.Callback == "":
-		return web.Problem(http.StatusConflict, api.CodeNoCallback, "Nobody is told about this job.")
+		return web.Problem(http.StatusConflict, api.CodeNoCallback,
+			"Nobody is told about this job.")
 	case !look.Standing.State.Final(): // perhaps again
-		return web.Problem(http.StatusConflict, api.CodeNotFinished, "The job is "+look.Standing.State.Public()+": its end is told when it has come.")
+		return web.Problem(http.StatusConflict, api.CodeNotFinished,
+			"The job is "+look.Standing.State.Public()+": its end is told when it has come.")
 	}
 	err = s.Deliveries.Redeliver(c.Ctx, id)
-	c.audit("webhook redelivered", err, slog.String("job_id", id), slog.String("was", string(was.State)), slog.Int("attempts", was.Attempts))
+	s.audit(c, "webhook redelivered", err, slog.String("job_id", id),
+		slog.String("was", string(was.State)), slog.Int("attempts", was.Attempts))
 	if err != nil {
 		return web.StoreError(err)
 	}
@@ -93,19 +88,23 @@ func (s *Server) redeliver(c *call) error {
 }
 
 // listDeliveries answers GET /admin/v1/deliveries.
-func (s *Server) listDeliveries(c *call) error {
+func (s *Server) listDeliveries(c *web.Call) error {
 	l, err := s.parseDeliveries(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	leave, err := c.readTurn(operators)
+	leave, err := s.listTurn(c)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	answer := api.Deliveries{Deliveries: []api.Delivery{}}
-	for calls := 0; calls < maxListCalls && l.backend != "" && len(answer.Deliveries) < l.limit; calls++ {
-		page, next, err := s.Deliveries.List(c.Ctx, l.backend, l.state, l.cursor, l.limit-len(answer.Deliveries))
+	for range maxListCalls {
+		if l.backend == "" || len(answer.Deliveries) == l.limit {
+			break
+		}
+		page, next, err := s.Deliveries.List(c.Ctx, l.backend, l.state, l.cursor,
+			l.limit-len(answer.Deliveries))
 		if errors.Is(err, webhook.ErrCursor) {
 			return wrongDeliveriesCursor()
 		}
@@ -137,7 +136,8 @@ type deliveryListing struct {
 }
 
 func (l *deliveryListing) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(string(l.state) + " " + l.backend + " " + l.cursor))
+	text := string(l.state) + " " + l.backend + " " + l.cursor
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
 func (l *deliveryListing) turn() {
@@ -153,7 +153,8 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &deliveryListing{backends: slices.Sorted(maps.Keys(s.Lines)), state: webhook.State(asked["state"]), limit: defaultPage}
+	l := &deliveryListing{backends: slices.Sorted(maps.Keys(s.Lines)),
+		state: webhook.State(asked["state"])}
 	if s.Deliveries == nil {
 		l.backends = nil
 	}
@@ -168,12 +169,11 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 	case "":
 		l.state = webhook.Failed
 	default:
-		return nil, web.InvalidRequest("Deliveries are listed by state failed (disabled ones too) or pending. Those that arrived are found by their job alone.")
+		return nil, web.InvalidRequest("Deliveries are listed by state failed (disabled ones " +
+			"too) or pending. Those that arrived are found by their job alone.")
 	}
-	if text := asked["limit"]; text != "" {
-		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > webhook.MaxPage {
-			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(webhook.MaxPage) + ".")
-		}
+	if l.limit, err = web.PageLimit(asked["limit"], webhook.MaxPage); err != nil {
+		return nil, err
 	}
 	if asked["cursor"] == "" {
 		l.turn() // to the first
@@ -181,7 +181,8 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 	}
 	text, err := base64.RawURLEncoding.DecodeString(asked["cursor"])
 	parts := strings.SplitN(string(text), " ", 3)
-	if err != nil || len(parts) != 3 || parts[0] != string(l.state) || !slices.Contains(l.backends, parts[1]) {
+	if err != nil || len(parts) != 3 || parts[0] != string(l.state) ||
+		!slices.Contains(l.backends, parts[1]) {
 		return nil, wrongDeliveriesCursor()
 	}
 	l.backend, l.cursor = parts[1], parts[2]
@@ -189,16 +190,20 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 }
 
 func wrongDeliveriesCursor() error {
-	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and state.")
+	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, " +
+		"with the same backend and state.")
 }
 
 // deliveryView is a delivery as an operator sees it.
 func deliveryView(d webhook.Delivery) api.Delivery {
 	backend, _ := jobs.ParseID(d.JobID)
-	v := api.Delivery{JobID: d.JobID, Backend: backend, Client: d.Client, URL: d.URL, WebhookID: d.MessageID, Type: d.Type, State: string(d.State),
-		Attempts: d.Attempts, NextAttemptAt: web.Time(d.NextAt), GivenUpAt: web.Time(d.GivenUpAt), ExpiresAt: web.Time(d.ExpiresAt), Log: []api.DeliveryAttempt{}}
+	v := api.Delivery{JobID: d.JobID, Backend: backend, Client: d.Client, URL: d.URL,
+		WebhookID: d.MessageID, Type: d.Type, State: string(d.State), Attempts: d.Attempts,
+		NextAttemptAt: web.Time(d.NextAt), GivenUpAt: web.Time(d.GivenUpAt),
+		ExpiresAt: web.Time(d.ExpiresAt), Log: []api.DeliveryAttempt{}}
 	for _, a := range d.Log {
-		v.Log = append(v.Log, api.DeliveryAttempt{At: api.Time{Time: a.At}, Seconds: a.Took.Round(time.Millisecond).Seconds(), Status: a.Status, Error: a.Word})
+		v.Log = append(v.Log, api.DeliveryAttempt{At: api.Time{Time: a.At}, Status: a.Status,
+			Seconds: a.Took.Round(time.Millisecond).Seconds(), Error: a.Word})
 	}
 	return v
 }

@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Bounds of one redrive of many jobs. What is left is left to another call: the answer must come before the listener's timeout cuts it off
-// (writeTime), and before an operator wonders.
+// Bounds of one redrive of many jobs. The rest is left to another call: the answer must come before
+// the listener's time for writing is over, and before an operator wonders.
 const (
 	defaultRedrive = 1000
 	maxRedrive     = 10_000
@@ -23,41 +23,42 @@ const (
 )
 
 // redriveJob answers POST /admin/v1/jobs/{id}/redrive.
-func (s *Server) redriveJob(c *call) error {
+func (s *Server) redriveJob(c *web.Call) error {
 	line, look, err := s.anyJob(c)
 	if err != nil {
 		return err
 	}
 	outcome, err := line.Redrive(c.Ctx, look.Job.ID)
 	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || outcome == leaky.Redriven {
-		c.audit("job redriven", err, jobDetails(look, slog.String("code", look.Standing.Failure.Code))...)
+		s.audit(c, "job redriven", err,
+			jobDetails(look, slog.String("code", look.Standing.Failure.Code))...)
 	}
 	if err != nil {
 		return jobview.LookError(err)
 	}
 	if outcome == leaky.LineFull {
-		return web.Problem(http.StatusConflict, api.CodeLineFull, "The line of the job's backend is full.")
-	}
-	if outcome == leaky.Unowned {
-		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job was a refresh, for no caller: the next one is begun by itself.")
+		return web.Problem(http.StatusConflict, api.CodeLineFull,
+			"The line of the job's backend is full.")
 	}
 	if look, err = line.Look(c.Ctx, look.Job.ID); err != nil {
 		return jobview.LookError(err)
 	}
 	if outcome == leaky.NotFailed {
-		return web.Problem(http.StatusConflict, api.CodeNotFailed, "The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
+		return web.Problem(http.StatusConflict, api.CodeNotFailed,
+			"The job is "+look.Standing.State.Public()+": only a failed one can be redriven.")
 	}
 	return c.JSON(http.StatusOK, jobview.ForOperator(look, time.Now()))
 }
 
 // redriveMany answers POST /admin/v1/backends/{name}/redrive.
-func (s *Server) redriveMany(c *call) error {
+func (s *Server) redriveMany(c *web.Call) error {
 	name, line, err := s.backend(c)
 	if err != nil {
 		return err
 	}
 	filter, most := leaky.FailedFilter{}, defaultRedrive
-	if c.R.ContentLength != 0 || len(c.R.Header["Content-Type"]) > 0 { // an empty body that was meant to be one says nothing
+	// An empty body that was meant to be one says nothing.
+	if c.R.ContentLength != 0 || len(c.R.Header["Content-Type"]) > 0 {
 		body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 		if err != nil {
 			return err
@@ -69,11 +70,13 @@ func (s *Server) redriveMany(c *call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), s.redriveTime) // an operator who goes away has it stop
+	// The redrive stops when its operator goes away.
+	ctx, cancel := context.WithTimeout(c.R.Context(), s.redriveTime)
 	defer cancel()
 	done, err := line.RedriveAll(ctx, filter, most)
-	details := []slog.Attr{slog.String("backend", name), slog.String("operation", filter.Operation), slog.String("client", loggable(filter.Client)),
-		slog.String("code", filter.Code), slog.Int("max", most), slog.Int("redriven", done.Redriven)}
+	details := []slog.Attr{slog.String("backend", name), slog.String("operation", filter.Operation),
+		slog.String("client", loggable(filter.Client)), slog.String("code", filter.Code),
+		slog.Int("max", most), slog.Int("redriven", done.Redriven)}
 	answer := api.Redriven{Redriven: done.Redriven}
 	switch {
 	case err == nil:
@@ -84,7 +87,7 @@ func (s *Server) redriveMany(c *call) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		answer.Stopped = api.StoppedTime
 	default:
-		c.audit("jobs redriven", err, details...)
+		s.audit(c, "jobs redriven", err, details...)
 		if done.Redriven == 0 {
 			return web.StoreError(err)
 		}
@@ -92,11 +95,11 @@ func (s *Server) redriveMany(c *call) error {
 		answer.Stopped = api.StoppedStore
 		return c.JSON(http.StatusOK, answer)
 	}
-	c.audit("jobs redriven", nil, append(details, slog.String("stopped", answer.Stopped))...)
+	s.audit(c, "jobs redriven", nil, append(details, slog.String("stopped", answer.Stopped))...)
 	return c.JSON(http.StatusOK, answer)
 }
 
-// loggable is a client as the log may have it: an address is personal.
+// loggable is a client as it may stand in the log: an address is personal.
 func loggable(client string) string {
 	if jobs.IsAnonymous(client) {
 		return "anonymous"
@@ -104,7 +107,7 @@ func loggable(client string) string {
 	return client
 }
 
-// parseRedrive reads which failed jobs are meant, and how many at most.
+// parseRedrive reads which failed jobs to redrive, and how many at most.
 func parseRedrive(body []byte) (filter leaky.FailedFilter, most int, err error) {
 	fields, err := web.Members(body)
 	if err != nil {

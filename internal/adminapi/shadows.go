@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"net/http"
@@ -7,8 +7,9 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// shadowLimits answers GET /admin/v1/shadow-limits: whom limits that aren't enforced would have refused.
-func (s *Server) shadowLimits(c *call) error {
+// shadowLimits answers GET /admin/v1/shadow-limits: the clients that limits which aren't enforced
+// would have refused.
+func (s *Server) shadowLimits(c *web.Call) error {
 	asked, err := web.ParseQuery(c.R.URL.RawQuery, "limit")
 	if err != nil {
 		return err
@@ -24,8 +25,9 @@ func (s *Server) shadowLimits(c *call) error {
 	}
 	for _, n := range counts {
 		if limit == "" || n.Limit == limit {
-			answer.Refusals = append(answer.Refusals,
-				api.ShadowRefusal{Limit: n.Limit, Client: n.Client, Operation: n.Operation, Count: n.Count, LastAt: api.Time{Time: n.Last}})
+			answer.Refusals = append(answer.Refusals, api.ShadowRefusal{Limit: n.Limit,
+				Client: n.Client, Operation: n.Operation, Count: n.Count,
+				LastAt: api.Time{Time: n.Last}})
 		}
 	}
 	return c.JSON(http.StatusOK, answer)

@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"log/slog"
@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Bounds of what can be set live: the config's own. Each call in flight is a connection, and a worker takes at most
-// jobs.MaxConcurrency at once.
+// Bounds of what can be set live: the config's own. Each call in flight is a connection, and a
+// worker takes at most jobs.MaxConcurrency at once.
 const (
 	maxTuned    = jobs.MaxConcurrency
 	maxCapacity = 10_000_000
@@ -21,7 +21,7 @@ const (
 )
 
 // tuneBackend answers PATCH /admin/v1/backends/{name}.
-func (s *Server) tuneBackend(c *call) error {
+func (s *Server) tuneBackend(c *web.Call) error {
 	name, line, err := s.backend(c)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Server) tuneBackend(c *call) error {
 }
 
 // resetBackend answers DELETE /admin/v1/backends/{name}/override.
-func (s *Server) resetBackend(c *call) error {
+func (s *Server) resetBackend(c *web.Call) error {
 	name, line, err := s.backend(c)
 	if err != nil {
 		return err
@@ -53,7 +53,8 @@ func parseTuning(body []byte) (leaky.Override, error) {
 		return leaky.Override{}, err
 	}
 	if len(fields) == 0 {
-		return leaky.Override{}, web.InvalidRequest("Nothing is to be changed: name rate, burst, concurrency, capacity, paused or feedback.")
+		return leaky.Override{}, web.InvalidRequest("Nothing is to be changed: " +
+			"name rate, burst, concurrency, capacity, paused or feedback.")
 	}
 	var o leaky.Override
 	var wrong web.FieldErrors
@@ -108,24 +109,31 @@ func readRate(f *web.FieldErrors, m web.Member) *leaky.Rate {
 	return &rate
 }
 
-// setting is one field of an override, for the log.
-type setting struct {
+// tunable is one field of an override, for the log.
+type tunable struct {
 	name string
 	text func(leaky.Status) string // the value in force
 	set  func(leaky.Override) bool // an override has it
 }
 
-var tunable = []setting{
-	{"rate", func(st leaky.Status) string { return st.Rate.String() }, func(o leaky.Override) bool { return o.Rate != nil }},
-	{"burst", func(st leaky.Status) string { return strconv.Itoa(st.Burst) }, func(o leaky.Override) bool { return o.Burst != nil }},
-	{"concurrency", func(st leaky.Status) string { return strconv.Itoa(st.Concurrency) }, func(o leaky.Override) bool { return o.Concurrency != nil }},
-	{"capacity", func(st leaky.Status) string { return strconv.Itoa(st.Capacity) }, func(o leaky.Override) bool { return o.Capacity != nil }},
-	{"paused", func(st leaky.Status) string { return strconv.FormatBool(st.Paused) }, func(o leaky.Override) bool { return o.Paused != nil }},
-	{"feedback", func(st leaky.Status) string { return onOff(st.Feedback) }, func(o leaky.Override) bool { return o.Feedback != nil }},
+var tunables = []tunable{
+	{"rate", func(st leaky.Status) string { return st.Rate.String() },
+		func(o leaky.Override) bool { return o.Rate != nil }},
+	{"burst", func(st leaky.Status) string { return strconv.Itoa(st.Burst) },
+		func(o leaky.Override) bool { return o.Burst != nil }},
+	{"concurrency", func(st leaky.Status) string { return strconv.Itoa(st.Concurrency) },
+		func(o leaky.Override) bool { return o.Concurrency != nil }},
+	{"capacity", func(st leaky.Status) string { return strconv.Itoa(st.Capacity) },
+		func(o leaky.Override) bool { return o.Capacity != nil }},
+	{"paused", func(st leaky.Status) string { return strconv.FormatBool(st.Paused) },
+		func(o leaky.Override) bool { return o.Paused != nil }},
+	{"feedback", func(st leaky.Status) string { return onOff(st.Feedback) },
+		func(o leaky.Override) bool { return o.Feedback != nil }},
 }
 
-// change sets an override, or with nil takes back all that there are, writes that into the log and answers with the backend as it is now.
-func (s *Server) change(c *call, name string, line Line, o *leaky.Override) error {
+// change sets an override, or with nil takes back all that there are, logs that, and answers with
+// the backend as it is now.
+func (s *Server) change(c *web.Call, name string, line Drain, o *leaky.Override) error {
 	before, err := line.Status(c.Ctx)
 	if err != nil {
 		return web.StoreError(err)
@@ -139,12 +147,12 @@ func (s *Server) change(c *call, name string, line Line, o *leaky.Override) erro
 		touched, wanted = *o, overridden(before, *o)
 	}
 	details := []slog.Attr{slog.String("backend", name)}
-	for _, f := range tunable {
+	for _, f := range tunables {
 		if f.set(touched) {
 			details = append(details, slog.String(f.name, f.text(before)+" → "+f.text(wanted)))
 		}
 	}
-	c.audit(what, err, details...)
+	s.audit(c, what, err, details...)
 	if err != nil {
 		return web.StoreError(err)
 	}
@@ -175,6 +183,7 @@ func put[T any](to, value *T) {
 // asConfigured is a backend's settings once nothing is overridden.
 func asConfigured(st leaky.Status) leaky.Status {
 	c := st.Configured
-	st.Rate, st.Burst, st.Concurrency, st.Capacity, st.Paused, st.Feedback = c.Rate, c.Burst, c.Concurrency, c.Capacity, false, c.Feedback
+	st.Rate, st.Burst, st.Concurrency = c.Rate, c.Burst, c.Concurrency
+	st.Capacity, st.Paused, st.Feedback = c.Capacity, false, c.Feedback
 	return st
 }

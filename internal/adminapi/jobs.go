@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// anyJob is the job that the path names, whoever's it is.
-func (s *Server) anyJob(c *call) (Line, leaky.Look, error) {
+// anyJob is the job that the path names, of any client.
+func (s *Server) anyJob(c *web.Call) (Line, leaky.Look, error) {
 	id := c.Var("id")
 	backend, ok := jobs.ParseID(id)
 	line := s.Lines[backend]
@@ -32,7 +32,7 @@ func (s *Server) anyJob(c *call) (Line, leaky.Look, error) {
 }
 
 // getAnyJob answers GET /admin/v1/jobs/{id}.
-func (s *Server) getAnyJob(c *call) error {
+func (s *Server) getAnyJob(c *web.Call) error {
 	line, look, err := s.anyJob(c)
 	if err != nil {
 		return err
@@ -45,15 +45,17 @@ func (s *Server) getAnyJob(c *call) error {
 }
 
 // cancelAnyJob answers DELETE /admin/v1/jobs/{id}.
-func (s *Server) cancelAnyJob(c *call) error {
+func (s *Server) cancelAnyJob(c *web.Call) error {
 	line, look, err := s.anyJob(c)
 	if err != nil {
 		return err
 	}
 	outcome, err := line.Cancel(c.Ctx, look.Job.ID)
-	changed := look.Standing.State != jobs.Canceled && (outcome == leaky.Canceled || outcome == leaky.Aborting)
+	changed := look.Standing.State != jobs.Canceled &&
+		(outcome == leaky.Canceled || outcome == leaky.Aborting)
 	if err != nil && !errors.Is(err, leaky.ErrUnknownJob) || changed {
-		c.audit("job canceled", err, jobDetails(look, slog.String("outcome", string(outcome)))...)
+		s.audit(c, "job canceled", err,
+			jobDetails(look, slog.String("outcome", string(outcome)))...)
 	}
 	if err != nil {
 		return jobview.LookError(err)
@@ -68,26 +70,30 @@ func (s *Server) cancelAnyJob(c *call) error {
 		c.W.Header()["Retry-After"] = []string{strconv.Itoa(jobview.MinPoll)}
 		return c.JSON(http.StatusAccepted, jobview.ForOperator(look, time.Now()))
 	}
-	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
+	return web.Problem(http.StatusConflict, api.CodeFinished,
+		"The job is "+look.Standing.State.Public()+" already.")
 }
 
-// jobDetails tell the log of a change to one job, and where that stood before. Whose it is may be an address, which is personal.
+// jobDetails are what the log says of a change to one job: the job, and where it stood before. Its
+// client may be an address, which is personal.
 func jobDetails(look leaky.Look, more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("job_id", look.Job.ID), slog.String("operation", look.Job.Operation),
+	return append([]slog.Attr{slog.String("job_id", look.Job.ID),
+		slog.String("operation", look.Job.Operation),
 		slog.String("was", string(look.Standing.State))}, more...)
 }
 
-// maxShown bounds the bytes of a backend's answer inside a job: enough for any error page. Its owner gets the whole.
+// maxShown bounds the bytes of a backend's answer inside a job: enough for any error page. The
+// job's client gets the whole.
 const maxShown = 256 << 10
 
-// showAnswer adds the bytes of what the backend answered, where they are still kept.
-func showAnswer(ctx context.Context, line Line, look leaky.Look, to *api.KeptAnswer) error {
+// showAnswer adds the bytes of the backend's answer, where they are still kept.
+func showAnswer(ctx context.Context, line Reader, look leaky.Look, to *api.KeptAnswer) error {
 	if to == nil || to.Size > maxShown {
 		return nil
 	}
 	body, err := line.Result(ctx, look.Job.Source())
 	switch {
-	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
+	case errors.Is(err, leaky.ErrNoResult): // its status is shown all the same
 	case err != nil:
 		return web.StoreError(err)
 	case utf8.Valid(body):

@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"maps"
@@ -14,7 +14,7 @@ import (
 
 // operator has h called for operators alone.
 func (s *Server) operator(h handler) handler {
-	return func(c *call) error {
+	return func(c *web.Call) error {
 		c.W.Header()["Cache-Control"] = web.NoStore
 		if p := s.operators.Check(c.W.Header(), c.R); p != nil {
 			return p
@@ -24,7 +24,7 @@ func (s *Server) operator(h handler) handler {
 }
 
 // listBackends answers GET /admin/v1/backends.
-func (s *Server) listBackends(c *call) error {
+func (s *Server) listBackends(c *web.Call) error {
 	answer := api.Backends{Backends: []api.Backend{}}
 	for _, name := range slices.Sorted(maps.Keys(s.Lines)) {
 		st, err := s.Lines[name].Status(c.Ctx)
@@ -37,7 +37,7 @@ func (s *Server) listBackends(c *call) error {
 }
 
 // getBackend answers GET /admin/v1/backends/{name}.
-func (s *Server) getBackend(c *call) error {
+func (s *Server) getBackend(c *web.Call) error {
 	name, line, err := s.backend(c)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (s *Server) getBackend(c *call) error {
 	return c.JSON(http.StatusOK, backendView(name, st))
 }
 
-func (s *Server) backend(c *call) (string, Line, error) {
+func (s *Server) backend(c *web.Call) (string, Line, error) {
 	name := c.Var("name")
 	line := s.Lines[name]
 	if line == nil {
@@ -59,25 +59,26 @@ func (s *Server) backend(c *call) (string, Line, error) {
 }
 
 func unknownBackend(name string) *api.Problem {
-	return web.Problem(http.StatusNotFound, api.CodeUnknownBackend, "There is no backend "+web.Brief(name)+".")
+	return web.Problem(http.StatusNotFound, api.CodeUnknownBackend,
+		"There is no backend "+web.Brief(name)+".")
 }
 
 func backendView(name string, st leaky.Status) api.Backend {
 	o := st.Override
 	v := api.Backend{
 		Name:        name,
-		Rate:        api.Setting[string]{Configured: st.Configured.Rate.String(), Effective: effectiveRate(st)},
-		Burst:       api.Setting[int]{Configured: st.Configured.Burst, Override: o.Burst, Effective: st.Burst},
-		Concurrency: api.Setting[int]{Configured: st.Configured.Concurrency, Override: o.Concurrency, Effective: st.EffectiveConcurrency},
-		Capacity:    api.Setting[int]{Configured: st.Configured.Capacity, Override: o.Capacity, Effective: st.Capacity},
+		Rate:        setting(st.Configured.Rate.String(), nil, effectiveRate(st)),
+		Burst:       setting(st.Configured.Burst, o.Burst, st.Burst),
+		Concurrency: setting(st.Configured.Concurrency, o.Concurrency, st.EffectiveConcurrency),
+		Capacity:    setting(st.Configured.Capacity, o.Capacity, st.Capacity),
+		Feedback:    setting(onOff(st.Configured.Feedback), nil, onOff(st.Feedback)),
 		Paused:      st.Paused, TunedBy: st.By, TunedAt: web.Time(st.At),
-		Feedback: api.Setting[string]{Configured: onOff(st.Configured.Feedback), Effective: onOff(st.Feedback)},
-		Factor:   st.Factor, Probing: st.Probing, GateUntil: web.Time(st.GateUntil), WaitingOn: st.WaitingOn,
-		Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
+		Factor: st.Factor, Probing: st.Probing, GateUntil: web.Time(st.GateUntil),
+		WaitingOn: st.WaitingOn, Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
 		OldestWaitSeconds: st.OldestWait.Seconds(), CallSeconds: st.CallTime.Seconds(),
-		RecentCalls: api.RecentCalls{Ended: st.Recent.Ended, PerSecond: st.Recent.PerSecond, P50Seconds: st.Recent.P50.Seconds(),
-			P95Seconds: st.Recent.P95.Seconds(), P99Seconds: st.Recent.P99.Seconds()},
-
+		RecentCalls: api.RecentCalls{Ended: st.Recent.Ended, PerSecond: st.Recent.PerSecond,
+			P50Seconds: st.Recent.P50.Seconds(), P95Seconds: st.Recent.P95.Seconds(),
+			P99Seconds: st.Recent.P99.Seconds()},
 		Outcomes: outcomesView(st.Books),
 	}
 	if o.Rate != nil {
@@ -95,9 +96,14 @@ func backendView(name string, st leaky.Status) api.Backend {
 	return v
 }
 
+func setting[T any](configured T, override *T, effective T) api.Setting[T] {
+	return api.Setting[T]{Configured: configured, Override: override, Effective: effective}
+}
+
 func outcomesView(b leaky.Books) api.Outcomes {
-	return api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed, Canceled: b.Canceled, Expired: b.Expired,
-		Lost: b.Lost, Redriven: b.Redriven, Started: b.Started, Throttled: b.Throttled}
+	return api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed,
+		Canceled: b.Canceled, Expired: b.Expired, Lost: b.Lost, Redriven: b.Redriven,
+		Started: b.Started, Throttled: b.Throttled}
 }
 
 func onOff(on bool) string {
@@ -107,7 +113,7 @@ func onOff(on bool) string {
 	return api.FeedbackOff
 }
 
-// effectiveRate is what feedback leaves of the rate in force, in that one's unit.
+// effectiveRate is the part of the rate in force that feedback leaves, in the unit of that rate.
 func effectiveRate(st leaky.Status) string {
 	_, unit, hasUnit := strings.Cut(st.Rate.String(), "/")
 	if st.Factor == 1 || !hasUnit {
@@ -120,7 +126,7 @@ func effectiveRate(st leaky.Status) string {
 }
 
 // books answers GET /admin/v1/backends/{name}/books.
-func (s *Server) books(c *call) error {
+func (s *Server) books(c *web.Call) error {
 	name, line, err := s.backend(c)
 	if err != nil {
 		return err
@@ -129,14 +135,18 @@ func (s *Server) books(c *call) error {
 	if err != nil {
 		return web.StoreError(err)
 	}
-	return c.JSON(http.StatusOK, api.Books{Backend: name, At: api.Time{Time: r.At}, Balanced: r.Difference == 0, Difference: r.Difference,
-		Waiting: r.Waiting, Delayed: r.Delayed, InFlight: r.InFlight, FailedListed: r.Listed, Outcomes: outcomesView(r.Books), Repairs: r.Repairs})
+	return c.JSON(http.StatusOK, api.Books{
+		Backend: name, At: api.Time{Time: r.At},
+		Balanced: r.Difference == 0, Difference: r.Difference,
+		Waiting: r.Waiting, Delayed: r.Delayed, InFlight: r.InFlight, FailedListed: r.Listed,
+		Outcomes: outcomesView(r.Books), Repairs: r.Repairs,
+	})
 }
 
 // showMetrics answers GET /metrics.
 func (s *Server) showMetrics() handler {
 	h := s.Web.Exposition()
-	return func(c *call) error {
+	return func(c *web.Call) error {
 		c.Serve(h)
 		return nil
 	}

@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"context"
@@ -14,7 +14,8 @@ import (
 // lineCollector reads each backend's line when metrics are scraped.
 type lineCollector struct{ lines map[string]Line }
 
-// scrapeTime bounds what a scrape may wait for Redis: a scraper gives up after some seconds, and half a metrics page is better than none.
+// scrapeTime bounds how long a scrape waits for Redis: a scraper gives up after some seconds, and
+// half a metrics page is better than none.
 const scrapeTime = 500 * time.Millisecond
 
 var (
@@ -24,19 +25,32 @@ var (
 	jobsDelayed  = lineMetric("jobs_delayed", "Jobs that wait for a retry.")
 	jobsInFlight = lineMetric("jobs_inflight", "Jobs on their way to the backend, or there.")
 	concurrency  = lineMetric("backend_concurrency", "Jobs that may be in flight.")
-	paused       = lineMetric("backend_paused", "1 while the drain is paused, or its asynq queue is.")
-	gateUntil    = lineMetric("backend_gate_until_timestamp_seconds", "Until when the backend asked for rest; 0: it didn't.")
-	callTime     = lineMetric("backend_call_seconds", "Smoothed length of a call; 0: there was none.")
-	drainRate    = lineMetric("drain_rate", "Slots per second; +Inf is unlimited. Override is absent while there is none; effective is what feedback leaves.", "kind")
-	rateFactor   = lineMetric("effective_rate_factor", "What the backend's trouble leaves of its rate; 1: all of it.")
-	accepted     = lineMetric("backend_jobs_accepted_total", "Jobs that got a place in the line.")
-	finished     = lineMetric("backend_jobs_finished_total", "Jobs by how they ended, over all workers. One that failed and was redriven counts each time that it ends.", "outcome")
-	redriven     = lineMetric("backend_jobs_redriven_total", "Failed jobs that were put back into the line, each time.")
-	lost         = lineMetric("backend_jobs_lost", "Jobs that the store has lost, less those that were found again.")
-	trouble      = lineMetric("backend_trouble", "1 for the trouble that lowered the effective rate, while it is lowered.", "cause")
-	probing      = lineMetric("backend_probing", "1 while one call tries whether the backend is well again.")
-	started      = lineMetric("backend_calls_total", "Calls begun.")
-	throttled    = lineMetric("backend_calls_throttled_total", "Calls that the backend answered with 429 or 503.")
+	paused       = lineMetric("backend_paused",
+		"1 while the drain is paused, or its asynq queue is.")
+	gateUntil = lineMetric("backend_gate_until_timestamp_seconds",
+		"Until when the backend asked for rest; 0: it didn't.")
+	callTime = lineMetric("backend_call_seconds",
+		"Smoothed length of a call; 0: there was none.")
+	drainRate = lineMetric("drain_rate",
+		"Slots per second; +Inf is unlimited. Override is absent while there is none; "+
+			"effective is what feedback leaves.", "kind")
+	rateFactor = lineMetric("effective_rate_factor",
+		"What the backend's trouble leaves of its rate; 1: all of it.")
+	accepted = lineMetric("backend_jobs_accepted_total", "Jobs that got a place in the line.")
+	finished = lineMetric("backend_jobs_finished_total",
+		"Jobs by how they ended, over all workers. "+
+			"One that failed and was redriven counts each time that it ends.", "outcome")
+	redriven = lineMetric("backend_jobs_redriven_total",
+		"Failed jobs that were put back into the line, each time.")
+	lost = lineMetric("backend_jobs_lost",
+		"Jobs that the store has lost, less those that were found again.")
+	trouble = lineMetric("backend_trouble",
+		"1 for the trouble that lowered the effective rate, while it is lowered.", "cause")
+	probing = lineMetric("backend_probing",
+		"1 while one call tries whether the backend is well again.")
+	started   = lineMetric("backend_calls_total", "Calls begun.")
+	throttled = lineMetric("backend_calls_throttled_total",
+		"Calls that the backend answered with 429 or 503.")
 )
 
 func lineMetric(name, help string, labels ...string) *prometheus.Desc {
@@ -45,13 +59,15 @@ func lineMetric(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe is part of prometheus.Collector.
 func (l *lineCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{lineDepth, lineCapacity, lineOldest, jobsDelayed, jobsInFlight, concurrency, paused, gateUntil,
-		callTime, drainRate, rateFactor, trouble, probing, accepted, finished, redriven, lost, started, throttled} {
+	for _, d := range []*prometheus.Desc{lineDepth, lineCapacity, lineOldest, jobsDelayed,
+		jobsInFlight, concurrency, paused, gateUntil, callTime, drainRate, rateFactor, trouble,
+		probing, accepted, finished, redriven, lost, started, throttled} {
 		out <- d
 	}
 }
 
-// Collect is part of prometheus.Collector. A backend whose line can't be read within scrapeTime is left out: see forebay_store_up.
+// Collect is part of prometheus.Collector. A backend whose line can't be read within scrapeTime is
+// left out: see forebay_store_up.
 func (l *lineCollector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
@@ -68,10 +84,12 @@ func (l *lineCollector) Collect(out chan<- prometheus.Metric) {
 
 func collect(out chan<- prometheus.Metric, backend string, st leaky.Status) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{backend}, labels...)...)
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value,
+			append([]string{backend}, labels...)...)
 	}
 	count := func(d *prometheus.Desc, value int64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), append([]string{backend}, labels...)...)
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value),
+			append([]string{backend}, labels...)...)
 	}
 	gauge(lineDepth, float64(st.Waiting))
 	gauge(lineCapacity, float64(st.Capacity))
@@ -95,7 +113,8 @@ func collect(out chan<- prometheus.Metric, backend string, st leaky.Status) {
 	b := st.Books
 	count(accepted, b.Accepted)
 	count(finished, b.Succeeded, api.Succeeded)
-	count(finished, b.Failed+b.Redriven, api.Failed) // a counter never goes down, and a redrive takes one from the books' failed
+	// A counter never goes down, and a redrive takes one from the books' failed.
+	count(finished, b.Failed+b.Redriven, api.Failed)
 	count(finished, b.Canceled, api.Canceled)
 	count(finished, b.Expired, api.Expired)
 	count(redriven, b.Redriven)

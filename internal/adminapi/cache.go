@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"context"
@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// countTime bounds the counting of all operations' answers, of up to 5,000 each: some 10 ms for one of that size.
+	// countTime bounds the counting of all operations' answers, of up to 5,000 each: some 10 ms for
+	// one of that size.
 	countTime = 5 * time.Second
-	// purgeTime bounds one purge, within writeTime. A million answers take some 10 s.
+	// purgeTime bounds one purge, within the listener's time for writing. A million answers take
+	// some 10 s.
 	purgeTime = time.Minute
 )
 
@@ -28,31 +30,32 @@ func (s *Server) cacheRoutes() []route {
 		return nil
 	}
 	return []route{
-		{Path: "/admin/v1/cache", Handlers: methods{"GET": s.operator(web.NoQuery(s.showCache))}},
-		{Path: "/admin/v1/cache/entry", Handlers: methods{"GET": s.operator(s.showCached)}},
-		{Path: "/admin/v1/cache/purge", Handlers: methods{"POST": s.operator(web.NoQuery(s.purgeCache))}},
+		s.route("/admin/v1/cache", methods{"GET": s.showCache}),
+		s.routeWithQuery("/admin/v1/cache/entry", s.showCached),
+		s.route("/admin/v1/cache/purge", methods{"POST": s.purgeCache}),
 	}
 }
 
 // showCache answers GET /admin/v1/cache.
-func (s *Server) showCache(c *call) error {
+func (s *Server) showCache(c *web.Call) error {
 	ctx, cancel := context.WithTimeout(c.R.Context(), countTime)
 	defer cancel()
 	answer := api.Cache{Operations: []api.CachedOperation{}}
-	for _, name := range slices.Sorted(maps.Keys(s.cached)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Operations)) {
 		h, err := s.Stored.Holding(ctx, name)
 		if err != nil {
 			return web.StoreError(err)
 		}
-		n := s.cached[name]
-		answer.Operations = append(answer.Operations, api.CachedOperation{Operation: name, Answers: h.Answers, Bytes: h.Bytes, Partial: h.Partial,
-			Hits: n.hits.Load(), Stale: n.stale.Load(), Misses: n.misses.Load(), ServedBytes: n.bytes.Load()})
+		o := s.Front.Served(name)
+		o.Operation, o.Answers, o.Bytes, o.Partial = name, h.Answers, h.Bytes, h.Partial
+		answer.Operations = append(answer.Operations, o)
 	}
 	return c.JSON(http.StatusOK, answer)
 }
 
-// showCached answers GET /admin/v1/cache/entry. What the answer says is its clients' business, and isn't told.
-func (s *Server) showCached(c *call) error {
+// showCached answers GET /admin/v1/cache/entry. The body of the answer is its clients' business,
+// and isn't shown.
+func (s *Server) showCached(c *web.Call) error {
 	key, err := s.parseCached(c.R.URL.RawQuery)
 	if err != nil {
 		return err
@@ -64,8 +67,9 @@ func (s *Server) showCached(c *call) error {
 	case !ok:
 		return web.Problem(http.StatusNotFound, api.CodeNoAnswer, "There is no such answer.")
 	}
-	return c.JSON(http.StatusOK, api.CachedAnswer{Key: e.Key, AgeSeconds: e.Age.Seconds(), RemovedInSeconds: e.Left.Seconds(), Status: e.Status,
-		ContentType: e.ContentType, Size: e.Size})
+	return c.JSON(http.StatusOK, api.CachedAnswer{Key: e.Key, AgeSeconds: e.Age.Seconds(),
+		RemovedInSeconds: e.Left.Seconds(), Status: e.Status, ContentType: e.ContentType,
+		Size: e.Size})
 }
 
 // parseCached reads which answer is meant: by its key, or by the request that it answers.
@@ -77,36 +81,41 @@ func (s *Server) parseCached(raw string) (key string, err error) {
 	if key := asked["key"]; key != "" {
 		switch {
 		case len(asked) > 1:
-			return "", web.InvalidRequest("The parameter key stands for all others: leave them out.")
+			return "", web.InvalidRequest(
+				"The parameter key stands for all others: leave them out.")
 		case !cache.IsKey(key):
-			return "", web.InvalidRequest("The parameter key must be as this call tells it: fb:cache: and 32 hex digits in braces.")
+			return "", web.InvalidRequest("The parameter key must be as this call tells it: " +
+				"fb:cache: and 32 hex digits in braces.")
 		}
 		return key, nil
 	}
 	name := asked["operation"]
-	o := s.Admission.Operation(name)
+	p, known := s.Operations[name]
 	payload := asked["payload"]
 	switch {
 	case name == "" || payload == "":
-		return "", web.InvalidRequest("Name the answer by key, or by operation and payload, and the client or tier that shares it.")
-	case o == nil:
-		return "", web.Problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+web.Brief(name)+".")
+		return "", web.InvalidRequest("Name the answer by key, or by operation and payload, " +
+			"and the client or tier that shares it.")
+	case !known:
+		return "", web.Problem(http.StatusNotFound, api.CodeUnknownOperation,
+			"There is no operation "+web.Brief(name)+".")
 	case !json.Valid([]byte(payload)):
 		return "", web.InvalidRequest("The parameter payload must be JSON.")
 	}
-	p := o.Overload
 	switch {
 	case p.Share == degrade.ShareAll:
 	case p.Share == degrade.ShareTier && asked["tier"] == "":
-		return "", web.InvalidRequest("The answers of " + name + " are shared within a tier: name the tier.")
+		return "", web.InvalidRequest("The answers of " + name +
+			" are shared within a tier: name the tier.")
 	case p.Share != degrade.ShareTier && asked["client"] == "":
-		return "", web.InvalidRequest("The answers of " + name + " are each client's own: name the client.")
+		return "", web.InvalidRequest("The answers of " + name +
+			" are each client's own: name the client.")
 	}
 	return p.CacheKey(name, asked["client"], asked["tier"], []byte(payload)), nil
 }
 
 // purgeCache answers POST /admin/v1/cache/purge.
-func (s *Server) purgeCache(c *call) error {
+func (s *Server) purgeCache(c *web.Call) error {
 	body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 	if err != nil {
 		return err
@@ -118,10 +127,12 @@ func (s *Server) purgeCache(c *call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	ctx, cancel := context.WithTimeout(c.R.Context(), purgeTime) // an operator who goes away has it stop
+	// The purge stops when its operator goes away.
+	ctx, cancel := context.WithTimeout(c.R.Context(), purgeTime)
 	defer cancel()
 	removed, err := s.Stored.Purge(ctx, f)
-	c.audit("stored answers purged", err, slog.String("operation", f.Operation), slog.String("client", loggable(f.Client)), slog.String("key", f.Key),
+	s.audit(c, "stored answers purged", err, slog.String("operation", f.Operation),
+		slog.String("client", loggable(f.Client)), slog.String("key", f.Key),
 		slog.Int("removed", removed))
 	if err != nil {
 		return web.StoreError(err)
@@ -147,7 +158,8 @@ func parsePurge(body []byte) (f cache.Filter, err error) {
 			f.Client = wrong.Filled(m)
 		case "key":
 			if f.Key = wrong.Filled(m); f.Key != "" && !cache.IsKey(f.Key) {
-				wrong.Add(m.Name, "Must be the key of a stored answer: fb:cache: and 32 hex digits in braces.")
+				wrong.Add(m.Name,
+					"Must be the key of a stored answer: fb:cache: and 32 hex digits in braces.")
 			}
 		default:
 			wrong.Unknown(m)

@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"context"

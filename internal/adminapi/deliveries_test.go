@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 	w := newWorld(t, func(s *setup) {
 		fast(s)
 		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
-			c.Callbacks, c.Deliveries = webhook.Rules{Policy: policy, Clients: clients},
+			c.Callbacks, c.Operators.Deliveries = webhook.Rules{Policy: policy, Clients: clients},
 				webhook.NewOutbox(w.Redis)
 		}
 	})
@@ -227,7 +227,7 @@ func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.Adjust = func(w *testforebay.World,
 			c *testforebay.Config) {
-			c.Deliveries = webhook.NewOutbox(w.Redis)
+			c.Operators.Deliveries = webhook.NewOutbox(w.Redis)
 		}
 	})
 	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
@@ -269,7 +269,7 @@ func TestDeliveriesAreListedInPagesOverBackends(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
 		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
-			c.Deliveries = webhook.NewOutbox(w.Redis)
+			c.Operators.Deliveries = webhook.NewOutbox(w.Redis)
 			c.Lines[w.Backend+"-z"] = w.Line // whose jobs have a prefix of their own
 		}
 	})

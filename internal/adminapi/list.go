@@ -1,4 +1,4 @@
-package httpapi
+package adminapi
 
 import (
 	"encoding/base64"
@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,16 +16,16 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Bounds of a page of jobs. A request looks at leaky.MaxWork of them, on all backends together; a call that finds an empty list takes
-// Redis as long as callWork of them, so that there are at most maxListCalls.
+// Bounds of a page of jobs. A request looks at leaky.MaxWork of them, on all backends together. A
+// call that finds an empty list takes Redis as long as callWork of them, so that there are at most
+// maxListCalls.
 const (
-	defaultPage  = 50
 	maxListCalls = 20
 	callWork     = leaky.MaxWork / maxListCalls
 )
 
-// listable are the words for a status and the states that each is listed by. Jobs that ended and haven't failed are in no list. A state
-// "" is all of leaky's lists, in its order.
+// listable are the words for a status and the states that each is listed by. Jobs that ended and
+// haven't failed are in no list. A state "" is all of leaky's lists, in its order.
 var listable = map[string][]jobs.State{
 	"":                    {""},
 	api.Queued:            {jobs.Waiting, jobs.Delayed, jobs.Released},
@@ -38,12 +37,12 @@ var listable = map[string][]jobs.State{
 }
 
 // listJobs answers GET /admin/v1/jobs.
-func (s *Server) listJobs(c *call) error {
+func (s *Server) listJobs(c *web.Call) error {
 	l, err := s.parseListing(c.R.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	leave, err := c.readTurn(operators)
+	leave, err := s.listTurn(c)
 	if err != nil {
 		return err
 	}
@@ -74,7 +73,8 @@ type listing struct {
 	place // where it goes on
 }
 
-// place is in a list of a backend, at leaky's own cursor. A cursor that clients get is one.
+// place is a place in a list of a backend, at leaky's own cursor. As a text it is the cursor of an
+// answer.
 type place struct {
 	backend string // "": after the last
 	state   jobs.State
@@ -84,15 +84,18 @@ type place struct {
 func (p place) end() bool { return p.backend == "" }
 
 func (p place) String() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join([]string{p.backend, string(p.state), p.cursor}, " ")))
+	text := p.backend + " " + string(p.state) + " " + p.cursor
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
 func (s *Server) parseListing(raw string) (*listing, error) {
-	asked, err := web.ParseQuery(raw, "backend", "status", "client", "operation", "code", "cursor", "limit")
+	asked, err := web.ParseQuery(raw, "backend", "status", "client", "operation", "code", "cursor",
+		"limit")
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{backends: slices.Sorted(maps.Keys(s.Lines)), client: asked["client"], operation: asked["operation"], code: asked["code"], limit: defaultPage}
+	l := &listing{backends: slices.Sorted(maps.Keys(s.Lines)), client: asked["client"],
+		operation: asked["operation"], code: asked["code"]}
 	if name := asked["backend"]; name != "" {
 		if s.Lines[name] == nil {
 			return nil, unknownBackend(name)
@@ -101,15 +104,14 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 	}
 	known := false
 	if l.states, known = listable[asked["status"]]; !known {
-		return nil, web.InvalidRequest("Jobs are listed by status queued (or waiting, delayed, released), running or failed. Those that ended otherwise are found by their id alone.")
+		return nil, web.InvalidRequest("Jobs are listed by status queued (or waiting, delayed, " +
+			"released), running or failed. Those that ended otherwise are found by their id alone.")
 	}
 	if l.code != "" && asked["status"] != api.Failed {
 		return nil, web.InvalidRequest("Jobs are listed by code together with status=failed.")
 	}
-	if text := asked["limit"]; text != "" {
-		if l.limit, err = strconv.Atoi(text); err != nil || l.limit < 1 || l.limit > leaky.MaxPage {
-			return nil, web.InvalidRequest("The parameter limit must be a whole number from 1 to " + strconv.Itoa(leaky.MaxPage) + ".")
-		}
+	if l.limit, err = web.PageLimit(asked["limit"], leaky.MaxPage); err != nil {
+		return nil, err
 	}
 	if asked["cursor"] != "" {
 		return l, l.goOn(asked["cursor"])
@@ -124,7 +126,8 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 func (l *listing) goOn(cursor string) error {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	parts := strings.SplitN(string(text), " ", 3)
-	if err != nil || len(parts) != 3 || !slices.Contains(l.backends, parts[0]) || !slices.Contains(l.states, jobs.State(parts[1])) {
+	if err != nil || len(parts) != 3 || !slices.Contains(l.backends, parts[0]) ||
+		!slices.Contains(l.states, jobs.State(parts[1])) {
 		return wrongCursor()
 	}
 	l.place = place{backend: parts[0], state: jobs.State(parts[1]), cursor: parts[2]}
@@ -132,15 +135,17 @@ func (l *listing) goOn(cursor string) error {
 }
 
 func wrongCursor() error {
-	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, with the same backend and status.")
+	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, " +
+		"with the same backend and status.")
 }
 
 // page reads the next jobs, at most l.limit, and moves l behind them.
-func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
+func (l *listing) page(c *web.Call, lines map[string]Line) ([]leaky.Look, error) {
 	var found []leaky.Look
 	for work := leaky.MaxWork; work > 0 && !l.end() && len(found) < l.limit; {
-		part, err := lines[l.backend].List(c.Ctx, leaky.ListFilter{State: l.state, Client: l.client, Operation: l.operation, Code: l.code,
-			Cursor: l.cursor, Limit: l.limit - len(found), Work: work})
+		part, err := lines[l.backend].List(c.Ctx, leaky.ListFilter{State: l.state, Client: l.client,
+			Operation: l.operation, Code: l.code, Cursor: l.cursor, Limit: l.limit - len(found),
+			Work: work})
 		if errors.Is(err, leaky.ErrCursor) {
 			return nil, wrongCursor()
 		}
@@ -156,7 +161,8 @@ func (l *listing) page(c *call, lines map[string]Line) ([]leaky.Look, error) {
 	return found, nil
 }
 
-// turn moves to the beginning of the next list: the backend's next state, or the next backend's first.
+// turn moves to the beginning of the next list: the backend's next state, or the next backend's
+// first.
 func (l *listing) turn() {
 	if i := slices.Index(l.states, l.state) + 1; i < len(l.states) {
 		l.state = l.states[i]

@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"fmt"
@@ -68,7 +68,7 @@ func TestTheGuardRefusesAsTheAdminAPIDoes(t *testing.T) {
 	plain := http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "text/plain")
 	})
-	front := httptest.NewServer(w.Server.Operators().Guard(plain))
+	front := httptest.NewServer(w.Operators.Operators().Guard(plain))
 	t.Cleanup(front.Close)
 	call := func(fields ...[2]string) *http.Response {
 		r, err := http.NewRequest("GET", front.URL, nil)

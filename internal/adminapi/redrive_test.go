@@ -1,4 +1,4 @@
-package httpapi_test
+package adminapi_test
 
 import (
 	"context"
@@ -209,7 +209,7 @@ func TestALongRedriveEndsInTime(t *testing.T) {
 	w := newWorld(t, func(s *setup) {
 		s.Wrap = func(l testforebay.Line) testforebay.Line { return endlessLine{l} }
 	})
-	w.Server.SetRedriveTime(50 * time.Millisecond)
+	w.Operators.SetRedriveTime(50 * time.Millisecond)
 	if done := w.redriveMany(""); done != (api.Redriven{Redriven: 7, Stopped: api.StoppedTime}) {
 		t.Errorf("redriven = %+v", done)
 	}

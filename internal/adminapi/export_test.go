@@ -1,0 +1,28 @@
+package adminapi
+
+import (
+	"time"
+
+	"github.com/forebay/forebay/internal/jobs"
+)
+
+// What the tests of package adminapi_test use of the package's inside.
+
+const (
+	MaxListCalls = maxListCalls
+	MaxShown     = maxShown
+)
+
+// SetRedriveTime replaces how long a redrive of many jobs may take.
+func (s *Server) SetRedriveTime(d time.Duration) { s.redriveTime = d }
+
+// Operators is the guard of the listener.
+func (s *Server) Operators() *Operators { return s.operators }
+
+// Cursor is a cursor of a list of jobs.
+func Cursor(backend string, state jobs.State, cursor string) string {
+	return place{backend, state, cursor}.String()
+}
+
+// ListReaders is how many requests for lists have the turn or wait for it.
+func (s *Server) ListReaders() int { return s.lists.Users() }
