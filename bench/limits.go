@@ -69,8 +69,8 @@ func decisions(ctx context.Context, e *env, r *report) error {
 	if err := limitMemory(ctx, e, rdb, r); err != nil {
 		return err
 	}
-	e.say("limits: the twin")
-	return twin(ctx, r)
+	e.say("limits: the model in Go")
+	return model(ctx, r)
 }
 
 // decideThree returns a decision over three limits of different algorithms.
@@ -178,21 +178,23 @@ func limitMemory(ctx context.Context, e *env, rdb *redis.Client, r *report) erro
 	return e.flush(ctx)
 }
 
-var twinLine = regexp.MustCompile(`(?m)^BenchmarkTwin/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op\s+\d+ B/op\s+(\d+) allocs/op`)
+var modelLine = regexp.MustCompile(`(?m)^BenchmarkModel/(\S+?)(?:-\d+)?\s+\d+\s+([\d.]+) ns/op` +
+	`\s+\d+ B/op\s+(\d+) allocs/op`)
 
-// twin runs the benchmark of the limiter's Go twin.
-func twin(ctx context.Context, r *report) error {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkTwin$", "-benchmem", "./internal/limits").CombinedOutput()
+// model runs the benchmark of the limits' model in Go.
+func model(ctx context.Context, r *report) error {
+	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkModel$",
+		"-benchmem", "./internal/limits").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("the twin's benchmark: %w\n%s", err, out)
+		return fmt.Errorf("the model's benchmark: %w\n%s", err, out)
 	}
-	for _, m := range twinLine.FindAllStringSubmatch(string(out), -1) {
+	for _, m := range modelLine.FindAllStringSubmatch(string(out), -1) {
 		ns, _ := strconv.ParseFloat(m[2], 64)
 		allocs, _ := strconv.Atoi(m[3])
-		r.Twin = append(r.Twin, twinRow{Name: m[1], Nanoseconds: ns, Allocs: allocs})
+		r.Model = append(r.Model, modelRow{Name: m[1], Nanoseconds: ns, Allocs: allocs})
 	}
-	if len(r.Twin) == 0 {
-		return fmt.Errorf("the twin's benchmark printed no figure:\n%s", out)
+	if len(r.Model) == 0 {
+		return fmt.Errorf("the model's benchmark printed no figure:\n%s", out)
 	}
 	return nil
 }
