@@ -70,27 +70,61 @@ func TestWhatALimitMayBe(t *testing.T) {
 		{good(func(l *Limit) { l.Name = "a\n" }), "a lower-case letter, then letters"},
 		{good(func(l *Limit) { l.Name = strings.Repeat("a", 65) }), "at most 64"},
 		{good(func(l *Limit) { l.Owner = strings.Repeat("a", 257) }), "at most 256"},
-		{good(func(l *Limit) { l.Per = "planet" }), "per planet is none of client, ip, operation, client+operation, tier, country, global"},
-		{good(func(l *Limit) { l.Algorithm = "guess" }), "algorithm guess is none of token-bucket, leaky-bucket, sliding-window-counter, sliding-window-log, fixed-window, concurrency"},
-		{good(func(l *Limit) { l.Burst = -1 }), "burst -1 is out of bounds for this limit; write 1 to 1000000000"},
-		{good(func(l *Limit) { l.Burst = MaxAmount + 1 }), "burst 1000000001 is out of bounds for this limit; write 1 to 1000000000"},
-		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
-		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }), "up to 2501999; use a smaller burst, or a rounder amount and window"},
-		{good(func(l *Limit) { l.Window = Month }), "window month is of the calendar, and the algorithm of this limit is token-bucket; write a duration such as 24h, or use fixed-window"},
-		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }), "can be counted exactly up to 100; use a smaller burst"},
-		{leaky(func(l *Limit) { l.Window = Month }), "window month is of the calendar, and the algorithm of this limit is leaky-bucket; write a duration such as 24h, or use fixed-window"},
-		{counter(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is sliding-window-counter; leave it out, or use token-bucket"},
-		{counter(func(l *Limit) { l.Window = Month }), "window month is of the calendar, and the algorithm of this limit is sliding-window-counter; write a duration such as 24h, or use fixed-window"},
-		{log(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is sliding-window-log; leave it out, or use token-bucket"},
-		{log(func(l *Limit) { l.Window = Month }), "window month is of the calendar, and the algorithm of this limit is sliding-window-log; write a duration such as 24h, or use fixed-window"},
-		{log(func(l *Limit) { l.Amount = MaxLog + 1 }), "limit 10001 is too much for this limit: a sliding-window-log remembers each request; write 1 to 10000, or use sliding-window-counter"},
-		{fixed(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is fixed-window; leave it out, or use token-bucket"},
-		{permits(func(l *Limit) { l.Burst = 5 }), "burst has no meaning for this limit, whose algorithm is concurrency; leave it out, or use token-bucket"},
-		{permits(func(l *Limit) { l.Window = time.Minute }), "window has no meaning for this limit: concurrency counts the jobs that wait and run now; leave it out"},
-		{permits(func(l *Limit) { l.Window = Month }), "concurrency counts the jobs that wait and run now; leave it out"},
-		{permits(func(l *Limit) { l.Bytes = true }), "cost.bytes has no meaning for concurrency, which counts jobs; leave it out, or use token-bucket"},
-		{permits(func(l *Limit) { l.Amount = 0 }), "limit 0 is out of bounds for this limit; write 1 to 1000000000"},
-		{permits(func(l *Limit) { l.Amount = -5 }), "limit -5 is out of bounds for this limit; write 1 to 1000000000"},
+		{good(func(l *Limit) { l.Per = "planet" }),
+			"per planet is none of client, ip, operation, client+operation, tier, country, " +
+				"global"},
+		{good(func(l *Limit) { l.Algorithm = "guess" }),
+			"algorithm guess is none of token-bucket, leaky-bucket, sliding-window-counter, " +
+				"sliding-window-log, fixed-window, concurrency"},
+		{good(func(l *Limit) { l.Burst = -1 }),
+			"burst -1 is out of bounds for this limit; write 1 to 1000000000"},
+		{good(func(l *Limit) { l.Burst = MaxAmount + 1 }),
+			"burst 1000000001 is out of bounds for this limit; write 1 to 1000000000"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }),
+			"1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst"},
+		{good(func(l *Limit) { l.Amount, l.Window, l.Burst = 999_999_937, time.Hour, MaxAmount }),
+			"up to 2501999; use a smaller burst, or a rounder amount and window"},
+		{good(func(l *Limit) { l.Window = Month }),
+			"window month is of the calendar, and the algorithm of this limit is token-bucket; " +
+				"write a duration such as 24h, or use fixed-window"},
+		{leaky(func(l *Limit) { l.Amount, l.Window, l.Burst = 1, MaxWindow, 1000 }),
+			"can be counted exactly up to 100; use a smaller burst"},
+		{leaky(func(l *Limit) { l.Window = Month }),
+			"window month is of the calendar, and the algorithm of this limit is leaky-bucket; " +
+				"write a duration such as 24h, or use fixed-window"},
+		{counter(func(l *Limit) { l.Burst = 5 }),
+			"burst has no meaning for this limit, whose algorithm is sliding-window-counter; " +
+				"leave it out, or use token-bucket"},
+		{counter(func(l *Limit) { l.Window = Month }),
+			"window month is of the calendar, and the algorithm of this limit is " +
+				"sliding-window-counter; write a duration such as 24h, or use fixed-window"},
+		{log(func(l *Limit) { l.Burst = 5 }),
+			"burst has no meaning for this limit, whose algorithm is sliding-window-log; leave " +
+				"it out, or use token-bucket"},
+		{log(func(l *Limit) { l.Window = Month }),
+			"window month is of the calendar, and the algorithm of this limit is " +
+				"sliding-window-log; write a duration such as 24h, or use fixed-window"},
+		{log(func(l *Limit) { l.Amount = MaxLog + 1 }),
+			"limit 10001 is too much for this limit: a sliding-window-log remembers each " +
+				"request; write 1 to 10000, or use sliding-window-counter"},
+		{fixed(func(l *Limit) { l.Burst = 5 }),
+			"burst has no meaning for this limit, whose algorithm is fixed-window; leave it " +
+				"out, or use token-bucket"},
+		{permits(func(l *Limit) { l.Burst = 5 }),
+			"burst has no meaning for this limit, whose algorithm is concurrency; leave it " +
+				"out, or use token-bucket"},
+		{permits(func(l *Limit) { l.Window = time.Minute }),
+			"window has no meaning for this limit: concurrency counts the jobs that wait and " +
+				"run now; leave it out"},
+		{permits(func(l *Limit) { l.Window = Month }),
+			"concurrency counts the jobs that wait and run now; leave it out"},
+		{permits(func(l *Limit) { l.Bytes = true }),
+			"cost.bytes has no meaning for concurrency, which counts jobs; leave it out, or " +
+				"use token-bucket"},
+		{permits(func(l *Limit) { l.Amount = 0 }),
+			"limit 0 is out of bounds for this limit; write 1 to 1000000000"},
+		{permits(func(l *Limit) { l.Amount = -5 }),
+			"limit -5 is out of bounds for this limit; write 1 to 1000000000"},
 	} {
 		err := c.limit.Validate()
 		if err == nil || !strings.Contains(err.Error(), c.mend) ||
@@ -110,10 +144,12 @@ func TestWhatALimitMayBe(t *testing.T) {
 		}{
 			{0, time.Minute, "limit 0 is out of bounds for this limit; write 1 to 1000000000"},
 			{-5, time.Minute, "limit -5 is out of bounds for this limit; write 1 to 1000000000"},
-			{MaxAmount + 1, time.Minute, "limit 1000000001 is out of bounds for this limit; write 1 to 1000000000"},
+			{MaxAmount + 1, time.Minute,
+				"limit 1000000001 is out of bounds for this limit; write 1 to 1000000000"},
 			{10, 0, "window 0s is out of bounds for this limit; write 1ms to 366d"},
 			{10, -time.Second, "window -1s is out of bounds for this limit; write 1ms to 366d"},
-			{10, -2, "window -2ns is out of bounds for this limit; write 1ms to 366d"}, // next to Month
+			// Next to Month.
+			{10, -2, "window -2ns is out of bounds for this limit; write 1ms to 366d"},
 			{10, MinWindow - time.Microsecond, "is out of bounds for this limit; write 1ms to"},
 			{10, MaxWindow + time.Microsecond, "is out of bounds for this limit; write 1ms to"},
 			{10, time.Second + time.Nanosecond, "use whole microseconds"},
@@ -127,19 +163,23 @@ func TestWhatALimitMayBe(t *testing.T) {
 	}
 }
 
-// A config shows every problem of a limit at its field, with the value and the name as it has them.
-func TestEveryProblemOfALimitIsToldAtItsField(t *testing.T) {
+// A config shows every problem of a limit at its field, with the value and the limit's name in the
+// config's form.
+func TestEveryProblemOfALimitHasItsField(t *testing.T) {
 	t.Parallel()
-	l := Limit{Name: "odd", Per: "planet", Amount: MaxLog + 1, Window: -time.Second, Burst: -1, Algorithm: SlidingWindowLog}
+	l := Limit{Name: "odd", Per: "planet", Amount: MaxLog + 1, Window: -time.Second, Burst: -1,
+		Algorithm: SlidingWindowLog}
 	var got []string
 	for _, p := range l.Problems() {
 		got = append(got, p.Field+": "+p.Text("VALUE", "LIMIT"))
 	}
 	want := []string{
 		"per: VALUE is none of client, ip, operation, client+operation, tier, country, global",
-		"limit: VALUE is too much for LIMIT: a sliding-window-log remembers each request; write 1 to 10000, or use sliding-window-counter",
+		"limit: VALUE is too much for LIMIT: a sliding-window-log remembers each request; write " +
+			"1 to 10000, or use sliding-window-counter",
 		"window: VALUE is out of bounds for LIMIT; write 1ms to 366d",
-		"burst: has no meaning for LIMIT, whose algorithm is sliding-window-log; leave it out, or use token-bucket",
+		"burst: has no meaning for LIMIT, whose algorithm is sliding-window-log; leave it out, " +
+			"or use token-bucket",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -148,7 +188,8 @@ func TestEveryProblemOfALimitIsToldAtItsField(t *testing.T) {
 	if err := a.UnmarshalText([]byte("fixed-window")); err != nil || a != FixedWindow {
 		t.Errorf("fixed-window is read as %q, %v", a, err)
 	}
-	if err := a.UnmarshalText([]byte("Fixed-Window")); err == nil || a != FixedWindow || err.Error() != "is none of "+list(everyAlgorithm) {
+	if err := a.UnmarshalText([]byte("Fixed-Window")); err == nil || a != FixedWindow ||
+		err.Error() != "is none of "+list(everyAlgorithm) {
 		t.Errorf("an unknown word is read as %q, %v", a, err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Scaled is the limit with its amount and burst times factor, rounded down, from 1 to the most that
-// its algorithm can keep.
+// Scaled returns the limit with its amount and burst times factor, rounded down, from 1 to the most
+// that its algorithm can keep.
 func (l Limit) Scaled(factor float64) Limit {
 	scale := func(n int64) int64 {
 		return int64(min(max(1, math.Floor(float64(n)*factor+1e-9)), MaxAmount))
@@ -21,8 +21,8 @@ func (l Limit) Scaled(factor float64) Limit {
 	return l
 }
 
-// Scaled is the rule of the scaled limit. What the rule has counted counts on, for the new amount; but
-// a bucket, which counts in parts of its own rate, begins full.
+// Scaled returns the rule of the scaled limit. Counts that r has made hold against the new amount,
+// except for a bucket's: it counts in parts of its own rate, so the scaled one begins full.
 func (r *Rule) Scaled(factor float64) (*Rule, error) {
 	l, counted := r.limit.Scaled(factor), r.counted
 	if l.Algorithm.HasBurst() {

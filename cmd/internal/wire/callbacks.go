@@ -21,8 +21,10 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
-// Webhooks puts together what tells the ends of jobs. It belongs to where jobs are run: see RunBack.
-func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line, metrics prometheus.Registerer, log *slog.Logger) *webhook.Sender {
+// Webhooks puts together the sender of webhooks. It runs in the process that runs jobs: see
+// RunBack.
+func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line,
+	metrics prometheus.Registerer, log *slog.Logger) *webhook.Sender {
 	return webhook.New(webhook.Config{
 		Redis:     s.Client(),
 		Transport: jobs.NewDeliveries(s.Executor(), log),
@@ -36,25 +38,25 @@ func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	})
 }
 
-// RunBack drains the lines and tells the ends of jobs until ctx ends, or one of the two can't begin. After an error something may be left
-// running.
+// RunBack drains the lines and sends webhooks until ctx ends, or one of the two can't begin. After
+// an error, parts of them may still be running.
 func RunBack(ctx context.Context, w *worker.Worker, hooks *webhook.Sender) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	told := make(chan error, 1)
+	sender := make(chan error, 1)
 	go func() {
 		defer cancel()
-		told <- hooks.Run(ctx)
+		sender <- hooks.Run(ctx)
 	}()
 	err := w.Run(ctx)
 	cancel()
-	return errors.Join(err, <-told)
+	return errors.Join(err, <-sender)
 }
 
-// ends tell of jobs by their lines.
+// ends finds the ends of jobs in the lines, by their backends' names.
 type ends map[string]*leaky.Line
 
-// End is as webhook.Jobs says: what is told of a job is what its client would be shown.
+// End implements webhook.Jobs. The event has the job as its client sees it.
 func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
 	backend, _ := jobs.ParseID(id)
 	line := e[backend]
@@ -72,10 +74,21 @@ func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
 	}
 	view := jobview.ForClient(look, look.Now)
 	finished := look.Standing.FinishedAt
-	body, err := json.Marshal(api.Event{Type: api.EventType(view.Status), Timestamp: api.Time{Time: finished}, Data: *view})
-	if err != nil {
-		return webhook.End{}, fmt.Errorf("what is told of job %s: %w", id, err)
+	event := api.Event{
+		Type:      api.EventType(view.Status),
+		Timestamp: api.Time{Time: finished},
+		Data:      *view,
 	}
-	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback, FinishedAt: finished, ExpiresAt: look.Standing.ExpiresAt,
-		Type: api.EventType(view.Status), Event: body}, nil
+	body, err := json.Marshal(event)
+	if err != nil {
+		return webhook.End{}, fmt.Errorf("event of job %s: %w", id, err)
+	}
+	return webhook.End{
+		Client:     look.Job.Client,
+		URL:        look.Job.Callback,
+		FinishedAt: finished,
+		ExpiresAt:  look.Standing.ExpiresAt,
+		Type:       event.Type,
+		Event:      body,
+	}, nil
 }

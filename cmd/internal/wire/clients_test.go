@@ -42,8 +42,8 @@ func client(name, rest string) string {
 
 func digest(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte("key-"+name))) }
 
-// watched are clients whose file a test edits. Nothing waits for a clock: the file is looked at
-// when the test says so.
+// watched are clients whose file a test edits. The file is read when the test asks for it, and not
+// by a clock.
 type watched struct {
 	*wire.Clients
 	t       *testing.T
@@ -113,8 +113,7 @@ func watch(t *testing.T, c *config.Config) *watched {
 	return w
 }
 
-// begin watches the file until end is called, which returns when nothing looks at the file any
-// more.
+// begin watches the file until end is called. end returns when the watching has stopped.
 func (w *watched) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -125,35 +124,35 @@ func (w *watched) begin() {
 	w.end = func() { stop(); <-done }
 }
 
-// look has the file looked at, and returns when that is over.
+// look has the file read if it changed, and returns when that is done.
 func (w *watched) look() {
 	w.tick <- time.Time{}
 	w.end()
 	w.begin()
 }
 
-// hangUp is a SIGHUP, and returns when it was obeyed.
+// hangUp sends a SIGHUP, and returns when it has been handled.
 func (w *watched) hangUp() {
 	w.hup <- syscall.SIGHUP
 	w.end()
 	w.begin()
 }
 
-// tier is what the key of a client gets it; "": nothing.
+// tier returns the tier of a client's key; "": the key is unknown.
 func (w *watched) tier(name string) string {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-API-Key", "key-"+name)
-	who, err := w.Identify(r)
+	c, err := w.Identify(r)
 	if err != nil {
 		return ""
 	}
-	if who.Name != name {
-		w.t.Errorf("the key of %s is %s's", name, who.Name)
+	if c.Name != name {
+		w.t.Errorf("the key of %s is %s's", name, c.Name)
 	}
-	return who.Tier
+	return c.Tier
 }
 
-// The whole story of a clients file: read at the start, edited, broken, mended.
+// A clients file is read at the start, and then edited, broken and mended.
 func TestClientsComeAndGoWithTheirFile(t *testing.T) {
 	t.Parallel()
 	text := "clients:\n" + client("acme", "tier: pro") + client("globex", "tier: free")
@@ -229,7 +228,7 @@ func TestOverridesComeWithTheirClientsAndKeepTheirPlace(t *testing.T) {
 		t.Errorf("the changed override is %+v", now)
 	}
 	if w.Override("globex") != globex {
-		t.Error("an override that nobody changed is another: what was computed from it is lost")
+		t.Error("an unchanged override has another pointer: values computed from it are lost")
 	}
 	if w.Override("initech") == nil {
 		t.Error("a new override isn't in force")
@@ -241,7 +240,7 @@ func TestOverridesComeWithTheirClientsAndKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// Readings and requests share what they see.
+// During a reading, requests see the old file or the new one.
 func TestRequestsDuringAReadingSeeOneFileWhole(t *testing.T) {
 	t.Parallel()
 	files := []string{"clients:\n" + client("acme", "tier: pro"),

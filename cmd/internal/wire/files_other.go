@@ -2,5 +2,5 @@
 
 package wire
 
-// fileLimit is how many files the process may have open: no limit is known here.
+// fileLimit returns how many files the process may have open. No limit is known here.
 func fileLimit() int { return manyFiles }

@@ -4,7 +4,7 @@ package wire
 
 import "golang.org/x/sys/unix"
 
-// fileLimit is how many files the process may have open; connections are files.
+// fileLimit returns how many files the process may have open. Connections are files.
 func fileLimit() int {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

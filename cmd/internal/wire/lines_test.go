@@ -24,8 +24,9 @@ backends:
 operations: {o: {backend: a, path: /}}
 `
 
-// What a start says of overrides: where they differ from the file, with both values. The file may have been changed since.
-func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
+// A start logs each override that differs from the file, with both values. The file may have
+// changed since the override was set.
+func TestAStartLogsWhereTheFileIsOverridden(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
 	linesOf := func(rate string) map[string]*leaky.Line {
@@ -40,18 +41,21 @@ func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 		lines := wire.Lines(c, rdb)
 		return lines
 	}
-	told := func(lines map[string]*leaky.Line) string {
+	logged := func(lines map[string]*leaky.Line) string {
 		var out bytes.Buffer
 		wire.TellOverrides(t.Context(), lines, slog.New(slog.NewTextHandler(&out, nil)))
 		return out.String()
 	}
 	lines := linesOf("5/s")
-	if a, b := lines["a"].Settings(), lines["b"].Settings(); !a.Feedback || b.Feedback || a.KeepFailed != 7*24*time.Hour || b.KeepFailed != 2*time.Hour {
+	a, b := lines["a"].Settings(), lines["b"].Settings()
+	if !a.Feedback || b.Feedback || a.KeepFailed != 7*24*time.Hour || b.KeepFailed != 2*time.Hour {
 		t.Errorf("settings %+v and %+v", a, b)
-	} else if a.KeepLongest != 48*time.Hour || b.KeepLongest != 24*time.Hour { // max_age, and keep_result where it has an operation
+	}
+	// max_age, and keep_result of a backend that has an operation.
+	if a.KeepLongest != 48*time.Hour || b.KeepLongest != 24*time.Hour {
 		t.Errorf("jobs are kept for %v and %v at the longest", a.KeepLongest, b.KeepLongest)
 	}
-	if out := told(lines); out != "" {
+	if out := logged(lines); out != "" {
 		t.Errorf("nothing is overridden: %s", out)
 	}
 	rate, err := leaky.ParseRate("2/s")
@@ -59,18 +63,22 @@ func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 		t.Fatal(err)
 	}
 	burst, on, paused := 2, true, true
-	for name, o := range map[string]leaky.Override{"a": {Rate: &rate, Burst: &burst}, "b": {Feedback: &on, Paused: &paused}} {
+	for name, o := range map[string]leaky.Override{
+		"a": {Rate: &rate, Burst: &burst}, "b": {Feedback: &on, Paused: &paused},
+	} {
 		if err := lines[name].Tune(t.Context(), o, "maria"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	out := told(linesOf("6/s"))
+	out := logged(linesOf("6/s"))
 	if strings.Count(out, "level=INFO") != 2 || strings.Count(out, "by=maria") != 2 ||
-		!strings.Contains(out, `backend=a by=maria`) || !strings.Contains(out, ` rate="config 6/s, in force 2/s"`+"\n") ||
-		!strings.Contains(out, ` paused="config false, in force true" feedback="config off, in force on"`+"\n") {
-		t.Errorf("told:\n%s", out)
+		!strings.Contains(out, `backend=a by=maria`) ||
+		!strings.Contains(out, ` rate="config 6/s, in force 2/s"`+"\n") ||
+		!strings.Contains(out, ` paused="config false, in force true"`+
+			` feedback="config off, in force on"`+"\n") {
+		t.Errorf("logged:\n%s", out)
 	}
-	if out := told(linesOf("2/s")); strings.Contains(out, "backend=a") {
+	if out := logged(linesOf("2/s")); strings.Contains(out, "backend=a") {
 		t.Errorf("the file says the same: %s", out)
 	}
 }

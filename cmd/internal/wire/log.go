@@ -1,5 +1,5 @@
-// Package wire is what both commands do: it reads flags and config, turns the config into each package's own types, and
-// puts the packages together.
+// Package wire has the parts that both commands share. It reads flags and config, turns the config
+// into the packages' own types, and puts the packages together.
 package wire
 
 import (
@@ -11,7 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Logger writes text to a terminal and JSON to anything else. level is debug, info, warn or error.
+// Logger returns a logger that writes text to a terminal, otherwise JSON. level is debug, info,
+// warn or error.
 func Logger(w io.Writer, level string) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil {
@@ -24,7 +25,7 @@ func Logger(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(w, options)), nil
 }
 
-// withUnits writes durations as 1.5s in JSON too, where they would be bare nanoseconds.
+// withUnits writes durations with their unit, such as 1.5s. In JSON they would be bare nanoseconds.
 func withUnits(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

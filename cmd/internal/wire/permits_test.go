@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/redistest"
 )
 
-// permits is a limit of 10 jobs at one time, and the line of a backend whose jobs are under it.
+// permits is a limit of 10 jobs at one time, with the line of a backend to whose jobs it applies.
 type permits struct {
 	*limits.Limiter
 	t    *testing.T
@@ -28,7 +28,8 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := limits.Compile(limits.Limit{Name: "jobs", Owner: backend, Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 10})
+	rule, err := limits.Compile(limits.Limit{Name: "jobs", Owner: backend,
+		Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	return p
 }
 
-// charge takes a permit for a new job, held as one with an Idempotency-Key holds it, and returns the job with what it holds.
+// charge takes a permit for a new job, in the way of a request with an Idempotency-Key, and returns
+// the job with the permit.
 func (p *permits) charge() (jobs.Job, limits.Verdict) {
 	p.t.Helper()
 	id := jobs.NewID(p.line.Settings().Backend)
@@ -55,22 +57,25 @@ func (p *permits) charge() (jobs.Job, limits.Verdict) {
 	if err != nil || !v.Allowed || len(v.Holds().Keys) != 1 {
 		p.t.Fatalf("%+v, %v", v, err)
 	}
-	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: v.Holds()}, v
+	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal,
+		Holds: v.Holds()}, v
 }
 
 func (p *permits) request(holder string) limits.Request {
-	return limits.Request{Rules: []*limits.Rule{p.rule}, Subject: limits.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
+	return limits.Request{Rules: []*limits.Rule{p.rule}, Cost: 1, Job: holder,
+		Subject: limits.Subject{Client: p.line.Settings().Backend}}
 }
 
 func (p *permits) offer(j jobs.Job) {
 	p.t.Helper()
-	place, err := p.line.Offer(p.t.Context(), leaky.Offer{Job: j, Weight: 1, MaxAge: time.Hour, Keep: time.Hour})
+	place, err := p.line.Offer(p.t.Context(),
+		leaky.Offer{Job: j, Weight: 1, MaxAge: time.Hour, Keep: time.Hour})
 	if err != nil || place.Outcome != leaky.Accepted {
 		p.t.Fatalf("%+v, %v", place, err)
 	}
 }
 
-// pass makes what is noted as open older.
+// pass makes the notes of open permits older.
 func (p *permits) pass(d time.Duration) {
 	p.t.Helper()
 	key := jobs.PermitsKey(p.line.Settings().Backend)
@@ -84,7 +89,8 @@ func (p *permits) pass(d time.Duration) {
 func (p *permits) returned(orphans int64) {
 	p.t.Helper()
 	if n, more, err := p.line.ReturnPermits(p.t.Context()); n != orphans || more || err != nil {
-		p.t.Errorf("%d permits of no job were found (more: %v), want %d: %v", n, more, orphans, err)
+		p.t.Errorf("%d permits without a job were found (more: %v), want %d: %v",
+			n, more, orphans, err)
 	}
 }
 
@@ -101,7 +107,8 @@ func (p *permits) taken(want int64) {
 
 func (p *permits) open(want int64) {
 	p.t.Helper()
-	if n := p.rdb.ZCard(p.t.Context(), jobs.PermitsKey(p.line.Settings().Backend)).Val(); n != want {
+	key := jobs.PermitsKey(p.line.Settings().Backend)
+	if n := p.rdb.ZCard(p.t.Context(), key).Val(); n != want {
 		p.t.Errorf("%d permits are noted as open, want %d", n, want)
 	}
 }
@@ -127,18 +134,18 @@ func TestPermitsOnACluster(t *testing.T) {
 	}
 }
 
-// An api that dies between a charge and its job, or whose refund is lost, leaves a permit behind that belongs to no job: it comes back by
-// itself, though nobody finds the limit full. A job's own permit stays for as long as the job lives, however long that is, and comes back
-// with its end.
+// An api that dies between a charge and its job, or whose refund fails, leaves a permit without a
+// job. It is returned even if the limit is never found full. A job's own permit stays until the
+// job's end, however long that takes, and is then returned.
 func withoutAJob(t *testing.T, p *permits) {
 	alive, _ := p.charge()
 	p.offer(alive)
 	p.charge() // dies before the offer
-	p.charge() // is found to be a duplicate of alive, and its refund is lost
+	p.charge() // is a duplicate of alive, and its refund fails
 	young, _ := p.charge()
 	p.taken(4)
 	p.open(3)
-	p.returned(0) // their offers may be on their way
+	p.returned(0) // their offers may be about to arrive
 	p.taken(4)
 	p.pass(leaky.PermitLease)
 	p.offer(young)
@@ -157,26 +164,31 @@ func withoutAJob(t *testing.T, p *permits) {
 	p.open(0)
 }
 
-// submit asks for a job as a front does, and returns what the line says and how many of the limit's permits the verdict leaves.
+// submit requests a job as a front does. It returns the line's outcome, and how many permits of the
+// limit are left by the verdict.
 func (p *permits) submit(id string) (leaky.Outcome, int64) {
 	p.t.Helper()
 	var place leaky.Place
-	v, err := p.Along(p.t.Context(), p.request(id), func(part *limits.Part) (_ limits.Ending, err error) {
-		job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: part.Holds(), Fingerprint: "f"}
-		place, err = p.line.Offer(p.t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Charge: part.Charge()})
+	step := func(part *limits.Part) (_ limits.Ending, err error) {
+		job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal,
+			Holds: part.Holds(), Fingerprint: "f"}
+		place, err = p.line.Offer(p.t.Context(), leaky.Offer{Job: job, Weight: 1,
+			MaxAge: time.Hour, Keep: time.Hour, Charge: part.Charge()})
 		if place.Outcome == leaky.Accepted {
 			return limits.Taken, err
 		}
 		return limits.Left, err
-	})
+	}
+	v, err := p.Along(p.t.Context(), p.request(id), step)
 	if err != nil || v.Unreturned != nil {
 		p.t.Fatal(v, err)
 	}
 	return place.Outcome, v.Standings[0].Remaining
 }
 
-// A job has its permit from the moment at which it is on record. A duplicate of it, and a job that the line refuses, take none, also where
-// that takes two steps; the duplicate doesn't give back the job's.
+// A job has its permit from the moment at which it is on record. A duplicate request, and one that
+// the line refuses, take none, even if that takes two steps. The duplicate doesn't give back the
+// job's.
 func along(t *testing.T, p *permits) {
 	id := jobs.NewID(p.line.Settings().Backend)
 	if got, left := p.submit(id); got != leaky.Accepted || left != 9 {
@@ -191,7 +203,8 @@ func along(t *testing.T, p *permits) {
 	if err := p.line.Tune(t.Context(), leaky.Override{Capacity: &capacity}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if got, left := p.submit(jobs.NewID(p.line.Settings().Backend)); got != leaky.LineFull || left != 9 {
+	other := jobs.NewID(p.line.Settings().Backend)
+	if got, left := p.submit(other); got != leaky.LineFull || left != 9 {
 		t.Errorf("%s, %d left", got, left)
 	}
 	p.taken(1)
@@ -203,7 +216,8 @@ func along(t *testing.T, p *permits) {
 	p.taken(0)
 }
 
-// What is given back or refused in good order leaves no note behind: a flood of refusals must not become work for the reconciler.
+// A refund or a refusal leaves no note behind. A flood of refusals must not become work for the
+// reconciler.
 func refused(t *testing.T, p *permits) {
 	var charged []limits.Verdict
 	for range 10 {
@@ -211,7 +225,8 @@ func refused(t *testing.T, p *permits) {
 		charged = append(charged, v)
 	}
 	for range 5 {
-		if v, err := p.Decide(t.Context(), p.request(jobs.NewID(p.line.Settings().Backend))); err != nil || v.Allowed {
+		r := p.request(jobs.NewID(p.line.Settings().Backend))
+		if v, err := p.Decide(t.Context(), r); err != nil || v.Allowed {
 			t.Fatalf("%+v, %v", v, err)
 		}
 	}
@@ -225,7 +240,7 @@ func refused(t *testing.T, p *permits) {
 	p.taken(0)
 }
 
-// A clock of Redis that is set back, or forward, keeps no permit from coming back, and takes none from a job.
+// If Redis's clock is set back or forward, permits are still returned, and jobs keep theirs.
 func clockSteps(t *testing.T, p *permits) {
 	alive, _ := p.charge()
 	p.offer(alive)
@@ -237,7 +252,7 @@ func clockSteps(t *testing.T, p *permits) {
 	}
 }
 
-// A key of the wrong type in the place of the open permits stops nothing, and is replaced.
+// A value of the wrong type at the key of open permits stops nothing, and is replaced.
 func wrongType(t *testing.T, p *permits) {
 	key := jobs.PermitsKey(p.line.Settings().Backend)
 	if err := p.rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/store"
 )
 
-// fates says whether the jobs that hold permits have ended, by the lines that they are in.
+// fates looks up jobs that hold permits, in the lines that they are in.
 func fates(lines map[string]*leaky.Line) limits.Fates {
 	return func(ctx context.Context, id string) (limits.Fate, error) {
 		backend, _ := jobs.ParseID(id)
@@ -41,7 +41,7 @@ func fates(lines map[string]*leaky.Line) limits.Fates {
 }
 
 // together has the limiter keep its limits together with those of other regions, if the config says
-// so. run is the exchange with them; it ends with its context.
+// so. run exchanges counts with them until its context ends.
 func together(c *config.Config, limiter *limits.Limiter, own *store.Store,
 	metrics prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	sync := c.Region.Sync

@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-// harmless are the signals that log rotation, service managers and closed terminals send to
-// processes that they don't mean to end.
+// harmless are signals from log rotation, service managers and closed terminals that must not end
+// the process.
 var harmless = []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}

@@ -21,7 +21,8 @@ type Site struct {
 }
 
 // Open listens on addr and logs the address that it got, so ":0" can be used.
-func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.Registerer, log *slog.Logger) (*Site, error) {
+func Open(name, addr string, h http.Handler, b conns.Bounds,
+	metrics prometheus.Registerer, log *slog.Logger) (*Site, error) {
 	l, err := conns.Listen(name, addr, b, metrics, log)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.
 // Addr is where the site listens.
 func (s *Site) Addr() string { return s.listener.Addr().String() }
 
-// Serve answers until Close; it calls failed with the error when it can't.
+// Serve answers requests until Close. If it can't, it calls failed with the error.
 func (s *Site) Serve(failed func(error)) {
 	go func() {
 		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -44,15 +45,16 @@ func (s *Site) Serve(failed func(error)) {
 	}()
 }
 
-// Quiet has no connection begin any more, so that Close then resets none. Before Serve it's without
-// use.
+// Quiet lets no new connection begin, so that Close then resets none. It has no effect before
+// Serve.
 func (s *Site) Quiet() { s.listener.Quiet() }
 
-// Close takes no new connection, waits up to grace for requests under way, and then cuts what is left.
+// Close accepts no new connections, waits up to grace for requests under way, and then closes the
+// connections that are left.
 func (s *Site) Close(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	// Shutdown would drop a request that is being read when it begins, without an answer.
+	// Without this wait, Shutdown would drop requests that are being read, without an answer.
 	for s.listener.AtWork() && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -62,27 +64,27 @@ func (s *Site) Close(grace time.Duration) {
 }
 
 const (
-	// maxAdmin bounds an admin listener: some operators, probes and collectors of metrics.
+	// maxAdmin bounds an admin listener, for a few operators, probes and collectors of metrics.
 	maxAdmin = 64
-	// maxDerived bounds what is derived for the public listener from a file limit that is as good as
-	// none: idle connections take about 10 KiB, held ones 30 KiB.
+	// maxDerived bounds the connections that are derived for the public listener from a very large
+	// file limit. Idle connections take about 10 KiB, held ones 30 KiB.
 	maxDerived = 20_000
-	// ownFiles are for what every process has open besides: its pools of connections to Redis (48),
-	// and its log, its runtime's files, and callbacks under way.
+	// ownFiles are the other open files of a process: its pools of connections to Redis (48), its
+	// log, its runtime's files, and callbacks under way.
 	ownFiles = 48 + 32
 	// manyFiles stands for a file limit that isn't known.
 	manyFiles = 1 << 20
 )
 
-// AdminBounds are those of an admin listener. One address may have all: what stands before it, an
-// SSH tunnel say, may be one.
+// AdminBounds returns the bounds of an admin listener. One address may have all connections,
+// because an SSH tunnel, for example, has one address for all its users.
 func AdminBounds() conns.Bounds {
 	n := min(maxAdmin, fileLimit()/8)
 	return conns.Bounds{All: n, Address: n}
 }
 
-// PublicBounds are those of the public listener: the config's, or what the process's file limit
-// leaves beside all else that has files open.
+// PublicBounds returns the bounds of the public listener: the config's, or the number of files that
+// the process's file limit leaves beside its other open files.
 func PublicBounds(c *config.Config, log *slog.Logger) conns.Bounds {
 	limit := fileLimit()
 	left := limit - AdminBounds().All - ownFiles
@@ -100,7 +102,8 @@ func PublicBounds(c *config.Config, log *slog.Logger) conns.Bounds {
 	if b.All == 0 {
 		b.All = min(left, maxDerived)
 	} else if b.All > left {
-		log.Warn("http.max_connections is more than the process's file limit leaves: raise the limit (ulimit -n)",
+		log.Warn("http.max_connections is more than the process's file limit leaves: "+
+			"raise the limit (ulimit -n)",
 			"max_connections", b.All, "file_limit", limit, "left", left)
 	}
 	if b.Address == 0 {

@@ -28,15 +28,16 @@ const (
 )
 
 // Load reads and checks the config file. Errors name file, line, key and mend.
-func Load(path string, lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
+func Load(path string,
+	lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
 	return config.Load(path, lookup, conditions)
 }
 
-// conditions are the rules of those who go by the config.
+// conditions are the rules of other packages for parts of the config.
 var conditions = config.Rules{Redis: reachable, File: readable}
 
-// Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
-// left out.
+// Check implements -check. It checks the config file and the files that it names, prints the
+// settings in effect without secrets, and returns the exit code.
 func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
 	c, warnings, err := Load(path, lookup)
 	for _, w := range warnings {
@@ -55,19 +56,20 @@ func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Wr
 	}
 	fmt.Fprintf(stdout, "# %s is valid. In effect:\n%s", path, c.Describe())
 	if clients != nil {
-		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", clients.Path, clients.Describe())
+		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s",
+			clients.Path, clients.Describe())
 	}
 	return ExitOK
 }
 
-// readable is the rule for a file that the config names. The clients file's contents are read later: what is
-// wrong there has places of its own.
+// readable checks a file that the config names. The contents of the clients file are checked later:
+// their errors have lines of their own.
 func readable(key, path string) error {
 	var err error
 	if key == "identity.country_database" {
 		var countries *identity.Countries
 		if countries, err = identity.OpenCountries(path); err == nil {
-			countries.Close() // it fails never
+			countries.Close() // it can't fail
 		}
 	} else {
 		var f *os.File
@@ -85,7 +87,7 @@ func readable(key, path string) error {
 	return nil
 }
 
-// reachable is the rule of store for where a Redis is and the login to it.
+// reachable checks the address of a Redis and the login to it, as package store does.
 func reachable(url strictyaml.SecretURL, login config.RedisLogin) (field string, err error) {
 	err = redisAt(url, login).Check()
 	var wrong store.ConfigError
@@ -108,7 +110,7 @@ func redisAt(url strictyaml.SecretURL, login config.RedisLogin) store.Config {
 	}}
 }
 
-// Version is the version that the binary was built as.
+// Version returns the version that the binary was built as.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Version
@@ -116,12 +118,14 @@ func Version() string {
 	return "unknown"
 }
 
-// Metrics returns a registry that has what every Go process tells of itself, and the build.
+// Metrics returns a registry with the metrics of Go processes and of the build.
 func Metrics() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info", Help: "Always 1; the label tells the version.",
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info",
+		Help:        "Always 1; the label tells the version.",
 		ConstLabels: prometheus.Labels{"version": Version()}})
 	build.Set(1)
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }

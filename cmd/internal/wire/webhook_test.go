@@ -23,24 +23,26 @@ import (
 	"github.com/forebay/forebay/internal/store"
 )
 
-// What a webhook tells is the job as its client would see it, without its result.
-func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
+// A webhook's event has the job as its client sees it, without its result.
+func TestAWebhookHasTheJobAsItsClientSeesIt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	type told struct {
+	type delivery struct {
 		header http.Header
 		body   []byte
 	}
-	heard := make(chan told, 10)
+	received := make(chan delivery, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		heard <- told{r.Header, body}
+		received <- delivery{r.Header, body}
 	}))
 	t.Cleanup(receiver.Close)
 
-	c, _ := loadRoster(t, "clients:\n"+client("acme", "tier: pro, callback: {secrets: ["+firstSecret+"]}"))
-	c.Callbacks.HTTP, c.Callbacks.Allow = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	c, _ := loadRoster(t, "clients:\n"+
+		client("acme", "tier: pro, callback: {secrets: ["+firstSecret+"]}"))
+	c.Callbacks.HTTP = true
+	c.Callbacks.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	c.Callbacks.Ports = []int{receiver.Listener.Addr().(*net.TCPAddr).Port}
 	log := slog.New(slog.DiscardHandler)
 	clients, err := wire.NewClients(c, noEnv, prometheus.NewRegistry(), log)
@@ -56,7 +58,8 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 	lines := wire.Lines(c, s.Client())
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- wire.Webhooks(c, clients, s, lines, prometheus.NewRegistry(), log).Run(running) }()
+	sender := wire.Webhooks(c, clients, s, lines, prometheus.NewRegistry(), log)
+	go func() { ended <- sender.Run(running) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -65,18 +68,20 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 	}()
 
 	line := lines["b"]
-	job := jobs.Job{ID: jobs.NewID("b"), Operation: "o", Client: "acme", Tier: "pro", Priority: jobs.Normal, Payload: []byte(`"payload"`), Callback: receiver.URL}
-	if place, err := line.Offer(ctx, leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil || place.Outcome != leaky.Accepted {
+	job := jobs.Job{ID: jobs.NewID("b"), Operation: "o", Client: "acme", Tier: "pro",
+		Priority: jobs.Normal, Payload: []byte(`"payload"`), Callback: receiver.URL}
+	offer := leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}
+	if place, err := line.Offer(ctx, offer); err != nil || place.Outcome != leaky.Accepted {
 		t.Fatal(place, err)
 	}
 	if outcome, err := line.Cancel(ctx, job.ID); err != nil || outcome != leaky.Canceled {
 		t.Fatal(outcome, err)
 	}
-	var got told
+	var got delivery
 	select {
-	case got = <-heard:
+	case got = <-received:
 	case <-ctx.Done():
-		t.Fatal("nothing was told")
+		t.Fatal("no webhook was delivered")
 	}
 	official, err := standardwebhooks.NewWebhook(firstSecret)
 	if err != nil {
@@ -90,9 +95,10 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := event.Data
-	if event.Type != "job.canceled" || event.Timestamp.IsZero() || j.ID != job.ID || j.Status != api.Canceled || !j.Done || j.Operation != "o" ||
-		j.FinishedAt == nil || !j.FinishedAt.Equal(event.Timestamp.Time) || j.Links.Self != "/v1/jobs/"+job.ID {
-		t.Errorf("told %s", got.body)
+	if event.Type != "job.canceled" || event.Timestamp.IsZero() || j.ID != job.ID ||
+		j.Status != api.Canceled || !j.Done || j.Operation != "o" || j.FinishedAt == nil ||
+		!j.FinishedAt.Equal(event.Timestamp.Time) || j.Links.Self != "/v1/jobs/"+job.ID {
+		t.Errorf("the event is %s", got.body)
 	}
 	if len(got.body) > 20_000 {
 		t.Errorf("%d bytes", len(got.body))
