@@ -5,7 +5,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Config is what a Server is put together from. It was checked before: every name in it is known.
+// Config has the parts of a Server. It was checked before: every name in it is known.
 type Config struct {
 	Identity  Identifier
 	Admission *admission.Admission

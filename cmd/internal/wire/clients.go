@@ -18,8 +18,8 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// Clients are the config's clients and those of the clients file, which may come and go, with what
-// each has instead of its tier's. Safe for concurrent use, as clients.File is.
+// Clients are the config's clients and those of the clients file, which may come and go, with the
+// settings that each has instead of its tier's. Safe for concurrent use, as clients.File is.
 type Clients struct{ *clients.File[clientSet] }
 
 // clientSet is all clients that are in force at one time.
@@ -30,8 +30,8 @@ type clientSet struct {
 	listed    map[string]config.Client // by name, as their files have them
 }
 
-// NewClients reads what the config says of clients: the clients file, if there is one, and the
-// country database. Its errors name file, line and mend. It registers the file's metrics.
+// NewClients reads the sources of clients that the config names: the clients file, if there is one,
+// and the country database. Its errors name file, line and mend. It registers the file's metrics.
 func NewClients(c *config.Config, lookup func(string) (string, bool),
 	metrics prometheus.Registerer, log *slog.Logger) (*Clients, error) {
 	all := &clientReader{config: c, lookup: lookup, log: log}
@@ -50,7 +50,8 @@ func NewClients(c *config.Config, lookup func(string) (string, bool),
 	return &Clients{file}, nil
 }
 
-// Identify says who sent r, as identity.Identifier.Identify does, by the clients in force.
+// Identify names the client that sent r, as identity.Identifier.Identify does, by the clients in
+// force.
 func (cs *Clients) Identify(r *http.Request) (identity.Client, error) {
 	return cs.Current().identity.Identify(r)
 }
@@ -58,13 +59,13 @@ func (cs *Clients) Identify(r *http.Request) (identity.Client, error) {
 // FromProxy reports whether r comes from a trusted proxy.
 func (cs *Clients) FromProxy(r *http.Request) bool { return cs.Current().identity.FromProxy(r) }
 
-// Override is what a client has instead of its tier's; nil: nothing. The pointer stays the same
-// over readings that don't change it.
+// Override is the settings that a client has instead of its tier's; nil: none. The pointer stays
+// the same over readings that don't change them.
 func (cs *Clients) Override(client string) *admission.Override {
 	return cs.Current().overrides[client]
 }
 
-// Callback is the URL that a client has for webhooks ("": only those of its jobs), and its secrets.
+// Callback is a client's URL for webhooks ("": only those of its jobs), and its secrets.
 func (cs *Clients) Callback(client string) (url string, secrets []webhook.Secret) {
 	c := cs.Current().callbacks[client]
 	return c.URL, c.Secrets
@@ -101,7 +102,7 @@ func (r *clientReader) read(text []byte, was *clientSet) (*clientSet, clients.Ch
 }
 
 // compile brings all clients into the forms that requests need. An override that didn't change is
-// that of the set that was.
+// taken from the previous set.
 func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet, error) {
 	c := r.config
 	who := identity.Config{Anonymous: c.Identity.Anonymous, TrustedProxies: c.HTTP.TrustedProxies,
@@ -113,7 +114,8 @@ func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet,
 		listed:    map[string]config.Client{},
 	}
 	for _, client := range all {
-		who.Clients = append(who.Clients, identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
+		who.Clients = append(who.Clients,
+			identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
 		set.listed[client.Name] = client
 		if len(client.Callback.Secrets) > 0 {
 			set.callbacks[client.Name] = client.Callback
@@ -136,7 +138,7 @@ func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet,
 	return set, nil
 }
 
-// warnUntrusted logs, once, that a proxy is most likely missing from the config: its callers all
+// warnUntrusted logs, once, that a proxy is most likely missing from the config: all its callers
 // count as one.
 func (r *clientReader) warnUntrusted(peer netip.Addr, header string) {
 	r.untrusted.Do(func() {

@@ -1,5 +1,5 @@
-// Package wire is what both commands do: it reads flags and config, turns the config into each package's own types, and
-// puts the packages together.
+// Package wire is the code that both commands share: it reads flags and config, turns the config
+// into each package's own types, and connects the packages.
 package wire
 
 import (
@@ -24,7 +24,7 @@ func Logger(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(w, options)), nil
 }
 
-// withUnits writes durations as 1.5s in JSON too, where they would be bare nanoseconds.
+// withUnits writes durations as 1.5s in JSON too, instead of bare nanoseconds.
 func withUnits(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -12,34 +12,36 @@ import (
 )
 
 const (
-	// memoryPart is the part of the memory that Go may use. The rest is for what the kernel counts as
-	// the process's besides: the buffers of its sockets above all.
+	// memoryPart is the part of the memory that Go may use. The rest is for other memory that the
+	// kernel counts as the process's: above all, the buffers of its sockets.
 	memoryPart = 0.9
-	// gcPercent lets the heap grow to five times what lives before it is collected. A process keeps
-	// little alive (some MiB) and makes much garbage: by Go's default, 100, a busy front would collect
-	// dozens of times a second. Near the memory limit Go collects more often, whatever this is.
+	// gcPercent lets the heap grow to five times the live memory before it is collected. A process
+	// has little live memory (some MiB) and makes much garbage: with Go's default, 100, a busy
+	// front would collect dozens of times a second. Near the memory limit Go collects more often,
+	// whatever this is.
 	gcPercent = 400
 )
 
-// TuneMemory sets Go's memory limit (GOMEMLIMIT) by the cgroup of the process, or where that has no
-// limit by the machine's memory, and GOGC with it: see memoryPart and gcPercent. Where the
-// environment sets one of them, that holds. It logs what is in force, and returns the limit in bytes;
-// math.MaxInt64 where none is known.
+// TuneMemory sets Go's memory limit (GOMEMLIMIT) by the cgroup of the process, or by the machine's
+// memory if the cgroup has no limit, and GOGC with it: see memoryPart and gcPercent. A value from
+// the environment takes precedence. It logs the values in force, and returns the limit in bytes;
+// math.MaxInt64 if none is known.
 func TuneMemory(env func(string) (string, bool), log *slog.Logger) int64 {
 	return tuneMemory(env, memlimit.FromCgroup, log)
 }
 
 func tuneMemory(env func(string) (string, bool), cgroup memlimit.Provider, log *slog.Logger) int64 {
 	from := "environment"
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryPart), memlimit.WithProvider(func() (uint64, error) {
-		from = "cgroup"
-		limit, err := cgroup()
-		if err != nil {
-			from = "machine"
-			limit, err = memlimit.FromSystem()
-		}
-		return limit, err
-	}))
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryPart),
+		memlimit.WithProvider(func() (uint64, error) {
+			from = "cgroup"
+			limit, err := cgroup()
+			if err != nil {
+				from = "machine"
+				limit, err = memlimit.FromSystem()
+			}
+			return limit, err
+		}))
 	gogc, set := env("GOGC")
 	if !set {
 		gogc = strconv.Itoa(gcPercent)
@@ -53,11 +55,12 @@ func tuneMemory(env func(string) (string, bool), cgroup memlimit.Provider, log *
 	return limit
 }
 
-// WarnMemory warns where the bodies and answers that c permits in memory don't leave what else the
-// front needs of a limit: its stored answers.
+// WarnMemory logs a warning if the bodies and answers that c permits in memory don't leave enough
+// of the limit for the front's stored answers.
 func WarnMemory(c *config.Config, limit int64, log *slog.Logger) {
 	if need := 2*int64(c.HTTP.MaxBuffered) + cache.DefaultMemory; need > limit {
-		log.Warn("http.max_buffered permits more than the memory limit: lower it, or raise the limit",
-			"max_buffered_mib", c.HTTP.MaxBuffered>>20, "limit_mib", limit>>20, "least_mib", need>>20)
+		log.Warn("http.max_buffered permits more than the memory limit: lower it, "+
+			"or raise the limit", "max_buffered_mib", c.HTTP.MaxBuffered>>20,
+			"limit_mib", limit>>20, "least_mib", need>>20)
 	}
 }

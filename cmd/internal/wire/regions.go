@@ -40,8 +40,8 @@ func fates(lines map[string]*leaky.Line) limits.Fates {
 	}
 }
 
-// together has the limiter keep its limits together with those of other regions, if the config says
-// so. run is the exchange with them; it ends with its context.
+// together makes the limiter exchange counts with other regions, if the config says so. run is the
+// exchange; it ends with its context.
 func together(c *config.Config, limiter *limits.Limiter, own *store.Store,
 	metrics prometheus.Registerer, log *slog.Logger) (run func(context.Context), err error) {
 	sync := c.Region.Sync

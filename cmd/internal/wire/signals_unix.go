@@ -8,5 +8,5 @@ import (
 )
 
 // harmless are the signals that log rotation, service managers and closed terminals send to
-// processes that they don't mean to end.
+// processes that should go on.
 var harmless = []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}

@@ -21,7 +21,8 @@ type Site struct {
 }
 
 // Open listens on addr and logs the address that it got, so ":0" can be used.
-func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.Registerer, log *slog.Logger) (*Site, error) {
+func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.Registerer,
+	log *slog.Logger) (*Site, error) {
 	l, err := conns.Listen(name, addr, b, metrics, log)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func Open(name, addr string, h http.Handler, b conns.Bounds, metrics prometheus.
 // Addr is where the site listens.
 func (s *Site) Addr() string { return s.listener.Addr().String() }
 
-// Serve answers until Close; it calls failed with the error when it can't.
+// Serve answers until Close; if it can't, it calls failed with the error.
 func (s *Site) Serve(failed func(error)) {
 	go func() {
 		if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -44,15 +45,15 @@ func (s *Site) Serve(failed func(error)) {
 	}()
 }
 
-// Quiet has no connection begin any more, so that Close then resets none. Before Serve it's without
-// use.
+// Quiet stops new connections, so that Close then resets none. Before Serve it has no effect.
 func (s *Site) Quiet() { s.listener.Quiet() }
 
-// Close takes no new connection, waits up to grace for requests under way, and then cuts what is left.
+// Close stops new connections, waits up to grace for requests under way, and then closes the
+// remaining connections.
 func (s *Site) Close(grace time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	// Shutdown would drop a request that is being read when it begins, without an answer.
+	// Shutdown would drop, without an answer, a request that is just being read.
 	for s.listener.AtWork() && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -64,25 +65,25 @@ func (s *Site) Close(grace time.Duration) {
 const (
 	// maxAdmin bounds an admin listener: some operators, probes and collectors of metrics.
 	maxAdmin = 64
-	// maxDerived bounds what is derived for the public listener from a file limit that is as good as
-	// none: idle connections take about 10 KiB, held ones 30 KiB.
+	// maxDerived bounds the connections of the public listener if the file limit is very high: idle
+	// connections take about 10 KiB, held ones 30 KiB.
 	maxDerived = 20_000
-	// ownFiles are for what every process has open besides: its pools of connections to Redis (48),
-	// and its log, its runtime's files, and callbacks under way.
+	// ownFiles are for the other files of a process: its pools of connections to Redis (48), its
+	// log, its runtime's files, and callbacks under way.
 	ownFiles = 48 + 32
 	// manyFiles stands for a file limit that isn't known.
 	manyFiles = 1 << 20
 )
 
-// AdminBounds are those of an admin listener. One address may have all: what stands before it, an
-// SSH tunnel say, may be one.
+// AdminBounds are those of an admin listener. One address may have all connections: all operators
+// may come through one, such as an SSH tunnel.
 func AdminBounds() conns.Bounds {
 	n := min(maxAdmin, fileLimit()/8)
 	return conns.Bounds{All: n, Address: n}
 }
 
-// PublicBounds are those of the public listener: the config's, or what the process's file limit
-// leaves beside all else that has files open.
+// PublicBounds are those of the public listener: the config's, or those that the process's file
+// limit leaves beside its other files.
 func PublicBounds(c *config.Config, log *slog.Logger) conns.Bounds {
 	limit := fileLimit()
 	left := limit - AdminBounds().All - ownFiles
@@ -100,7 +101,8 @@ func PublicBounds(c *config.Config, log *slog.Logger) conns.Bounds {
 	if b.All == 0 {
 		b.All = min(left, maxDerived)
 	} else if b.All > left {
-		log.Warn("http.max_connections is more than the process's file limit leaves: raise the limit (ulimit -n)",
+		log.Warn("http.max_connections is more than the process's file limit leaves: "+
+			"raise the limit (ulimit -n)",
 			"max_connections", b.All, "file_limit", limit, "left", left)
 	}
 	if b.Address == 0 {

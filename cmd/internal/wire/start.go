@@ -28,15 +28,16 @@ const (
 )
 
 // Load reads and checks the config file. Errors name file, line, key and mend.
-func Load(path string, lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
+func Load(path string,
+	lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
 	return config.Load(path, lookup, conditions)
 }
 
-// conditions are the rules of those who go by the config.
+// conditions are the rules of the packages that use the config.
 var conditions = config.Rules{Redis: reachable, File: readable}
 
-// Check is what -check does: it says whether the file is right, and those that it names, and prints what is in effect, secrets
-// left out.
+// Check is the flag -check: it reports whether the config file, and the files that it names, are
+// valid, and prints the settings in effect, without secrets.
 func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
 	c, warnings, err := Load(path, lookup)
 	for _, w := range warnings {
@@ -55,19 +56,20 @@ func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Wr
 	}
 	fmt.Fprintf(stdout, "# %s is valid. In effect:\n%s", path, c.Describe())
 	if clients != nil {
-		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", clients.Path, clients.Describe())
+		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s", clients.Path,
+			clients.Describe())
 	}
 	return ExitOK
 }
 
-// readable is the rule for a file that the config names. The clients file's contents are read later: what is
-// wrong there has places of its own.
+// readable is the rule for a file that the config names. The content of the clients file is read
+// later: its problems have lines of their own.
 func readable(key, path string) error {
 	var err error
 	if key == "identity.country_database" {
 		var countries *identity.Countries
 		if countries, err = identity.OpenCountries(path); err == nil {
-			countries.Close() // it fails never
+			countries.Close() // never fails
 		}
 	} else {
 		var f *os.File
@@ -85,7 +87,7 @@ func readable(key, path string) error {
 	return nil
 }
 
-// reachable is the rule of store for where a Redis is and the login to it.
+// reachable is store's rule for the URL of a Redis and its login.
 func reachable(url strictyaml.SecretURL, login config.RedisLogin) (field string, err error) {
 	err = redisAt(url, login).Check()
 	var wrong store.ConfigError
@@ -116,12 +118,14 @@ func Version() string {
 	return "unknown"
 }
 
-// Metrics returns a registry that has what every Go process tells of itself, and the build.
+// Metrics returns a registry with the metrics of every Go process, and the build.
 func Metrics() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info", Help: "Always 1; the label tells the version.",
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info",
+		Help:        "Always 1; the label tells the version.",
 		ConstLabels: prometheus.Labels{"version": Version()}})
 	build.Set(1)
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
