@@ -49,13 +49,16 @@ operations:
   sized: {backend: b, path: /, cost: {from: /pages, default: 2, max: 7}}
 `
 
-// front is the server of a config, on a Redis of its own, with the clients acme, which has a limit of its own, and globex.
+// front is the server of a config, on a Redis of its own. Its clients are acme, which has a limit
+// of its own, and globex.
 func front(t *testing.T, text string) http.Handler {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "forebay.yaml")
 	write(t, path, text)
-	write(t, filepath.Join(dir, "clients.yaml"), "clients:\n"+client("acme", "tier: pro, limits: [{name: per-minute, algorithm: token-bucket, limit: 50, window: 1m}]")+client("globex", "tier: pro"))
+	write(t, filepath.Join(dir, "clients.yaml"),
+		"clients:\n"+client("acme", "tier: pro, limits: [{name: per-minute, algorithm: "+
+			"token-bucket, limit: 50, window: 1m}]")+client("globex", "tier: pro"))
 	c, _, err := wire.Load(path, noEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +94,8 @@ func front(t *testing.T, text string) http.Handler {
 }
 
 // ask sends a request from the trusted proxy.
-func ask(t *testing.T, h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+func ask(t *testing.T, h http.Handler, method, path, body string,
+	headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	r.RemoteAddr = "192.0.2.1:4711"
@@ -115,7 +119,9 @@ func standing(t *testing.T, h http.Handler, headers ...string) string {
 	}
 	var all []string
 	for _, l := range body.Limits {
-		all = append(all, strings.TrimSpace(fmt.Sprintf("%s per %s: %s %d/%d left %d %s %v", l.Operation, l.Scope, l.Name, l.Limit, l.Burst, l.Remaining, l.Window, l.Enforced)))
+		all = append(all,
+			strings.TrimSpace(fmt.Sprintf("%s per %s: %s %d/%d left %d %s %v", l.Operation, l.Scope,
+				l.Name, l.Limit, l.Burst, l.Remaining, l.Window, l.Enforced)))
 	}
 	return strings.Join(all, "\n")
 }
@@ -137,22 +143,28 @@ o per operation: own 20/20 left 20 1m true`); got != want {
 	if got := standing(t, h, "CF-IPCountry", "FR"); strings.Contains(got, "german") {
 		t.Errorf("a French caller's limits are\n%s", got)
 	}
-	if got := standing(t, h, "X-API-Key", "key-acme"); !strings.Contains(got, "per client: per-minute 100/100 left 100 1m true") || strings.Contains(got, "600") {
+	if got := standing(t, h, "X-API-Key", "key-acme"); !strings.Contains(got,
+		"per client: per-minute 100/100 left 100 1m true") || strings.Contains(got, "600") {
 		t.Errorf("acme's own limit, doubled as long as it is new, isn't in force:\n%s", got)
 	}
-	if got := standing(t, h, "X-API-Key", "key-globex"); !strings.Contains(got, "per client: per-minute 1200/0 left 1200 1m true") {
+	if got := standing(t, h, "X-API-Key", "key-globex"); !strings.Contains(got,
+		"per client: per-minute 1200/0 left 1200 1m true") {
 		t.Errorf("the tier's limit, doubled for a new client, isn't in force:\n%s", got)
 	}
 
 	// What a request takes is its operation's cost, or what its payload says.
-	for body, cost := range map[string]int64{`{"operation":"o","payload":{}}`: 3, `{"operation":"sized","payload":{"pages":7}}`: 7, `{"operation":"sized","payload":{}}`: 2} {
-		w := ask(t, h, http.MethodPost, "/v1/jobs", body, "X-Forwarded-For", fmt.Sprintf("203.0.113.%d", 100+cost))
+	for body, cost := range map[string]int64{`{"operation":"o","payload":{}}`: 3,
+		`{"operation":"sized","payload":{"pages":7}}`: 7, `{"operation":"sized","payload":{}}`: 2} {
+		w := ask(t, h, http.MethodPost, "/v1/jobs", body, "X-Forwarded-For",
+			fmt.Sprintf("203.0.113.%d", 100+cost))
 		got := fmt.Sprint(map[string][]string(w.Header())["RateLimit"]) // spelt as the draft has it
-		if want := fmt.Sprintf(`"per-minute";r=%d`, 60-cost); w.Code != http.StatusAccepted || !strings.Contains(got, want) {
+		if want := fmt.Sprintf(`"per-minute";r=%d`, 60-cost); w.Code != http.StatusAccepted ||
+			!strings.Contains(got, want) {
 			t.Errorf("%s: %d, %s; want %s", body, w.Code, got, want)
 		}
 	}
-	if w := ask(t, h, http.MethodPost, "/v1/jobs", `{"operation":"sized","payload":{"pages":8}}`); w.Code != http.StatusUnprocessableEntity {
+	if w := ask(t, h, http.MethodPost, "/v1/jobs",
+		`{"operation":"sized","payload":{"pages":8}}`); w.Code != http.StatusUnprocessableEntity {
 		t.Errorf("a cost over the maximum: %d %s", w.Code, w.Body)
 	}
 }
@@ -171,23 +183,27 @@ per global: trial 3/3 left 3 1m false
 o per operation: own 6/6 left 6 1m true`); got != want {
 		t.Errorf("the limits are\n%s\nwant\n%s", got, want)
 	}
-	if got := standing(t, h, "X-API-Key", "key-acme"); !strings.Contains(got, "per client: per-minute 30/30") {
+	if got := standing(t, h, "X-API-Key", "key-acme"); !strings.Contains(got,
+		"per client: per-minute 30/30") {
 		t.Errorf("a client's own limits are\n%s", got)
 	}
 }
 
-// C123: the listing of what is in effect has every limit, also one client's own, and those that refuse nobody.
+// C123: the listing of the settings in effect has every limit, also a client's own, and those that
+// refuse nothing.
 func TestCheckPrintsTheClientsFileToo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, file := filepath.Join(dir, "forebay.yaml"), filepath.Join(dir, "clients.yaml")
 	write(t, path, fmt.Sprintf(every, ""))
-	write(t, file, "clients:\n"+client("acme", "tier: pro, limits: [{name: mine, algorithm: concurrency, limit: 5, enforce: false}]"))
+	write(t, file, "clients:\n"+client("acme", "tier: pro, limits: [{name: mine, algorithm: "+
+		"concurrency, limit: 5, enforce: false}]"))
 	var stdout, stderr bytes.Buffer
 	if code := wire.Check(path, noEnv, &stdout, &stderr); code != wire.ExitOK || stderr.Len() > 0 {
 		t.Fatalf("code %d: %s", code, &stderr)
 	}
-	for _, text := range []string{path + " is valid", "name: trial", "enforce: false", "---\n# " + file + " is valid", "  - name: acme\n", "      - name: mine\n"} {
+	for _, text := range []string{path + " is valid", "name: trial", "enforce: false", "---\n# " +
+		file + " is valid", "  - name: acme\n", "      - name: mine\n"} {
 		if !strings.Contains(stdout.String(), text) {
 			t.Errorf("%q is missing in\n%s", text, &stdout)
 		}
@@ -195,13 +211,16 @@ func TestCheckPrintsTheClientsFileToo(t *testing.T) {
 
 	write(t, file, "clients:\n"+client("acme", "tier: por"))
 	stdout.Reset()
-	if code := wire.Check(path, noEnv, &stdout, &stderr); code != wire.ExitUsage || !strings.Contains(stderr.String(), file+":2: clients[0].tier: ") || stdout.Len() > 0 {
+	if code := wire.Check(path, noEnv, &stdout, &stderr); code != wire.ExitUsage ||
+		!strings.Contains(stderr.String(), file+":2: clients[0].tier: ") || stdout.Len() > 0 {
 		t.Errorf("a broken clients file: code %d, %s\n%s", code, &stderr, &stdout)
 	}
 	write(t, file, "clients: []")
-	write(t, path, strings.Replace(fmt.Sprintf(every, ""), "country_header: CF-IPCountry", "country_database: missing.mmdb", 1))
+	write(t, path, strings.Replace(fmt.Sprintf(every, ""), "country_header: CF-IPCountry",
+		"country_database: missing.mmdb", 1))
 	stderr.Reset()
-	if code := wire.Check(path, noEnv, &stdout, &stderr); code != wire.ExitUsage || !strings.Contains(stderr.String(), "missing.mmdb") {
+	if code := wire.Check(path, noEnv, &stdout, &stderr); code != wire.ExitUsage ||
+		!strings.Contains(stderr.String(), "missing.mmdb") {
 		t.Errorf("a missing database: code %d, %s", code, &stderr)
 	}
 }

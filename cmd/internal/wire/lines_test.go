@@ -24,7 +24,8 @@ backends:
 operations: {o: {backend: a, path: /}}
 `
 
-// What a start says of overrides: where they differ from the file, with both values. The file may have been changed since.
+// A start logs overrides that differ from the file, with both values. The file may have been
+// changed since.
 func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client(t)
@@ -46,9 +47,11 @@ func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 		return out.String()
 	}
 	lines := linesOf("5/s")
-	if a, b := lines["a"].Settings(), lines["b"].Settings(); !a.Feedback || b.Feedback || a.KeepFailed != 7*24*time.Hour || b.KeepFailed != 2*time.Hour {
+	if a, b := lines["a"].Settings(), lines["b"].Settings(); !a.Feedback || b.Feedback ||
+		a.KeepFailed != 7*24*time.Hour || b.KeepFailed != 2*time.Hour {
 		t.Errorf("settings %+v and %+v", a, b)
-	} else if a.KeepLongest != 48*time.Hour || b.KeepLongest != 24*time.Hour { // max_age, and keep_result where it has an operation
+	} else if a.KeepLongest != 48*time.Hour || b.KeepLongest != 24*time.Hour {
+		// max_age, and keep_result if it has an operation
 		t.Errorf("jobs are kept for %v and %v at the longest", a.KeepLongest, b.KeepLongest)
 	}
 	if out := told(lines); out != "" {
@@ -59,15 +62,18 @@ func TestAStartTellsWhereTheFileIsOverridden(t *testing.T) {
 		t.Fatal(err)
 	}
 	burst, on, paused := 2, true, true
-	for name, o := range map[string]leaky.Override{"a": {Rate: &rate, Burst: &burst}, "b": {Feedback: &on, Paused: &paused}} {
+	for name, o := range map[string]leaky.Override{"a": {Rate: &rate, Burst: &burst},
+		"b": {Feedback: &on, Paused: &paused}} {
 		if err := lines[name].Tune(t.Context(), o, "maria"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	out := told(linesOf("6/s"))
 	if strings.Count(out, "level=INFO") != 2 || strings.Count(out, "by=maria") != 2 ||
-		!strings.Contains(out, `backend=a by=maria`) || !strings.Contains(out, ` rate="config 6/s, in force 2/s"`+"\n") ||
-		!strings.Contains(out, ` paused="config false, in force true" feedback="config off, in force on"`+"\n") {
+		!strings.Contains(out, `backend=a by=maria`) ||
+		!strings.Contains(out, ` rate="config 6/s, in force 2/s"`+"\n") ||
+		!strings.Contains(out,
+			` paused="config false, in force true" feedback="config off, in force on"`+"\n") {
 		t.Errorf("told:\n%s", out)
 	}
 	if out := told(linesOf("2/s")); strings.Contains(out, "backend=a") {

@@ -28,7 +28,8 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule, err := limits.Compile(limits.Limit{Name: "jobs", Owner: backend, Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 10})
+	rule, err := limits.Compile(limits.Limit{Name: "jobs", Owner: backend,
+		Algorithm: limits.Concurrency, Per: limits.PerClient, Amount: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func newPermits(t *testing.T, rdb redis.UniversalClient, cluster bool) *permits 
 	return p
 }
 
-// charge takes a permit for a new job, held as one with an Idempotency-Key holds it, and returns the job with what it holds.
+// charge takes a permit for a new job, as for one with an Idempotency-Key, and returns the job with
+// its permits.
 func (p *permits) charge() (jobs.Job, limits.Verdict) {
 	p.t.Helper()
 	id := jobs.NewID(p.line.Settings().Backend)
@@ -55,16 +57,19 @@ func (p *permits) charge() (jobs.Job, limits.Verdict) {
 	if err != nil || !v.Allowed || len(v.Holds().Keys) != 1 {
 		p.t.Fatalf("%+v, %v", v, err)
 	}
-	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: v.Holds()}, v
+	return jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal,
+		Holds: v.Holds()}, v
 }
 
 func (p *permits) request(holder string) limits.Request {
-	return limits.Request{Rules: []*limits.Rule{p.rule}, Subject: limits.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
+	return limits.Request{Rules: []*limits.Rule{p.rule},
+		Subject: limits.Subject{Client: p.line.Settings().Backend}, Cost: 1, Job: holder}
 }
 
 func (p *permits) offer(j jobs.Job) {
 	p.t.Helper()
-	place, err := p.line.Offer(p.t.Context(), leaky.Offer{Job: j, Weight: 1, MaxAge: time.Hour, Keep: time.Hour})
+	place, err := p.line.Offer(p.t.Context(),
+		leaky.Offer{Job: j, Weight: 1, MaxAge: time.Hour, Keep: time.Hour})
 	if err != nil || place.Outcome != leaky.Accepted {
 		p.t.Fatalf("%+v, %v", place, err)
 	}
@@ -101,7 +106,8 @@ func (p *permits) taken(want int64) {
 
 func (p *permits) open(want int64) {
 	p.t.Helper()
-	if n := p.rdb.ZCard(p.t.Context(), jobs.PermitsKey(p.line.Settings().Backend)).Val(); n != want {
+	if n := p.rdb.ZCard(p.t.Context(),
+		jobs.PermitsKey(p.line.Settings().Backend)).Val(); n != want {
 		p.t.Errorf("%d permits are noted as open, want %d", n, want)
 	}
 }
@@ -127,9 +133,9 @@ func TestPermitsOnACluster(t *testing.T) {
 	}
 }
 
-// An api that dies between a charge and its job, or whose refund is lost, leaves a permit behind that belongs to no job: it comes back by
-// itself, though nobody finds the limit full. A job's own permit stays for as long as the job lives, however long that is, and comes back
-// with its end.
+// An api that dies between a charge and its job, or whose refund is lost, leaves a permit that
+// belongs to no job: it is returned by itself, even if no request finds the limit full. A job's own
+// permit stays for as long as the job lives, however long that is, and is returned with its end.
 func withoutAJob(t *testing.T, p *permits) {
 	alive, _ := p.charge()
 	p.offer(alive)
@@ -157,26 +163,32 @@ func withoutAJob(t *testing.T, p *permits) {
 	p.open(0)
 }
 
-// submit asks for a job as a front does, and returns what the line says and how many of the limit's permits the verdict leaves.
+// submit requests a job as a front does, and returns the line's outcome and how many of the limit's
+// permits the verdict leaves.
 func (p *permits) submit(id string) (leaky.Outcome, int64) {
 	p.t.Helper()
 	var place leaky.Place
-	v, err := p.Along(p.t.Context(), p.request(id), func(part *limits.Part) (_ limits.Ending, err error) {
-		job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal, Holds: part.Holds(), Fingerprint: "f"}
-		place, err = p.line.Offer(p.t.Context(), leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour, Charge: part.Charge()})
-		if place.Outcome == leaky.Accepted {
-			return limits.Taken, err
-		}
-		return limits.Left, err
-	})
+	v, err := p.Along(p.t.Context(), p.request(id),
+		func(part *limits.Part) (_ limits.Ending, err error) {
+			job := jobs.Job{ID: id, Operation: "o", Client: "acme", Priority: jobs.Normal,
+				Holds: part.Holds(), Fingerprint: "f"}
+			place, err = p.line.Offer(p.t.Context(),
+				leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour,
+					Charge: part.Charge()})
+			if place.Outcome == leaky.Accepted {
+				return limits.Taken, err
+			}
+			return limits.Left, err
+		})
 	if err != nil || v.Unreturned != nil {
 		p.t.Fatal(v, err)
 	}
 	return place.Outcome, v.Standings[0].Remaining
 }
 
-// A job has its permit from the moment at which it is on record. A duplicate of it, and a job that the line refuses, take none, also where
-// that takes two steps; the duplicate doesn't give back the job's.
+// A job has its permit from the moment at which it has a record. A duplicate request, and a job
+// that the line refuses, take none, also if that takes two steps; the duplicate doesn't give back
+// the job's.
 func along(t *testing.T, p *permits) {
 	id := jobs.NewID(p.line.Settings().Backend)
 	if got, left := p.submit(id); got != leaky.Accepted || left != 9 {
@@ -191,7 +203,8 @@ func along(t *testing.T, p *permits) {
 	if err := p.line.Tune(t.Context(), leaky.Override{Capacity: &capacity}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if got, left := p.submit(jobs.NewID(p.line.Settings().Backend)); got != leaky.LineFull || left != 9 {
+	if got, left := p.submit(jobs.NewID(p.line.Settings().Backend)); got != leaky.LineFull ||
+		left != 9 {
 		t.Errorf("%s, %d left", got, left)
 	}
 	p.taken(1)
@@ -203,7 +216,8 @@ func along(t *testing.T, p *permits) {
 	p.taken(0)
 }
 
-// What is given back or refused in good order leaves no note behind: a flood of refusals must not become work for the reconciler.
+// A permit that is returned or refused without a fault leaves no note: a flood of refusals must not
+// become work for the reconciler.
 func refused(t *testing.T, p *permits) {
 	var charged []limits.Verdict
 	for range 10 {
@@ -211,7 +225,8 @@ func refused(t *testing.T, p *permits) {
 		charged = append(charged, v)
 	}
 	for range 5 {
-		if v, err := p.Decide(t.Context(), p.request(jobs.NewID(p.line.Settings().Backend))); err != nil || v.Allowed {
+		if v, err := p.Decide(t.Context(),
+			p.request(jobs.NewID(p.line.Settings().Backend))); err != nil || v.Allowed {
 			t.Fatalf("%+v, %v", v, err)
 		}
 	}
@@ -225,7 +240,8 @@ func refused(t *testing.T, p *permits) {
 	p.taken(0)
 }
 
-// A clock of Redis that is set back, or forward, keeps no permit from coming back, and takes none from a job.
+// If Redis's clock is set back or forward, permits are still returned, and none is taken from a
+// job.
 func clockSteps(t *testing.T, p *permits) {
 	alive, _ := p.charge()
 	p.offer(alive)

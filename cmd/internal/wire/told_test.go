@@ -39,7 +39,8 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 
-	c, _ := loadRoster(t, "clients:\n"+client("acme", "tier: pro, callback: {secrets: ["+firstSecret+"]}"))
+	c, _ := loadRoster(t, "clients:\n"+client("acme",
+		"tier: pro, callback: {secrets: ["+firstSecret+"]}"))
 	c.Callbacks.HTTP, c.Callbacks.Allow = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	c.Callbacks.Ports = []int{receiver.Listener.Addr().(*net.TCPAddr).Port}
 	log := slog.New(slog.DiscardHandler)
@@ -56,7 +57,10 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 	lines := wire.Lines(c, s.Client())
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- wire.Webhooks(c, clients, s, lines, prometheus.NewRegistry(), log).Run(running) }()
+	go func() {
+		ended <- wire.Webhooks(c, clients, s, lines, prometheus.NewRegistry(),
+			log).Run(running)
+	}()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -65,8 +69,11 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 	}()
 
 	line := lines["b"]
-	job := jobs.Job{ID: jobs.NewID("b"), Operation: "o", Client: "acme", Tier: "pro", Priority: jobs.Normal, Payload: []byte(`"payload"`), Callback: receiver.URL}
-	if place, err := line.Offer(ctx, leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil || place.Outcome != leaky.Accepted {
+	job := jobs.Job{ID: jobs.NewID("b"), Operation: "o", Client: "acme", Tier: "pro",
+		Priority: jobs.Normal, Payload: []byte(`"payload"`), Callback: receiver.URL}
+	if place, err := line.Offer(ctx,
+		leaky.Offer{Job: job, Weight: 1, MaxAge: time.Hour, Keep: time.Hour}); err != nil ||
+		place.Outcome != leaky.Accepted {
 		t.Fatal(place, err)
 	}
 	if outcome, err := line.Cancel(ctx, job.ID); err != nil || outcome != leaky.Canceled {
@@ -90,8 +97,10 @@ func TestTheEndOfAJobIsToldAsItsClientSeesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := event.Data
-	if event.Type != "job.canceled" || event.Timestamp.IsZero() || j.ID != job.ID || j.Status != api.Canceled || !j.Done || j.Operation != "o" ||
-		j.FinishedAt == nil || !j.FinishedAt.Equal(event.Timestamp.Time) || j.Links.Self != "/v1/jobs/"+job.ID {
+	if event.Type != "job.canceled" || event.Timestamp.IsZero() || j.ID != job.ID ||
+		j.Status != api.Canceled || !j.Done || j.Operation != "o" ||
+		j.FinishedAt == nil || !j.FinishedAt.Equal(event.Timestamp.Time) ||
+		j.Links.Self != "/v1/jobs/"+job.ID {
 		t.Errorf("told %s", got.body)
 	}
 	if len(got.body) > 20_000 {

@@ -34,8 +34,10 @@ func load(t *testing.T, limit, rate string) error {
 // C14, C16: what no limit could count is told at its line before anything starts.
 func TestALimitThatCannotBeCountedIsToldAtItsLine(t *testing.T) {
 	t.Parallel()
-	err := load(t, `{name: odd, algorithm: token-bucket, limit: 1, window: 366d, burst: 1000000000}`, "5/s")
-	if err == nil || !strings.Contains(err.Error(), "forebay.yaml:3") || !strings.Contains(err.Error(), "burst") {
+	err := load(t,
+		`{name: odd, algorithm: token-bucket, limit: 1, window: 366d, burst: 1000000000}`, "5/s")
+	if err == nil || !strings.Contains(err.Error(), "forebay.yaml:3") ||
+		!strings.Contains(err.Error(), "burst") {
 		t.Fatalf("error %v, want one that names line 3 and the burst", err)
 	}
 }
@@ -49,7 +51,8 @@ func TestTheLogIsJSONWithUnitsWhereNobodyReadsItLive(t *testing.T) {
 	}
 	log.Debug("hidden")
 	log.Info("shown", slog.Duration("took", 1500*time.Millisecond))
-	if text := out.String(); !strings.Contains(text, `"took":"1.5s"`) || strings.Contains(text, "hidden") {
+	if text := out.String(); !strings.Contains(text, `"took":"1.5s"`) ||
+		strings.Contains(text, "hidden") {
 		t.Fatalf("log %s", text)
 	}
 	if _, err := wire.Logger(&out, "loud"); err == nil || !strings.Contains(err.Error(), "warn") {
