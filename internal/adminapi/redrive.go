@@ -57,7 +57,7 @@ func (s *Server) redriveMany(c *web.Call) error {
 		return err
 	}
 	filter, most := leaky.FailedFilter{}, defaultRedrive
-	// A request that should have a body may have an empty one.
+	// A request with a Content-Type is read, even if its body is empty.
 	if c.R.ContentLength != 0 || len(c.R.Header["Content-Type"]) > 0 {
 		body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 		if err != nil {
