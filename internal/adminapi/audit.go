@@ -9,8 +9,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// audit writes one line on a change that an operator made: its name, its address and the change.
-// With an error it isn't known whether the change was made, and the line says so.
+// audit logs a change that an operator made: the operator's name and address, and the change. With
+// an error it isn't known whether the change was made, and the line says so.
 func (s *Server) audit(c *web.Call, what string, err error, details ...slog.Attr) {
 	attrs := []slog.Attr{slog.Bool("audit", true), slog.String("by", operatorName(c.R)),
 		slog.String("address", remoteHost(c.R)), slog.String("request_id", c.RequestID)}
@@ -20,8 +20,8 @@ func (s *Server) audit(c *web.Call, what string, err error, details ...slog.Attr
 	s.Audit.LogAttrs(c.Ctx, slog.LevelInfo, what, append(attrs, details...)...)
 }
 
-// operatorName is the operator who asks for a change, as it goes on record: the name that the
-// request gives, where that is short visible ASCII, otherwise its address.
+// operatorName is the name of the operator that is recorded for a change: the name in the request,
+// if that is short visible ASCII, otherwise its address.
 func operatorName(r *http.Request) string {
 	const limit = 64
 	if name := r.Header.Get(api.HeaderOperator); name != "" && len(name) <= limit && visible(name) {

@@ -12,7 +12,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// operator has h called for operators alone.
+// operator calls h for operators only.
 func (s *Server) operator(h handler) handler {
 	return func(c *web.Call) error {
 		c.W.Header()["Cache-Control"] = web.NoStore

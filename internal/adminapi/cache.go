@@ -24,7 +24,7 @@ const (
 	purgeTime = time.Minute
 )
 
-// cacheRoutes are the calls on stored answers; none where operators can't look at them.
+// cacheRoutes are the calls on stored answers; none if operators can't look at them.
 func (s *Server) cacheRoutes() []route {
 	if s.Stored == nil {
 		return nil
@@ -53,8 +53,8 @@ func (s *Server) showCache(c *web.Call) error {
 	return c.JSON(http.StatusOK, answer)
 }
 
-// showCached answers GET /admin/v1/cache/entry. The body of the answer is its clients' business,
-// and isn't shown.
+// showCached answers GET /admin/v1/cache/entry. The body of the answer belongs to its clients, and
+// isn't shown.
 func (s *Server) showCached(c *web.Call) error {
 	key, err := s.parseCached(c.R.URL.RawQuery)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) showCached(c *web.Call) error {
 		Size: e.Size})
 }
 
-// parseCached reads which answer is meant: by its key, or by the request that it answers.
+// parseCached reads which answer to show: by its key, or by the request that it answers.
 func (s *Server) parseCached(raw string) (key string, err error) {
 	asked, err := web.ParseQuery(raw, "key", "operation", "client", "tier", "payload")
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) purgeCache(c *web.Call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	// The purge stops when its operator goes away.
+	// The purge stops when its operator disconnects.
 	ctx, cancel := context.WithTimeout(c.R.Context(), purgeTime)
 	defer cancel()
 	removed, err := s.Stored.Purge(ctx, f)
@@ -140,7 +140,7 @@ func (s *Server) purgeCache(c *web.Call) error {
 	return c.JSON(http.StatusOK, api.CachePurged{Removed: removed})
 }
 
-// parsePurge reads which answers are to go. An operation may be one that the config has no longer.
+// parsePurge reads which answers to purge. The operation may be one that the config no longer has.
 func parsePurge(body []byte) (f cache.Filter, err error) {
 	fields, err := web.Members(body)
 	if err != nil {

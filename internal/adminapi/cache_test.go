@@ -190,8 +190,7 @@ func (unruly) Purge(context.Context, cache.Filter) (int, error) { return 3, errU
 func TestAStoreThatFailsOperatorsIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(_ *testforebay.World,
-			c *testforebay.Config) {
+		s.Adjust = func(_ *testforebay.World, c *testforebay.Config) {
 			c.Operators.Stored = unruly{}
 		}
 	})

@@ -78,7 +78,7 @@ func (s *Server) redeliver(c *web.Call) error {
 	}
 	d, err := s.Deliveries.Read(c.Ctx, id)
 	if errors.Is(err, webhook.ErrNone) {
-		// It went through already, and the record with it.
+		// It was delivered meanwhile, and its record is gone.
 		d, err = webhook.Delivery{JobID: id, State: webhook.Pending}, nil
 	}
 	if err != nil {

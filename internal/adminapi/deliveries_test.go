@@ -225,8 +225,7 @@ func TestAPurgedJobsEndCanBeToldAgain(t *testing.T) {
 func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(w *testforebay.World,
-			c *testforebay.Config) {
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
 			c.Operators.Deliveries = webhook.NewOutbox(w.Redis)
 		}
 	})

@@ -74,7 +74,7 @@ func (s *Server) cancelAnyJob(c *web.Call) error {
 		"The job is "+look.Standing.State.Public()+" already.")
 }
 
-// jobDetails are what the log says of a change to one job: the job, and where it stood before. Its
+// jobDetails are the log's details of a change to one job: the job, and where it stood before. Its
 // client may be an address, which is personal.
 func jobDetails(look leaky.Look, more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{slog.String("job_id", look.Job.ID),
@@ -83,17 +83,17 @@ func jobDetails(look leaky.Look, more ...slog.Attr) []slog.Attr {
 }
 
 // maxShown bounds the bytes of a backend's answer inside a job: enough for any error page. The
-// job's client gets the whole.
+// job's client gets all of it.
 const maxShown = 256 << 10
 
-// showAnswer adds the bytes of the backend's answer, where they are still kept.
+// showAnswer adds the bytes of the backend's answer, if they are still kept.
 func showAnswer(ctx context.Context, line Reader, look leaky.Look, to *api.KeptAnswer) error {
 	if to == nil || to.Size > maxShown {
 		return nil
 	}
 	body, err := line.Result(ctx, look.Job.Source())
 	switch {
-	case errors.Is(err, leaky.ErrNoResult): // its status is shown all the same
+	case errors.Is(err, leaky.ErrNoResult): // the status is still shown
 	case err != nil:
 		return web.StoreError(err)
 	case utf8.Valid(body):

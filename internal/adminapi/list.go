@@ -73,7 +73,7 @@ type listing struct {
 	place // where it goes on
 }
 
-// place is a place in a list of a backend, at leaky's own cursor. As a text it is the cursor of an
+// place is a position in a list of a backend, by leaky's cursor. As a text it is the cursor of an
 // answer.
 type place struct {
 	backend string // "": after the last
@@ -122,7 +122,7 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 	return l, nil
 }
 
-// goOn takes up a listing where a cursor says. It must be one of the same backends and states.
+// goOn continues a listing at a cursor, which must be of the same backends and states.
 func (l *listing) goOn(cursor string) error {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	parts := strings.SplitN(string(text), " ", 3)

@@ -19,9 +19,9 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Operators tells operators' requests from all others: those with the token where there is one,
-// and never one that a page of another site made a browser send. It guards the admin listeners of
-// both commands. Safe for concurrent use.
+// Operators recognizes operators' requests: those with the token, if there is one, and never one
+// that a page of another site made a browser send. It guards the admin listeners of both commands.
+// Safe for concurrent use.
 type Operators struct {
 	token     string                       // "": none is needed, and the listener is the loopback's
 	digest    [sha256.Size]byte            // of the token
@@ -62,11 +62,12 @@ func NewOperators(token string, address func(*http.Request) string, metrics prom
 	return o
 }
 
-// Check returns nil for an operator's request, and the problem to answer any other with. It writes
-// the fields that go with the problem into h.
+// Check returns nil for an operator's request, otherwise the problem to answer with. It writes the
+// problem's fields into h.
 func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 	if o.sites.Check(r) != nil || o.token == "" && !loopbackHost(r.Host) {
-		// A site whose name points to the loopback is known by the Host that its page asks for.
+		// A site whose name points to the loopback is recognized by the Host of its page's
+		// requests.
 		o.refusals.WithLabelValues(refusedSite).Inc()
 		return web.Problem(http.StatusForbidden, api.CodeCrossSite,
 			"The admin API can't be used from pages of other sites, "+
@@ -77,7 +78,7 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 	}
 	reason := refusedNoToken
 	if given, ok := bearer(r.Header); ok {
-		// Digests are compared, so that the time it takes tells nothing of the token.
+		// Digests are compared, so that the time that it takes reveals nothing about the token.
 		digest, address := sha256.Sum256([]byte(given)), o.address(r)
 		right, wait := o.brake.try(address, time.Now(), func() bool {
 			return subtle.ConstantTimeCompare(o.digest[:], digest[:]) == 1
@@ -106,7 +107,7 @@ func (o *Operators) Check(h http.Header, r *http.Request) *api.Problem {
 		"The admin token is required: send it as Authorization: Bearer <token>.")
 }
 
-// Guard has next answer operators' requests, and refuses the others.
+// Guard passes operators' requests to next, and refuses all others.
 func (o *Operators) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := o.Check(w.Header(), r)
@@ -132,8 +133,8 @@ func bearer(h http.Header) (token string, ok bool) {
 	return token, token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
-// loopbackHost reports whether a Host field is an address or localhost: no name that somebody
-// else's DNS could give.
+// loopbackHost reports whether a Host field is an address or localhost, and not a name that another
+// party's DNS could resolve.
 func loopbackHost(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -146,13 +147,13 @@ func loopbackHost(hostport string) bool {
 	return err == nil
 }
 
-// Bounds of wrong tokens from one address: a person's slips and a scraper with an old token stay
-// below, and guessing gets nowhere.
+// Bounds of wrong tokens from one address: typing mistakes and a scraper with an old token stay
+// below, and guessing is hopeless.
 const (
 	wrongAtOnce = 10
 	wrongEvery  = time.Second
-	// maxBraked bounds the addresses that are known, some 100 bytes each. Beyond it all new ones
-	// count as one.
+	// maxBraked bounds the addresses that are remembered, some 100 bytes each. Beyond it, all new
+	// addresses count as one.
 	maxBraked = 10_000
 )
 
@@ -164,9 +165,9 @@ type brake struct {
 	until map[string]time.Time
 }
 
-// try reports whether a token is right, which it asks only where the address has room for a wrong
-// one. wait is how long until it has room again. Of many tokens that come at once no more than
-// wrongAtOnce are tried.
+// try reports whether a token is right. It checks the token only if the address has room for a
+// wrong one; wait is the time until it has room again. Of many tokens that come at once no more
+// than wrongAtOnce are tried.
 func (b *brake) try(address string, now time.Time, isRight func() bool) (
 	right bool, wait time.Duration) {
 	b.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Bounds of one redrive of many jobs. The rest is left to another call: the answer must come before
-// the listener's time for writing is over, and before an operator wonders.
+// Bounds of one redrive of many jobs. The rest is left to another call: the answer must come within
+// the listener's write timeout, and while an operator is willing to wait.
 const (
 	defaultRedrive = 1000
 	maxRedrive     = 10_000
@@ -57,7 +57,7 @@ func (s *Server) redriveMany(c *web.Call) error {
 		return err
 	}
 	filter, most := leaky.FailedFilter{}, defaultRedrive
-	// An empty body that was meant to be one says nothing.
+	// A request with a Content-Type is read, even if its body is empty.
 	if c.R.ContentLength != 0 || len(c.R.Header["Content-Type"]) > 0 {
 		body, err := web.ReadBody(c.W, c.R, maxTuneBody)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *Server) redriveMany(c *web.Call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	// The redrive stops when its operator goes away.
+	// The redrive stops when its operator disconnects.
 	ctx, cancel := context.WithTimeout(c.R.Context(), s.redriveTime)
 	defer cancel()
 	done, err := line.RedriveAll(ctx, filter, most)

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// Config is what a Server is put together from. It was checked before: every name in it is known.
+// Config has the parts of a Server. It was checked before: every name in it is known.
 type Config struct {
 	Front Front
 	Lines map[string]Line // by backend
@@ -38,13 +38,13 @@ type Config struct {
 
 // Front is the public server of the same process, as operators see it.
 type Front interface {
-	// NotReady is why the process should get no requests; nil: it should. withStore asks for the
-	// store too.
+	// NotReady is why the process should get no requests; nil: it should get them. withStore
+	// requires the store too.
 	NotReady(withStore bool) error
-	// Served is what the process has served of an operation's stored answers since it began. The
-	// fields on what is stored are left 0.
+	// Served counts the stored answers of an operation that the process has served since it began.
+	// The fields about the store's content are 0.
 	Served(operation string) api.CachedOperation
-	// AddressOf is the address that limits count a request's sender by; "": it isn't known.
+	// AddressOf is the address that limits count a request's sender under; "": it isn't known.
 	AddressOf(r *http.Request) string
 }
 
@@ -55,7 +55,7 @@ type Line interface {
 	Changer
 }
 
-// Drain is how a line runs.
+// Drain is the drain of a line.
 type Drain interface {
 	Status(context.Context) (leaky.Status, error)
 	Tune(ctx context.Context, o leaky.Override, by string) error
@@ -81,10 +81,10 @@ type Changer interface {
 type Store interface {
 	Healthy() bool      // false: a call would fail, or hang
 	Embedded() bool     // in memory: nothing is kept
-	Warnings() []string // what the operator should mend
+	Warnings() []string // problems that an operator should mend
 }
 
-// Stored are the stored answers, as cache has them.
+// Stored are the stored answers of package cache.
 type Stored interface {
 	Holding(ctx context.Context, operation string) (cache.Holding, error)
 	Inspect(ctx context.Context, key string) (cache.Entry, bool, error)
@@ -96,7 +96,7 @@ type Shadows interface {
 	Top(context.Context) ([]shadows.Count, error) // of the last 24 h, the largest counts first
 }
 
-// Deliveries are the webhooks' deliveries, as webhook.Outbox has them.
+// Deliveries are the webhooks' deliveries in a webhook.Outbox.
 type Deliveries interface {
 	Read(ctx context.Context, id string) (webhook.Delivery, error)
 	Redeliver(ctx context.Context, id string) error

@@ -79,7 +79,7 @@ func parseTuning(body []byte) (leaky.Override, error) {
 	return o, wrong.Err()
 }
 
-// readOnOff reads a switch as the config has it.
+// readOnOff reads a switch as the config writes it.
 func readOnOff(f *web.FieldErrors, m web.Member) *bool {
 	text, _ := rawjson.Text(m.Value)
 	on := text == api.FeedbackOn
@@ -131,8 +131,8 @@ var tunables = []tunable{
 		func(o leaky.Override) bool { return o.Feedback != nil }},
 }
 
-// change sets an override, or with nil takes back all that there are, logs that, and answers with
-// the backend as it is now.
+// change sets an override, or with nil removes all overrides, logs the change, and answers with the
+// backend as it is now.
 func (s *Server) change(c *web.Call, name string, line Drain, o *leaky.Override) error {
 	before, err := line.Status(c.Ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Server) change(c *web.Call, name string, line Drain, o *leaky.Override)
 	return c.JSON(http.StatusOK, backendView(name, after))
 }
 
-// overridden is a backend's settings once o is set.
+// overridden is a backend's settings after o is set.
 func overridden(st leaky.Status, o leaky.Override) leaky.Status {
 	put(&st.Rate, o.Rate)
 	put(&st.Burst, o.Burst)
@@ -180,7 +180,7 @@ func put[T any](to, value *T) {
 	}
 }
 
-// asConfigured is a backend's settings once nothing is overridden.
+// asConfigured is a backend's settings without overrides.
 func asConfigured(st leaky.Status) leaky.Status {
 	c := st.Configured
 	st.Rate, st.Burst, st.Concurrency = c.Rate, c.Burst, c.Concurrency

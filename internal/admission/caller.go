@@ -20,7 +20,7 @@ type Admission struct {
 	recent     recent
 	trials     trials
 	refreshes  refreshes
-	storeLog   rate.Sometimes // during an outage every request has the same to say
+	storeLog   rate.Sometimes // during an outage, every request would log the same
 }
 
 // New returns an Admission. It registers its metrics with c.Metrics.
@@ -52,17 +52,19 @@ func (a *Admission) Open(tier string) []string {
 
 // Reasons returns the names of the limits that may refuse a tier's requests for an operation, but
 // for limits of clients' own.
-func (a *Admission) Reasons(tier string, o *Operation) []string { return a.planner.reasons(tier, o) }
+func (a *Admission) Reasons(tier string, o *Operation) []string {
+	return a.planner.reasons(tier, o)
+}
 
-// Caller is an identified client with what applies to it at the moment.
+// Caller is an identified client with the settings that apply to it at the moment.
 type Caller struct {
 	identity.Client
 	Override *Override // nil: none
-	NewUntil time.Time // its time as a new client ends then; zero: it isn't new
+	NewUntil time.Time // the end of its time as a new client; zero: it isn't new
 }
 
-// Caller returns what applies to a client. It asks the store only if the client may be new and that
-// isn't in memory; an error is the store's, and the client counts as not new then.
+// Caller returns the settings that apply to a client. It asks the store only if the client may be
+// new and that isn't in memory; an error is the store's, and the client counts as not new then.
 func (a *Admission) Caller(ctx context.Context, client identity.Client) (c Caller, err error) {
 	c.Client = client
 	if client.Anonymous {
@@ -86,7 +88,7 @@ func (a *Admission) Caller(ctx context.Context, client identity.Client) (c Calle
 	return c, nil
 }
 
-// ended is the context of what may only be looked up in memory.
+// ended is the context of look-ups in memory only.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -99,18 +101,21 @@ func (c Caller) key(operation string) planKey {
 		grace: !c.NewUntil.IsZero()}
 }
 
-// Plan returns what applies to a caller's requests for an operation; "": to calls that name none.
-func (a *Admission) Plan(c Caller, operation string) *Plan { return a.planner.plan(c.key(operation)) }
+// Plan returns the limits and the weight that apply to a caller's requests for an operation; "": to
+// calls that name none.
+func (a *Admission) Plan(c Caller, operation string) *Plan {
+	return a.planner.plan(c.key(operation))
+}
 
-// CheckPlan is Plan for what ends unnoticed, such as a request that a gateway asks about: it leaves
-// out limits on jobs at one time.
+// CheckPlan is Plan for work whose end isn't reported, such as a request that a gateway asks about:
+// it leaves out limits on jobs at one time.
 func (a *Admission) CheckPlan(c Caller, operation string) *Plan {
 	k := c.key(operation)
 	k.check = true
 	return a.planner.plan(k)
 }
 
-// ReadsPlan returns what applies to a caller's lists. It is the same for new clients.
+// ReadsPlan returns the limits that apply to a caller's lists. It is the same for new clients.
 func (a *Admission) ReadsPlan(c Caller) *Plan {
 	return a.planner.plan(planKey{tier: c.Tier, country: c.Country, reads: true})
 }
@@ -125,8 +130,8 @@ func Subject(client identity.Client, operation string) limits.Subject {
 	return s
 }
 
-// Decide has a plan's limits decide on a request, whose Rules it sets, and counts what each of them
-// said.
+// Decide has a plan's limits decide on a request, whose Rules it sets, and counts the result of
+// each.
 func (a *Admission) Decide(ctx context.Context, p *Plan, r limits.Request) (limits.Verdict, error) {
 	return a.decideBy(ctx, a.Limiter, p, r)
 }
@@ -141,14 +146,15 @@ func (a *Admission) decideBy(ctx context.Context, by Decider, p *Plan,
 	return v, err
 }
 
-// note counts what a plan's limits said to a request, and remembers where they stand.
+// note counts the results of a plan's limits for a request, and remembers where they stand.
 func (a *Admission) note(p *Plan, r limits.Request, v limits.Verdict) {
-	if a.Store.Healthy() && !p.Reads { // otherwise it may be this process's part of the limits alone
+	// Otherwise the verdict may be about this process's part of the limits only.
+	if a.Store.Healthy() && !p.Reads {
 		a.recent.decision(p, r, v)
 	}
 	for i, s := range v.Standings {
 		if s.Rule.Limit().Shadow {
-			// A request that was refused anyway says nothing of what a trial would change.
+			// A request that was refused anyway doesn't show the effect of a shadow limit.
 			if v.Allowed && p.counts[i].shadow(s.Violated) && a.Shadows != nil {
 				a.Shadows.Note(s.Rule.Limit().Name, r.Subject.Client, r.Subject.Operation)
 			}
@@ -174,6 +180,6 @@ func (a *Admission) Peek(ctx context.Context, p *Plan, s limits.Subject) (limits
 	return v, err
 }
 
-// Forget drops what Recent knows of a client, because a change that no verdict reports may have
-// given it room: a canceled job gives back its permits.
+// Forget drops a client's recent limits, because a change that no verdict reports may have given it
+// room: a canceled job returns its permits.
 func (a *Admission) Forget(client string) { a.recent.forget(client) }

@@ -8,11 +8,12 @@ import (
 )
 
 // Check decides on a request that a gateway asks about, for a caller that may have the operation.
-// It spends what a job of the operation would, but for limits on jobs at one time: nothing reports
-// when the work ends. While the store is unavailable, Operation.OnFailure says what is answered;
-// an outcome that was then decided without the store has ReasonStore. An error is a fault of the
+// It spends as much as a job of the operation would, except for limits on jobs at one time: nothing
+// reports when the work ends. While the store is unavailable, Operation.OnFailure decides; an
+// outcome that was then decided without the store has ReasonStore. An error is a fault of the
 // caller, as of Submit.
-func (a *Admission) Check(ctx context.Context, c Caller, o *Operation, cost int64) (Outcome, error) {
+func (a *Admission) Check(ctx context.Context, c Caller, o *Operation,
+	cost int64) (Outcome, error) {
 	p := a.CheckPlan(c, o.Name)
 	t := Terms{Reason: ReasonChecked, Plan: p}
 	if len(p.Rules) == 0 {
@@ -54,16 +55,16 @@ func checked(t Terms, v limits.Verdict, r limits.Request) Outcome {
 }
 
 // Charge spends 1, and the bytes of a body, of the limits on all of a caller's requests, for a
-// request that says nothing that could be decided on: otherwise bodies without end could be sent
-// for nothing. The outcome is *Passed or *Refused; nil if nothing was charged, because no limit
-// applies or the store is unavailable.
+// request that can't be decided on: otherwise any number of bodies could be sent for free. The
+// outcome is *Passed or *Refused; nil if nothing was charged, because no limit applies or the store
+// is unavailable.
 func (a *Admission) Charge(ctx context.Context, c Caller, bytes int64) Outcome {
 	return a.charge(ctx, a.CheckPlan(c, ""),
 		limits.Request{Subject: Subject(c.Client, ""), Cost: 1, Bytes: bytes, Recall: true})
 }
 
-// ChargeUnknown is Charge for a caller that failed to say who it is. It spends limits on addresses
-// alone, so that nobody can guess keys at leisure.
+// ChargeUnknown is Charge for a caller without valid credentials. It spends limits on addresses
+// only, so that keys can't be guessed at leisure.
 func (a *Admission) ChargeUnknown(ctx context.Context, c identity.Client) Outcome {
 	return a.charge(ctx, a.planner.plan(planKey{country: c.Country}),
 		limits.Request{Subject: Subject(c, ""), Cost: 1, Recall: true})
@@ -75,7 +76,7 @@ func (a *Admission) charge(ctx context.Context, p *Plan, r limits.Request) Outco
 	}
 	v, err := a.Decide(ctx, p, r)
 	if err != nil {
-		return nil // what is wrong with the request is wrong without the store too
+		return nil // the request is refused without the store too
 	}
 	return checked(Terms{Plan: p}, v, r)
 }

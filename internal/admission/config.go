@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// Config is what an Admission is made of. It was checked before: every name in it is known, and
-// limits that meet in one request have different names.
+// Config has the parts of an Admission. It was checked before: every name in it is known, and
+// limits that apply to one request have different names.
 type Config struct {
 	Limiter    Limiter
 	Newcomers  Newcomers                     // nil: no tier has a grace period
@@ -31,15 +31,15 @@ type Config struct {
 	Secret     Secret  // of the deployment
 	Health     Health  // nil: no backend is ever sick
 
-	// RejectOnFailure refuses requests at once while the store is unavailable. Otherwise they get
-	// a stored answer or the operation's fixed one, where there is any.
+	// RejectOnFailure refuses requests at once while the store is unavailable. Otherwise they get a
+	// stored answer or the operation's fixed one, if there is any.
 	RejectOnFailure bool
 	// LocalChecks decides the checks of operations with CheckLocal: as Limiter does, and by itself
-	// while the store is unavailable. It may be nil where no operation has CheckLocal.
+	// while the store is unavailable. It may be nil if no operation has CheckLocal.
 	LocalChecks Decider
 
-	// Policy makes what the front says to clients about a plan as long as its rules stand. It is
-	// called once for each plan; nil: Plan.Policy is nil.
+	// Policy makes the front's description of a plan for clients. It is called once for each plan;
+	// nil: Plan.Policy is nil.
 	Policy func(*Plan) []string
 
 	Metrics prometheus.Registerer
@@ -72,9 +72,9 @@ type Grace struct {
 	Factor float64 // above 1; 0: no grace
 }
 
-// Override is what one client has instead of its tier's settings. It never changes: another
-// override is another pointer, and the same pointer is given for as long as it holds, because
-// plans are remembered by it.
+// Override is the settings that one client has instead of its tier's. It never changes: plans are
+// remembered by its pointer, so a client has the same pointer as long as its settings are the same,
+// and another pointer after a change.
 type Override struct {
 	Weight float64 // 0: the tier's
 	Limits []Limit // each replaces the tier's limits of the same name, or is one more
@@ -87,7 +87,7 @@ func (o *Override) asks(country string) bool {
 	})
 }
 
-// Operation is one expensive thing that clients may request.
+// Operation is one expensive kind of work that clients may request.
 type Operation struct {
 	Name     string
 	Backend  string
@@ -95,7 +95,7 @@ type Operation struct {
 	Cost     Cost
 	Limits   []Limit
 	Overload degrade.Policy
-	Coalesce bool          // equal requests of callers who share answers share one job
+	Coalesce bool          // equal requests of callers that share answers share one job
 	Keep     time.Duration // how long a finished job and its result are kept
 	MaxAge   time.Duration // how long a job may live before it ends; its backend's
 	// OnFailure says how a gateway's check is answered while the store is unavailable: CheckLocal,
@@ -130,15 +130,15 @@ type Decider interface {
 	Decide(context.Context, limits.Request) (limits.Verdict, error)
 }
 
-// Line is what admission needs of one backend's line. Each method is atomic. Offer is idempotent
-// by job id.
+// Line is one backend's line as admission uses it. Each method is atomic. Offer is idempotent by
+// job id.
 type Line interface {
 	Offer(context.Context, leaky.Offer) (leaky.Place, error)
 	Look(ctx context.Context, id string) (leaky.Look, error)
 }
 
 // Answers finds the last good answer to a request, whatever its age. Its body is shared and must
-// not be written to. While the store is unavailable it finds what is in memory.
+// not be written to. While the store is unavailable it finds answers in memory only.
 type Answers interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 }

@@ -8,18 +8,19 @@ import (
 	"github.com/forebay/forebay/internal/rawjson"
 )
 
-// Cost is what one request takes of each limit that counts costs: Fixed, or what its payload says.
+// Cost is the amount that one request takes of each limit that counts costs: Fixed, or a number in
+// its payload.
 type Cost struct {
-	Fixed   int64  // ≥ 1, where From is ""
+	Fixed   int64  // ≥ 1, if From is ""
 	From    string // JSON Pointer (RFC 6901) into the payload, such as "/pages"
-	Default int64  // ≥ 1: where the payload has nothing there
-	Max     int64  // most that the payload may say
+	Default int64  // ≥ 1; the cost of a payload without the number
+	Max     int64  // the most that the payload may say
 }
 
 // CostError says that a payload doesn't have its cost where Cost.From points.
 type CostError struct {
 	Cost      Cost
-	Ambiguous *rawjson.Ambiguous // the way there can be read in two ways; nil: the value is wrong
+	Ambiguous *rawjson.Ambiguous // the path can be read in two ways; nil: the value is wrong
 }
 
 func (e *CostError) Error() string {
@@ -29,13 +30,13 @@ func (e *CostError) Error() string {
 	return fmt.Sprintf("cost at %s: not a whole number from 1 to %d", e.Cost.From, e.Cost.Max)
 }
 
-// A payload that says what it costs isn't trusted: what is read here must be what any backend's
-// JSON library reads, or a request could be charged for one page and print a thousand. So on the
-// way to the number a name that is given twice is refused, and so is one that differs from the
-// wanted name in case alone, because some libraries treat both alike. The number itself must be
-// digits alone: libraries disagree on what 1e2 and 2.0 are.
+// A payload that has its own cost isn't trusted: any backend's JSON library must read the number
+// that is read here, or a request could be charged for one page and print a thousand. So on the
+// path to the number, a name that is given twice is refused, and so is one that differs from the
+// wanted name only in case, because some libraries treat both alike. The number itself must be
+// digits only: libraries disagree about 1e2 and 2.0.
 
-// Of returns what a request with this payload, which is valid JSON, costs. An error is a
+// Of returns the cost of a request with this payload, which is valid JSON. An error is a
 // *CostError.
 func (c Cost) Of(payload []byte) (int64, error) {
 	if c.From == "" {
@@ -45,7 +46,7 @@ func (c Cost) Of(payload []byte) (int64, error) {
 	if twoWays, ok := errors.AsType[*rawjson.Ambiguous](err); ok {
 		return 0, &CostError{Cost: c, Ambiguous: twoWays}
 	}
-	if value == nil || string(value) == "null" { // many clients write an absent value so
+	if value == nil || string(value) == "null" { // many clients write absent values as null
 		return c.Default, nil
 	}
 	n, ok := WholeNumber(string(value))
@@ -55,7 +56,7 @@ func (c Cost) Of(payload []byte) (int64, error) {
 	return n, nil
 }
 
-// Standard is what a request costs whose payload isn't known.
+// Standard is the cost of a request whose payload isn't known.
 func (c Cost) Standard() int64 {
 	if c.From == "" {
 		return c.Fixed
@@ -63,7 +64,7 @@ func (c Cost) Standard() int64 {
 	return c.Default
 }
 
-// WholeNumber reads a number ≥ 1 that is written in digits alone, without leading zeros.
+// WholeNumber reads a number ≥ 1 that is written in digits only, without leading zeros.
 func WholeNumber(text string) (int64, bool) {
 	if text == "" || text[0] < '1' || text[0] > '9' {
 		return 0, false

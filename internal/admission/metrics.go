@@ -16,15 +16,17 @@ func newMetrics(r prometheus.Registerer) metrics {
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_limit_checks_total",
 			Help: "What each limit said: spent, though it may have been given back; refused; " +
 				"would_refuse, of limits that aren't enforced."}, []string{"limit", "outcome"}),
-		lostRefunds: prometheus.NewCounter(prometheus.CounterOpts{Name: "forebay_refunds_lost_total",
-			Help: "Refunds of refused jobs that the store may not have got: their limits stay charged " +
-				"until their windows end."}),
+		lostRefunds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "forebay_refunds_lost_total",
+			Help: "Refunds of refused jobs that the store may not have got: " +
+				"their limits stay charged until their windows end.",
+		}),
 	}
 	r.MustRegister(m.checks, m.lostRefunds)
 	return m
 }
 
-// checkCounters count what one limit said.
+// checkCounters count the results of one limit.
 type checkCounters struct{ spent, refused prometheus.Counter }
 
 // of returns a limit's counters; they begin at 0.
@@ -33,10 +35,11 @@ func (m metrics) of(l limits.Limit) checkCounters {
 	if l.Shadow {
 		refused = "would_refuse"
 	}
-	return checkCounters{m.checks.WithLabelValues(l.Name, "spent"), m.checks.WithLabelValues(l.Name, refused)}
+	return checkCounters{m.checks.WithLabelValues(l.Name, "spent"),
+		m.checks.WithLabelValues(l.Name, refused)}
 }
 
-// enforced counts what a limit in force said to a request.
+// enforced counts the result of a limit in force for a request.
 func (c checkCounters) enforced(allowed, violated bool) {
 	switch {
 	case violated:
@@ -46,8 +49,8 @@ func (c checkCounters) enforced(allowed, violated bool) {
 	}
 }
 
-// shadow counts what a shadow limit said to a request that was allowed, and reports whether it
-// would have refused it.
+// shadow counts the result of a shadow limit for a request that was allowed, and reports whether
+// the limit would have refused it.
 func (c checkCounters) shadow(violated bool) bool {
 	if violated {
 		c.refused.Inc()

@@ -8,18 +8,18 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// Outcome is what a request got: one of *Accepted, *Joined, *Replayed, *Stored, *Fixed, *Passed and
-// *Refused.
+// Outcome is the result of a request: one of *Accepted, *Joined, *Replayed, *Stored, *Fixed,
+// *Passed and *Refused.
 type Outcome interface{ About() *Terms }
 
-// Terms is what every Outcome says.
+// Terms are the parts of every Outcome.
 type Terms struct {
 	// Reason is one word for logs, metrics and clients: one of the Reason constants, the name of
 	// the limit that refused, or a leaky.Outcome. A degraded answer has the reason of the refusal
 	// that it stands for. "": the code of the refusal says it.
 	Reason string
-	// Plan is the limits that applied, and Verdict what they said; a nil Verdict: nothing was
-	// charged, and they were not asked.
+	// Plan is the limits that applied, and Verdict their result. If Verdict is nil, nothing was
+	// charged, and the limits were not asked.
 	Plan    *Plan
 	Verdict *limits.Verdict
 	// Missed: a stored answer was looked for, and none could be served.
@@ -35,8 +35,8 @@ func (t *Terms) About() *Terms { return t }
 const (
 	ReasonNew        = "new"
 	ReasonFresh      = "fresh"             // a stored answer that is as good as a new one
-	ReasonJoined     = "joined"            // the same was under way
-	ReasonReplayed   = "replayed"          // the job of the Idempotency-Key was there before
+	ReasonJoined     = "joined"            // a job for the same request was under way
+	ReasonReplayed   = "replayed"          // the Idempotency-Key had made the job before
 	ReasonChecked    = "checked"           // a gateway asked
 	ReasonSick       = "backend_sick"      // stale answers go first while the backend is sick
 	ReasonOnlyCached = "only_if_cached"    // the request accepts stored answers only
@@ -85,12 +85,12 @@ type Fixed struct {
 // Passed: a gateway may let the request through.
 type Passed struct{ Terms }
 
-// Refused: the request gets nothing.
+// Refused: the request gets no answer but the refusal.
 type Refused struct {
 	Terms
 	By         By
 	RetryAfter time.Duration // exact for rate limits, a prediction for the line; 0: none is known
-	// Line is why the line refused, where By is ByLine.
+	// Line is why the line refused, if By is ByLine.
 	Line leaky.Outcome
 }
 

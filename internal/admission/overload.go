@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// staleTime bounds the search for a stored answer after the store has failed: what is in memory
-// needs none of it.
+// staleTime bounds the search for a stored answer after the store has failed. Answers in memory
+// don't need it.
 const staleTime = 150 * time.Millisecond
 
 // overloaded takes a request that got no job down its operation's on_overload, to the first step
@@ -32,7 +32,7 @@ func (s *submission) overloaded(r *refusal) Outcome {
 	return o
 }
 
-// instead is what a refused request gets instead of its job; nil: nothing.
+// instead is the outcome that a refused request gets instead of its job; nil: none.
 func (s *submission) instead(r *refusal) Outcome {
 	if r.final || r.unavailable && s.RejectOnFailure {
 		return nil
@@ -43,7 +43,7 @@ func (s *submission) instead(r *refusal) Outcome {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), staleTime)
 		defer cancel()
 		if o := s.fresh(ctx); o != nil {
-			return o // what is in memory is no older for the failure
+			return o // answers in memory are still good after a failure of the store
 		}
 	}
 	now := degrade.Situation{Wish: s.req.Wish, Unavailable: r.unavailable}
@@ -69,9 +69,9 @@ func (s *submission) instead(r *refusal) Outcome {
 	}
 }
 
-// fallback returns the submission of the same request for a fallback operation; nil if the caller
-// may not have that, or the payload isn't one for it. Its Idempotency-Key is another one than that
-// of a request for the operation itself.
+// fallback returns the submission of the same request for a fallback operation; nil if that isn't
+// open to the caller, or the payload doesn't fit it. Its Idempotency-Key differs from that of a
+// request for the operation itself.
 func (s *submission) fallback(operation, why string) *submission {
 	o := s.operations[operation]
 	if o == nil || !o.Open(s.req.Caller.Tier) {
@@ -82,7 +82,8 @@ func (s *submission) fallback(operation, why string) *submission {
 		return nil
 	}
 	b := *s
-	b.operation, b.cost, b.line, b.plan = o, cost, s.Lines[o.Backend], s.Admission.Plan(s.req.Caller, o.Name)
+	b.operation, b.cost, b.line = o, cost, s.Lines[o.Backend]
+	b.plan = s.Admission.Plan(s.req.Caller, o.Name)
 	b.why, b.first, b.stored = why, s, &stored{}
 	if s.req.Key == "" {
 		b.id = jobs.NewID(o.Backend)

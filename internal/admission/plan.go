@@ -11,12 +11,12 @@ import (
 // unknownCountry is the country of callers whose country isn't known, in limits per country.
 const unknownCountry = "unknown"
 
-// Plan is what applies to one kind of request: the limits, and the weight of its job. It never
+// Plan is the limits that apply to one kind of request, and the weight of its job. It never
 // changes.
 type Plan struct {
 	Weight float64 // in the line
 	Rules  []*limits.Rule
-	Own    int  // from here on Rules are of the operation alone
+	Own    int  // from here on, Rules are of the operation only
 	Bytes  bool // some limit counts bytes
 	Reads  bool // the limits are on lists
 	// Policy is what Config.Policy made of the plan.
@@ -34,15 +34,15 @@ func (p *Plan) Grace(i int) float64 {
 	return p.grace[i]
 }
 
-// planKey is all that says which limits apply to a request.
+// planKey determines which limits apply to a request.
 type planKey struct {
-	tier      string    // "": the caller failed to say who it is
+	tier      string    // "": the caller has no valid credentials
 	operation string    // "": the call names none, or failed before its operation was known
 	country   string    // "": not known, or no limit asks for it
 	override  *Override // nil: none
 	grace     bool      // the client is new
 	check     bool      // a gateway asks: nothing reports the end of the work, so no permits
-	reads     bool      // a list: limits on reads alone
+	reads     bool      // a list: limits on reads only
 }
 
 // applied is a limit as it applies to a request.
@@ -51,8 +51,8 @@ type applied struct {
 	grace float64 // the factor for new clients; 1: none
 }
 
-// applying is the one place that says which limits apply to which request: first those on all of
-// the caller's requests, then those on requests for the operation alone. It is a pure function.
+// applying is the only function that decides which limits apply to a request: first those on all of
+// the caller's requests, then those on requests for the operation only. It is a pure function.
 func (p *planner) applying(k planKey) (common, own []applied) {
 	var ofOperation []Limit
 	if o := p.operations[k.operation]; o != nil {
@@ -130,8 +130,9 @@ type madePlans struct {
 	count atomic.Int64
 }
 
-// maxSpecial bounds the plans that are made on request. Each takes about a KiB. Overrides that no
-// longer hold leave theirs behind; at the bound all are dropped, and made again when asked for.
+// maxSpecial bounds the plans that are made on request. Each takes about a KiB. Overrides that are
+// no longer in force leave plans behind. At the bound all plans are dropped, and made again on
+// request.
 const maxSpecial = 10_000
 
 func newPlanner(c Config, operations map[string]*Operation,
@@ -212,8 +213,8 @@ func (p *planner) make(k planKey) *Plan {
 	return made
 }
 
-// graced returns a rule as it is for new clients. One that can't allow more stays as it is. All
-// plans share the result, because other packages remember things by rule.
+// graced returns a rule in its form for new clients. A rule that can't allow more is returned as it
+// is. All plans share the result, because other packages remember rules by their pointers.
 func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
 	k := applied{r, factor}
 	if found, ok := m.rules.Load(k); ok {

@@ -13,14 +13,14 @@ const (
 	// are forgotten.
 	maxRecent = 10_000
 	// maxPlans bounds what is remembered of one client: its limits for some operations, and for
-	// calls that name none.
+	// calls that name no operation.
 	maxPlans = 4
 )
 
 // recent remembers for a moment where clients' limits stood, so that answers that spend nothing
-// needn't ask Redis. What a client's own requests spent through this process is always part of it.
-// Requests of others, and through other processes, may change a limit unnoticed, for as long as
-// what is remembered may be old. The zero value remembers nothing. Safe for concurrent use.
+// needn't ask Redis. A client's own requests through this process are always included. Requests of
+// others, and through other processes, may change a limit unnoticed, for as long as recent limits
+// may be old. The zero value remembers nothing. Safe for concurrent use.
 type recent struct {
 	mu      sync.Mutex
 	clients map[string]*recentLimits // guarded by mu; by client id
@@ -29,7 +29,7 @@ type recent struct {
 
 // recentLimits are one client's.
 type recentLimits struct {
-	decided  time.Time // the newest decision, by the store's clock: what was read before is old
+	decided  time.Time // the newest decision, by the store's clock: earlier reads are old
 	changed  time.Time // the last other change, by this process's clock: reads begun before are old
 	readings []reading
 }
@@ -42,7 +42,7 @@ type reading struct {
 	when    time.Time // by this process's clock
 }
 
-// of returns what is remembered of a client. m.mu must be held.
+// of returns a client's recent limits. m.mu must be held.
 func (m *recent) of(client string) *recentLimits {
 	if m.clients == nil || len(m.clients) >= maxRecent && m.clients[client] == nil {
 		m.clients, m.emptied = make(map[string]*recentLimits), time.Now()
@@ -53,15 +53,15 @@ func (m *recent) of(client string) *recentLimits {
 	return m.clients[client]
 }
 
-// newReading leaves out how to refund the verdict and why it refused. v.Standings must not change
+// newReading keeps a verdict without its refund and its reason. v.Standings must not change
 // afterwards.
 func newReading(p *Plan, s limits.Subject, v limits.Verdict) reading {
 	standings := limits.Verdict{Allowed: true, Standings: v.Standings, At: v.At}
 	return reading{plan: p, subject: s, verdict: standings, when: time.Now()}
 }
 
-// decision notes a verdict on a request that may have spent some. What was remembered of the
-// client before is old then.
+// decision notes a verdict on a request that may have spent some. Everything remembered of the
+// client before is then out of date.
 func (m *recent) decision(p *Plan, r limits.Request, v limits.Verdict) {
 	if r.Subject.Client == "" || len(p.Rules) == 0 {
 		return
@@ -96,7 +96,7 @@ func (m *recent) peek(p *Plan, s limits.Subject, v limits.Verdict, began time.Ti
 	c.readings = append(c.readings, newReading(p, s, v))
 }
 
-// forget drops what is remembered of a client: something changed that no verdict reports.
+// forget drops a client's recent limits, after a change that no verdict reports.
 func (m *recent) forget(client string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,8 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 	t.Parallel()
 	p := plannerOf(t)
 	common := p.plan(planKey{tier: "pro"})
-	report, plain := p.plan(planKey{tier: "pro", operation: "b"}), p.plan(planKey{tier: "pro", operation: "none"})
+	report, plain := p.plan(planKey{tier: "pro", operation: "b"}), p.plan(planKey{tier: "pro",
+		operation: "none"})
 	caller := func(client, address, operation string) limits.Subject {
 		return limits.Subject{Client: client, Address: address, Operation: operation, Tier: "pro"}
 	}
@@ -32,7 +33,8 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 		subject limits.Subject
 		want    int // standings; 0: nothing is known
 	}{
-		{report, caller("a", "x", "b"), 3}, {common, caller("a", "x", ""), 1}, {plain, caller("a", "x", "none"), 1},
+		{report, caller("a", "x", "b"), 3}, {common, caller("a", "x", ""), 1},
+		{plain, caller("a", "x", "none"), 1},
 		{report, caller("a", "y", "b"), 0}, {common, caller("b", "x", ""), 0},
 	} {
 		got := 0
@@ -48,7 +50,8 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 	}
 	known := func() bool { return h.recall(common, caller("a", "x", ""), time.Hour) != nil }
 	// A read that began before the decision was made says nothing.
-	h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "y", "b")}, verdict(report, at.Add(time.Second)))
+	h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "y", "b")},
+		verdict(report, at.Add(time.Second)))
 	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(time.Second)), time.Now())
 	if known() {
 		t.Error("a read from before the decision is told")
@@ -59,13 +62,15 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 	}
 	asked := time.Now()
 	h.forget("a")
-	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(3*time.Second)), asked.Add(-time.Millisecond))
+	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(3*time.Second)),
+		asked.Add(-time.Millisecond))
 	if known() {
 		t.Error("what was forgotten is told")
 	}
 	// Two decisions of one moment: nobody knows which came last.
 	for range 2 {
-		h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "x", "b")}, verdict(report, at.Add(4*time.Second)))
+		h.decision(report, limits.Request{Cost: 1, Subject: caller("a", "x", "b")},
+			verdict(report, at.Add(4*time.Second)))
 	}
 	if known() {
 		t.Error("one of two decisions of one moment is told")

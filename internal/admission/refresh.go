@@ -18,8 +18,8 @@ const (
 	maxRefreshing = 16
 	// refreshTime bounds one offer.
 	refreshTime = 600 * time.Millisecond
-	// refreshRest is how long a process leaves a stale answer alone whose refresh it has offered:
-	// thousands of requests a second may get it, and the backend may have no better one.
+	// refreshRest is how long a process waits until it offers another refresh of the same stale
+	// answer: thousands of requests a second may get it, and the backend may have no better one.
 	refreshRest = 10 * time.Second
 	// maxRefreshed bounds the answers whose refreshes are remembered, some 100 bytes each.
 	maxRefreshed = 10_000
@@ -58,9 +58,9 @@ func (a *Admission) StopRefreshing() { a.refreshes.stopped.Store(true) }
 // under way.
 func (a *Admission) Wait() { a.refreshes.running.Wait() }
 
-// refresh offers a job that renews the stale answer that was served: an ordinary job of the client,
-// of priority low. It spends no limit, and is placed only if the line has room for it and no job for
-// the same answer is under way.
+// refresh offers a job that replaces the stale answer that was served: an ordinary job of the
+// client, of priority low. It spends no limit, and is placed only if the line has room for it and
+// no job for the same answer is under way.
 func (s *submission) refresh() {
 	o := s.operation
 	if !o.Overload.Refresh || s.refreshes.stopped.Load() {
@@ -79,7 +79,8 @@ func (s *submission) refresh() {
 		return
 	}
 	offer := leaky.Offer{
-		Job: jobs.Job{ID: jobs.NewID(o.Backend), Operation: o.Name, Client: s.req.Caller.ID, Tier: s.req.Caller.Tier,
+		Job: jobs.Job{ID: jobs.NewID(o.Backend), Operation: o.Name, Client: s.req.Caller.ID,
+			Tier:     s.req.Caller.Tier,
 			Priority: jobs.Low, Payload: s.req.Payload},
 		Weight: s.plan.Weight * jobs.Low.Weight(), // the line weighs each client's priorities apart
 		MaxAge: o.MaxAge, Keep: o.Keep, Join: join, Refresh: true,
@@ -96,8 +97,8 @@ func (s *submission) refresh() {
 	})
 }
 
-// joinOf names what requests with one cache key ask for: whoever may see the answer may share the
-// job.
+// joinOf names the work that requests with one cache key ask for: a client that may see the answer
+// may share the job.
 func joinOf(cacheKey string) string {
 	sum := sha256.Sum256([]byte(cacheKey))
 	return hex.EncodeToString(sum[:16])

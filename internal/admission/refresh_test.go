@@ -14,7 +14,8 @@ func TestARefreshIsDueOnceInTenSeconds(t *testing.T) {
 		join  string
 		after time.Duration
 		want  bool
-	}{{"a", 0, true}, {"a", 0, false}, {"b", 0, true}, {"a", 10*time.Second - time.Millisecond, false}, {"a", time.Millisecond, true}, {"a", 0, false}} {
+	}{{"a", 0, true}, {"a", 0, false}, {"b", 0, true}, {"a", 10*time.Second - time.Millisecond,
+		false}, {"a", time.Millisecond, true}, {"a", 0, false}} {
 		now = now.Add(step.after)
 		if got := r.due(step.join, now); got != step.want {
 			t.Errorf("%+v: %v", step, got)

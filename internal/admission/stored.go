@@ -8,8 +8,8 @@ import (
 	"github.com/forebay/forebay/internal/cache"
 )
 
-// stored is what is known of the stored answer to a request. It is looked for when it is needed,
-// and once.
+// stored is the stored answer to a request, if there is one. It is looked for once, when it is
+// needed.
 type stored struct {
 	key    string // of the answer, once computed
 	asked  bool
@@ -21,7 +21,8 @@ type stored struct {
 // cacheKey names the stored answer to the request, among those that its caller may see.
 func (s *submission) cacheKey() string {
 	if s.stored.key == "" {
-		s.stored.key = s.operation.Overload.CacheKey(s.operation.Name, s.req.Caller.ID, s.req.Caller.Tier, s.req.Payload)
+		s.stored.key = s.operation.Overload.CacheKey(s.operation.Name, s.req.Caller.ID,
+			s.req.Caller.Tier, s.req.Payload)
 	}
 	return s.stored.key
 }
@@ -36,7 +37,9 @@ func (s *submission) newest(ctx context.Context) (cache.Answer, bool) {
 		var err error
 		st.asked, st.at = true, time.Now()
 		if st.answer, st.found, err = s.Answers.Known(ctx, s.cacheKey()); err != nil {
-			s.storeLog.Do(func() { s.Log.Warn("no stored answer", "request_id", s.req.ID, "error", err) })
+			s.storeLog.Do(func() {
+				s.Log.Warn("no stored answer", "request_id", s.req.ID, "error", err)
+			})
 		}
 	}
 	found := st.answer
@@ -44,9 +47,9 @@ func (s *submission) newest(ctx context.Context) (cache.Answer, bool) {
 	return found, st.found && !found.HiddenFrom(s.req.Caller.ID)
 }
 
-// known answers what needs no new work, or must not cause any: a fresh answer; a stale one, where
-// the request accepts stored answers only or the backend is sick; and before those a duplicate
-// request, with its job. It spends nothing.
+// known is the outcome of a request that needs no new work, or must not cause any: a fresh answer,
+// or a stale one if the request accepts stored answers only or the backend is sick. Before those it
+// answers a duplicate request with its job. It spends nothing.
 func (s *submission) known() (Outcome, *refusal) {
 	p := s.operation.Overload
 	sick := p.Sick.On && s.sick(s.operation)
@@ -87,7 +90,7 @@ func (s *submission) fresh(ctx context.Context) Outcome {
 	return &Stored{Terms: s.terms(ReasonFresh), Answer: found, Fresh: true, FreshFor: p.FreshFor}
 }
 
-// stale is the last good answer, if there is one that the policy and the request let be served;
+// stale is the last good answer, if there is one and both the policy and the request allow it;
 // otherwise nil.
 func (s *submission) stale(ctx context.Context, reason string) Outcome {
 	p := s.operation.Overload

@@ -15,8 +15,10 @@ func TestASickBackendIsTriedNowAndThen(t *testing.T) {
 		sick  bool
 		want  bool
 	}{
-		{0, false, false}, {time.Hour, true, false}, {time.Second, true, false}, {4 * time.Second, true, true}, {0, true, false},
-		{trialRest, true, true}, {trialRest, false, false}, {trialRest, true, false}, {trialRest, true, true},
+		{0, false, false}, {time.Hour, true, false}, {time.Second, true, false},
+		{4 * time.Second, true, true}, {0, true, false},
+		{trialRest, true, true}, {trialRest, false, false}, {trialRest, true, false},
+		{trialRest, true, true},
 	} {
 		now = now.Add(step.after)
 		if got := tried.due("o", step.sick, now); got != step.want {

@@ -14,28 +14,28 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// Request is a request for a job, by a caller that may have the operation.
+// Request is a request for a job, by a caller to which the operation is open.
 type Request struct {
 	ID          string // of the request, for the log
 	Caller      Caller
 	Operation   *Operation // one of Admission.Operation
-	Cost        int64      // as Operation.Cost.Of says for the payload
+	Cost        int64      // from Operation.Cost.Of for the payload
 	Payload     []byte     // JSON, byte for byte; it must not change until Submit has returned
-	Body        []byte     // the whole request, by which duplicates are told from other requests
+	Body        []byte     // the whole request, which distinguishes duplicates from other requests
 	Priority    jobs.Priority
 	StartWithin time.Duration // how long the job may wait for its start; 0: any time
 	Callback    string        // URL that is notified of the job's end; "": none
 	Key         string        // the Idempotency-Key; "": none
 	Traceparent string        // W3C trace context for the backend; "": none
-	Wish        degrade.Wish  // what the request accepts of stored answers
+	Wish        degrade.Wish  // which stored answers the request accepts
 	// Waits: the caller will wait for the job's end, so Accepted.Look must name the job that ends.
 	Waits bool
 }
 
-// Submit decides what a request gets. ctx bounds its work in the store; a stored answer is looked
-// for a moment longer if the store fails. A request without a new job, and without a new
-// subscription to one, has spent nothing. An error is a fault of the caller: limits.ErrCost,
-// limits.ErrRules, or an offer that no line takes. The store's failures are outcomes.
+// Submit decides on a request. ctx bounds its work in the store; a stored answer is looked for a
+// moment longer if the store fails. A request without a new job, and without a new subscription to
+// one, has spent nothing. An error is a fault of the caller: limits.ErrCost, limits.ErrRules, or an
+// offer that no line takes. The store's failures are outcomes.
 func (a *Admission) Submit(ctx context.Context, r Request) (Outcome, error) {
 	s := &submission{Admission: a, req: r, ctx: ctx, operation: r.Operation,
 		cost: r.Cost, line: a.Lines[r.Operation.Backend], plan: a.Plan(r.Caller, r.Operation.Name),
@@ -88,7 +88,7 @@ type submission struct {
 
 	id          string // the job's
 	fingerprint string // "" without a key
-	secret      string // what the ids of callers without an API key are derived with; "": nothing
+	secret      string // from which the ids of callers without an API key are derived; "": none
 
 	why   string      // the first operation was refused; "": this is the first
 	first *submission // of the operation that was asked for; nil: this is it
@@ -112,12 +112,12 @@ func (s *submission) unavailable(err error) *refusal {
 	return r
 }
 
-// isFault reports whether an error is a fault of the caller, and none of the store.
+// isFault reports whether an error is a fault of the caller, not of the store.
 func isFault(err error) bool {
 	return errors.Is(err, limits.ErrCost) || errors.Is(err, limits.ErrRules)
 }
 
-// terms begin what the submission's outcome says.
+// terms returns the first parts of the submission's outcome.
 func (s *submission) terms(reason string) Terms { return Terms{Reason: reason, Plan: s.plan} }
 
 // derive gives the job the id that follows from its Idempotency-Key. An error is the store's.
@@ -127,7 +127,8 @@ func (s *submission) derive() (err error) {
 			return err
 		}
 	}
-	s.id, s.fingerprint = s.derived(s.operation, s.operation.Name), fingerprint(s.operation.Name, s.req.Body)
+	s.id = s.derived(s.operation, s.operation.Name)
+	s.fingerprint = fingerprint(s.operation.Name, s.req.Body)
 	return nil
 }
 
@@ -139,10 +140,10 @@ func (s *submission) derived(o *Operation, scope string) string {
 	return jobs.DeriveID(o.Backend, s.req.Caller.ID, scope, s.req.Key)
 }
 
-// fingerprint tells apart the requests that come with one Idempotency-Key: by the operation and the
-// body as it was sent. The same JSON with other white space is another request. Half of a SHA-256
-// is enough, because it is only compared within one client's one key, and every job keeps it in
-// Redis.
+// fingerprint distinguishes the requests that come with one Idempotency-Key: by the operation and
+// the body as it was sent. The same JSON with different white space is a different request. Half of
+// a SHA-256 is enough, because it is only compared within one client's one key, and every job keeps
+// it in Redis.
 func fingerprint(operation string, body []byte) string {
 	sum := sha256.New()
 	var length [8]byte
@@ -157,10 +158,11 @@ func fingerprint(operation string, body []byte) string {
 // subscription to one that is under way, or the job that its Idempotency-Key made before.
 func (s *submission) admit() (Outcome, *refusal) {
 	var offer leaky.Offer
-	place := leaky.Place{Outcome: leaky.Limited} // on a cluster limits refuse before the line is asked
+	// On a cluster, limits refuse before the line is asked.
+	place := leaky.Place{Outcome: leaky.Limited}
 	request := limits.Request{Rules: s.plan.Rules, Cost: s.cost, Bytes: int64(len(s.req.Body)),
 		Subject: Subject(s.req.Caller.Client, s.operation.Name), Job: s.id,
-		Recall: s.req.Key == ""} // the job of a key may be there, whatever the limits say
+		Recall: s.req.Key == ""} // a key may have made a job, whatever the limits say
 	v, err := s.Limiter.Along(s.ctx, request, func(part *limits.Part) (limits.Ending, error) {
 		offer = s.offer() // now: a refusal from memory needs none
 		offer.Job.Holds, offer.Charge = part.Holds(), part.Charge()
@@ -173,7 +175,9 @@ func (s *submission) admit() (Outcome, *refusal) {
 	}
 	if v.Unreturned != nil {
 		s.metrics.lostRefunds.Inc()
-		s.storeLog.Do(func() { s.Log.Warn("refund failed", "request_id", s.req.ID, "error", v.Unreturned) })
+		s.storeLog.Do(func() {
+			s.Log.Warn("refund failed", "request_id", s.req.ID, "error", v.Unreturned)
+		})
 	}
 	switch place.Outcome {
 	case leaky.Spent:
@@ -195,7 +199,8 @@ func (s *submission) admit() (Outcome, *refusal) {
 		return nil, s.overLimit(t, v, request)
 	}
 	t.Reason = string(place.Outcome)
-	return nil, &refusal{Refused: Refused{Terms: t, By: ByLine, Line: place.Outcome, RetryAfter: place.RetryAfter}}
+	return nil, &refusal{Refused: Refused{Terms: t, By: ByLine, Line: place.Outcome,
+		RetryAfter: place.RetryAfter}}
 }
 
 // ending is what an offer's outcome means to the limits.
@@ -209,7 +214,7 @@ func ending(o leaky.Outcome) limits.Ending {
 	return limits.Left
 }
 
-// offer is the job as the line gets it, without its part of the limits.
+// offer is the offer of the job to the line, without its part of the limits.
 func (s *submission) offer() leaky.Offer {
 	var others []string
 	for _, b := range s.sameKey("") {
@@ -218,7 +223,8 @@ func (s *submission) offer() leaky.Offer {
 		}
 	}
 	return leaky.Offer{
-		Job: jobs.Job{ID: s.id, Operation: s.operation.Name, Client: s.req.Caller.ID, Tier: s.req.Caller.Tier,
+		Job: jobs.Job{ID: s.id, Operation: s.operation.Name, Client: s.req.Caller.ID,
+			Tier:     s.req.Caller.Tier,
 			Priority: s.req.Priority, Payload: s.req.Payload, Traceparent: s.req.Traceparent,
 			Fingerprint: s.fingerprint, Callback: s.req.Callback, NoStore: s.req.Wish.NoStore},
 		Weight: s.plan.Weight * s.req.Priority.Weight(), StartWithin: s.req.StartWithin,
@@ -227,11 +233,12 @@ func (s *submission) offer() leaky.Offer {
 	}
 }
 
-// join is the Join of the request's offer; "": its job is shared with nobody. A request for a new
-// answer (no-cache) doesn't join a job that was requested before it, and one with no-store shares
-// its job with no other.
+// join is the Join of the request's offer; "": its job isn't shared. A request for a new answer
+// (no-cache) doesn't join a job that was requested before it, and one with no-store shares its job
+// with no other.
 func (s *submission) join() string {
-	if !s.operation.Coalesce || s.req.Wish.NoCache || !s.operation.Overload.HasScope(s.req.Caller.ID) {
+	if !s.operation.Coalesce || s.req.Wish.NoCache ||
+		!s.operation.Overload.HasScope(s.req.Caller.ID) {
 		return ""
 	}
 	return joinOf(s.cacheKey())
@@ -261,7 +268,7 @@ func (s *submission) joined(t Terms, job jobs.Job, place leaky.Place) Outcome {
 	return &Joined{Terms: t, Job: s.job(look)}
 }
 
-// lookAgain is where the job stands. If the store fails it is what is known without: the job is on
+// lookAgain is where the job stands. If the store fails, it is the last known state: the job has a
 // record, and its client must learn of it.
 func (s *submission) lookAgain(t *Terms, known leaky.Look) leaky.Look {
 	look, err := s.line.Look(s.ctx, known.Job.ID)
@@ -310,7 +317,7 @@ func (s *submission) replayed(look leaky.Look) (Outcome, *refusal) {
 	return &Replayed{Terms: t, Job: s.job(look)}, nil
 }
 
-// refused is a refusal that nothing is answered instead of.
+// refused is a final refusal: on_overload isn't tried.
 func (s *submission) refused(by By) *refusal {
 	return &refusal{Refused: Refused{Terms: s.terms(""), By: by}, final: true}
 }
@@ -318,7 +325,8 @@ func (s *submission) refused(by By) *refusal {
 // overLimit is the refusal by limits.
 func (s *submission) overLimit(t Terms, v limits.Verdict, r limits.Request) *refusal {
 	t.Reason = v.Reason
-	refused := &refusal{Refused: Refused{Terms: t, By: RefusedBy(s.plan, v, r), RetryAfter: v.RetryAfter}}
+	refused := &refusal{Refused: Refused{Terms: t, By: RefusedBy(s.plan, v, r),
+		RetryAfter: v.RetryAfter}}
 	switch refused.By {
 	case ByPart:
 		refused.Reason, refused.unavailable = ReasonStore, true

@@ -54,17 +54,22 @@ func newDesk(t testing.TB, capacity int, change func(*desk, *Config)) *desk {
 		KeepFailed: time.Hour,
 	}).Limited(limits.Script{})
 	d.cache = cache.New(rdb)
-	d.caller = Caller{Client: identity.Client{ID: redistest.Name(t, "acme"), Name: "acme", Tier: "pro", Address: "192.0.2.1"}}
+	d.caller = Caller{Client: identity.Client{ID: redistest.Name(t, "acme"), Name: "acme",
+		Tier: "pro", Address: "192.0.2.1"}}
 	c := Config{
 		Limiter: limits.New(rdb, false), Answers: degrade.New(d.cache), Store: d, Health: d,
 		Lines:  map[string]Line{backend: d.line},
 		Tiers:  map[string]Tier{"pro": {Weight: 1}},
 		Secret: jobs.NewSecret(rdb),
 		Operations: []Operation{
-			{Name: d.report, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
-				Overload: degrade.Policy{Share: degrade.ShareAll, StaleFor: time.Hour, Steps: []degrade.Step{
-					{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: d.summary}, {Kind: degrade.Reject}}}},
-			{Name: d.summary, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour},
+			{Name: d.report, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour,
+				MaxAge: time.Hour,
+				Overload: degrade.Policy{Share: degrade.ShareAll, StaleFor: time.Hour,
+					Steps: []degrade.Step{
+						{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: d.summary},
+						{Kind: degrade.Reject}}}},
+			{Name: d.summary, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour,
+				MaxAge: time.Hour},
 		},
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
@@ -78,8 +83,9 @@ func newDesk(t testing.TB, capacity int, change func(*desk, *Config)) *desk {
 // limit is a limit on the client of so many requests an hour.
 func (d *desk) limit(name string, amount int64) Limit {
 	d.Helper()
-	rule, err := limits.Compile(limits.Limit{Name: name, Owner: d.caller.ID, Algorithm: limits.FixedWindow,
-		Per: limits.PerClient, Amount: amount, Window: time.Hour})
+	rule, err := limits.Compile(limits.Limit{Name: name, Owner: d.caller.ID,
+		Algorithm: limits.FixedWindow,
+		Per:       limits.PerClient, Amount: amount, Window: time.Hour})
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -88,7 +94,8 @@ func (d *desk) limit(name string, amount int64) Limit {
 
 // request is a request for the report with a payload.
 func (d *desk) request(payload string) Request {
-	return Request{Caller: d.caller, Operation: d.Operation(d.report), Cost: 1, Payload: []byte(payload), Body: []byte(payload),
+	return Request{Caller: d.caller, Operation: d.Operation(d.report), Cost: 1,
+		Payload: []byte(payload), Body: []byte(payload),
 		Priority: jobs.Normal}
 }
 
@@ -113,8 +120,10 @@ func want[T Outcome](d *desk, o Outcome, reason string) T {
 
 func (d *desk) store(payload string, age time.Duration) {
 	d.Helper()
-	key := d.Operation(d.report).Overload.CacheKey(d.report, d.caller.ID, d.caller.Tier, []byte(payload))
-	if err := d.cache.Put(d.Context(), key, cache.Answer{Status: 200, Body: []byte("stored"), Age: age}, time.Hour,
+	key := d.Operation(d.report).Overload.CacheKey(d.report, d.caller.ID, d.caller.Tier,
+		[]byte(payload))
+	if err := d.cache.Put(d.Context(), key,
+		cache.Answer{Status: 200, Body: []byte("stored"), Age: age}, time.Hour,
 		cache.Owner{Operation: d.report}); err != nil {
 		d.Fatal(err)
 	}
@@ -131,9 +140,12 @@ func (d *desk) spent() int64 {
 
 func TestARequestGetsTheFirstThingThatAnswersIt(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, func(d *desk, c *Config) { c.Tiers["pro"] = Tier{Weight: 1, Limits: []Limit{d.limit("ten", 10)}} })
+	d := newDesk(t, 2, func(d *desk, c *Config) {
+		c.Tiers["pro"] = Tier{Weight: 1, Limits: []Limit{d.limit("ten", 10)}}
+	})
 	first := want[*Accepted](d, d.submit(d.request("1")), ReasonNew)
-	if first.Fallback || first.Look.Position != 1 || first.Look.Job.Operation != d.report || first.Verdict.Standings[0].Remaining != 9 {
+	if first.Fallback || first.Look.Position != 1 || first.Look.Job.Operation != d.report ||
+		first.Verdict.Standings[0].Remaining != 9 {
 		t.Errorf("%+v", first)
 	}
 	want[*Accepted](d, d.submit(d.request("2")), ReasonNew)
@@ -142,7 +154,8 @@ func TestARequestGetsTheFirstThingThatAnswersIt(t *testing.T) {
 		t.Errorf("%+v", full)
 	}
 	d.store("3", time.Minute)
-	if o := want[*Stored](d, d.submit(d.request("3")), "line_full"); o.Fresh || string(o.Answer.Body) != "stored" || o.Missed {
+	if o := want[*Stored](d, d.submit(d.request("3")), "line_full"); o.Fresh ||
+		string(o.Answer.Body) != "stored" || o.Missed {
 		t.Errorf("%+v", o)
 	}
 	if n := d.spent(); n != 2 {
@@ -152,7 +165,9 @@ func TestARequestGetsTheFirstThingThatAnswersIt(t *testing.T) {
 
 func TestARefusalByALimitLeadsToTheFallbackOperation(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 10, func(d *desk, c *Config) { c.Operations[0].Limits = []Limit{d.limit("one", 1)} })
+	d := newDesk(t, 10, func(d *desk, c *Config) {
+		c.Operations[0].Limits = []Limit{d.limit("one", 1)}
+	})
 	want[*Accepted](d, d.submit(d.request("1")), ReasonNew)
 	o := want[*Accepted](d, d.submit(d.request("2")), "one")
 	if !o.Fallback || o.Look.Job.Operation != d.summary || o.Plan != d.Plan(d.caller, d.summary) {
@@ -161,7 +176,8 @@ func TestARefusalByALimitLeadsToTheFallbackOperation(t *testing.T) {
 	refused := d.request("3")
 	refused.Operation = d.Operation(d.report)
 	d.Operation(d.report).Overload.Steps = nil
-	if o := want[*Refused](d, d.submit(refused), "one"); o.By != ByLimits || o.RetryAfter <= 0 || o.Verdict == nil {
+	if o := want[*Refused](d, d.submit(refused), "one"); o.By != ByLimits || o.RetryAfter <= 0 ||
+		o.Verdict == nil {
 		t.Errorf("%+v", o)
 	}
 }
@@ -169,15 +185,19 @@ func TestARefusalByALimitLeadsToTheFallbackOperation(t *testing.T) {
 // One key, one answer: also where the first request got a fallback operation's job.
 func TestADuplicateRequestGetsTheJobOfTheFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 10, func(d *desk, c *Config) { c.Operations[0].Limits = []Limit{d.limit("one", 1)} })
+	d := newDesk(t, 10, func(d *desk, c *Config) {
+		c.Operations[0].Limits = []Limit{d.limit("one", 1)}
+	})
 	plain, simpler := d.request("1"), d.request("2")
 	plain.Key, simpler.Key = "a", "b"
 	first := want[*Accepted](d, d.submit(plain), ReasonNew)
 	second := want[*Accepted](d, d.submit(simpler), "one")
-	if o := want[*Replayed](d, d.submit(plain), ReasonReplayed); o.Look.Job.ID != first.Look.Job.ID || o.Fallback {
+	if o := want[*Replayed](d, d.submit(plain),
+		ReasonReplayed); o.Look.Job.ID != first.Look.Job.ID || o.Fallback {
 		t.Errorf("%+v", o)
 	}
-	if o := want[*Replayed](d, d.submit(simpler), ReasonReplayed); o.Look.Job.ID != second.Look.Job.ID || !o.Fallback {
+	if o := want[*Replayed](d, d.submit(simpler),
+		ReasonReplayed); o.Look.Job.ID != second.Look.Job.ID || !o.Fallback {
 		t.Errorf("%+v", o)
 	}
 	simpler.Body = []byte("3")
@@ -194,10 +214,12 @@ func TestWhileTheStoreIsUnavailableWhatIsKnownIsServed(t *testing.T) {
 	d := newDesk(t, 10, nil)
 	d.store("1", time.Minute)
 	d.down.Store(true)
-	if o := want[*Stored](d, d.submit(d.request("1")), ReasonStore); o.StoreError == nil || o.Fresh {
+	if o := want[*Stored](d, d.submit(d.request("1")), ReasonStore); o.StoreError == nil ||
+		o.Fresh {
 		t.Errorf("%+v", o)
 	}
-	if o := want[*Refused](d, d.submit(d.request("2")), ReasonStore); o.By != ByStore || !errors.Is(o.StoreError, errUnhealthy) {
+	if o := want[*Refused](d, d.submit(d.request("2")), ReasonStore); o.By != ByStore ||
+		!errors.Is(o.StoreError, errUnhealthy) {
 		t.Errorf("%+v", o)
 	}
 	d.RejectOnFailure = true
@@ -219,7 +241,9 @@ func TestARequestForStoredAnswersGetsNoJob(t *testing.T) {
 // Where every request for a sick backend has a stale answer, one is let through now and then.
 func TestARequestTriesASickBackend(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 10, func(d *desk, c *Config) { c.Operations[0].Overload.Sick = degrade.Sick{On: true, Below: 0.5} })
+	d := newDesk(t, 10, func(d *desk, c *Config) {
+		c.Operations[0].Overload.Sick = degrade.Sick{On: true, Below: 0.5}
+	})
 	d.store("1", time.Minute)
 	d.sick.Store(true)
 	for range 3 {
@@ -235,7 +259,9 @@ func TestARequestTriesASickBackend(t *testing.T) {
 // A request that no limit can be asked about is a fault of the caller, not of the store.
 func TestAFaultOfTheCallerIsAnError(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 10, func(d *desk, c *Config) { c.Tiers["pro"] = Tier{Weight: 1, Limits: []Limit{d.limit("ten", 10)}} })
+	d := newDesk(t, 10, func(d *desk, c *Config) {
+		c.Tiers["pro"] = Tier{Weight: 1, Limits: []Limit{d.limit("ten", 10)}}
+	})
 	r := d.request("1")
 	r.Cost = 0
 	if o, err := d.Submit(context.Background(), r); !errors.Is(err, limits.ErrCost) {

@@ -33,25 +33,33 @@ func TestURLsOfCallbacksAreCheckedByTheRulesForAll(t *testing.T) {
 		return ""
 	}
 	const at = "forebay.yaml:10: identity.clients[1].callback.url: "
-	if got, want := busted(hooked), at+"must begin with https://: http:// isn't permitted here; write https, or set callbacks.http: true"; got != want {
+	if got, want := busted(hooked), at+"must begin with https://: http:// isn't permitted here; "+
+		"write https, or set callbacks.http: true"; got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
-	if got, want := busted(hooked+"callbacks: {http: true}\n"), at+"must have no user and no password in it"; got != want {
+	if got, want := busted(hooked+"callbacks: {http: true}\n"),
+		at+"must have no user and no password in it"; got != want {
 		t.Errorf("with a key that permits http: got:\n%s\nwant:\n%s", got, want)
 	}
-	if got := busted(hooked + "callbacks: {http: maybe}\n"); got != `forebay.yaml:15: callbacks.http: "maybe" must be true or false` {
+	if got := busted(hooked +
+		"callbacks: {http: maybe}\n"); got != `forebay.yaml:15: callbacks.http: "maybe" must be `+
+		`true or false` {
 		t.Errorf("by rules that weren't understood: %s", got)
 	}
-	if got := busted(hooked + "callbacks: []\n"); !strings.HasPrefix(got, "forebay.yaml:15: callbacks: ") || strings.Contains(got, "\n") {
+	if got := busted(hooked + "callbacks: []\n"); !strings.HasPrefix(got,
+		"forebay.yaml:15: callbacks: ") || strings.Contains(got, "\n") {
 		t.Errorf("by rules that are none: %s", got)
 	}
-	if got := busted(strings.Replace(hooked, `"${WITH_SECRET}"`, "[a]", 1)); !strings.Contains(got, "clients[1].callback.url: ") || strings.Contains(got, "\n") {
+	if got := busted(strings.Replace(hooked, `"${WITH_SECRET}"`, "[a]", 1)); !strings.Contains(got,
+		"clients[1].callback.url: ") || strings.Contains(got, "\n") {
 		t.Errorf("of a URL that wasn't understood: %s", got)
 	}
 	fine := strings.Replace(hooked, `"${WITH_SECRET}"`, "http://globex.example/", 1)
 	c := mustLoad(t, fine+"callbacks: {http: true}\n")
 	c.Callbacks.HTTP = false
-	if _, err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "identity.clients[1].callback.url: must begin with https://") {
+	if _, err := c.Check(); err == nil ||
+		!strings.HasPrefix(err.Error(), "identity.clients[1].callback.url: must begin with "+
+			"https://") {
 		t.Errorf("Check: %v", err)
 	}
 }
@@ -69,11 +77,14 @@ func TestRulesForCallbacksHoldForTheClientsFile(t *testing.T) {
       url: http://a.example/
 `
 	c := mustLoad(t, minimal)
-	if _, err := ParseClients("clients.yaml", []byte(text), env, c); err == nil || !strings.HasPrefix(err.Error(), "clients.yaml:8: clients[1].callback.url: must begin with https://") {
+	if _, err := ParseClients("clients.yaml", []byte(text), env, c); err == nil ||
+		!strings.HasPrefix(err.Error(), "clients.yaml:8: clients[1].callback.url: must begin "+
+			"with https://") {
 		t.Errorf("got %v", err)
 	}
 	c.Callbacks.HTTP = true
-	if clients, err := ParseClients("clients.yaml", []byte(text), env, c); err != nil || len(clients.Clients) != 2 {
+	if clients, err := ParseClients("clients.yaml", []byte(text), env, c); err != nil ||
+		len(clients.Clients) != 2 {
 		t.Errorf("where the config permits it: %v, %v", clients, err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// check finds everything that reading single values can't: what is missing, out of bounds or
-// contradicts another key.
+// check finds the problems that reading single values can't find: values that are missing, out of
+// bounds or contradict another key.
 func (c *Config) check(r *strictyaml.Report) {
 	c.checkListeners(r)
 	r.Check(*c)
@@ -22,7 +22,8 @@ func (c *Config) check(r *strictyaml.Report) {
 	c.checkRegion(r)
 
 	if len(c.Tiers) == 0 {
-		r.Errorf("tiers", "has no tier; add one, such as free: {}, and name it where callers get their tier")
+		r.Errorf("tiers", "has no tier; add one, such as free: {}, and name it where callers get "+
+			"their tier")
 	}
 	for _, name := range names(c.Tiers) {
 		key := strictyaml.Join("tiers", name)
@@ -30,7 +31,8 @@ func (c *Config) check(r *strictyaml.Report) {
 			strictyaml.Within(r, key+".max_stored", stored, max(2*c.HTTP.MaxBody, 64<<10), 1<<40)
 		}
 		if g := c.Tiers[name].Grace; g != (Grace{}) || r.Given(key+".grace") {
-			checkPart(r, key+".grace.factor", g.Factor, 1, maxGrace, "what a new client's limits are multiplied by")
+			checkPart(r, key+".grace.factor", g.Factor, 1, maxGrace,
+				"what a new client's limits are multiplied by")
 		}
 	}
 	c.checkIdentity(r)
@@ -70,24 +72,28 @@ func (c *Config) checkListeners(r *strictyaml.Report) {
 	strictyaml.Within(r, "http.max_buffered", c.HTTP.MaxBuffered, 2*c.HTTP.MaxBody, 64<<30)
 	checkAddress(r, "admin.listen", c.Admin.Listen)
 	if overlap(c.Admin.Listen, c.HTTP.Listen) {
-		r.Errorf("admin.listen", "takes the port of http.listen; the two are apart so that clients can't reach the admin API")
+		r.Errorf("admin.listen", "takes the port of http.listen; the two are apart so that "+
+			"clients can't reach the admin API")
 	}
 	token := string(c.Admin.Token)
 	switch {
 	case token == "" && !r.Given("admin.token"):
 		if !isLoopback(c.Admin.Listen) {
-			r.Errorf("admin.listen", "%s can be reached from other hosts; set admin.token, or listen on 127.0.0.1", r.Shown("admin.listen", c.Admin.Listen))
+			r.Errorf("admin.listen", "%s can be reached from other hosts; set admin.token, or "+
+				"listen on 127.0.0.1", r.Shown("admin.listen", c.Admin.Listen))
 		}
-	case len(token) < 16 || len(token) > 512 || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
+	case len(token) < 16 || len(token) > 512 ||
+		strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
 		r.Errorf("admin.token", "must be 16 to 512 visible ASCII characters: openssl rand -hex 32")
 	}
 }
 
-// overlap reports whether two listeners of one host can't both be opened.
+// overlap reports whether two listeners can't both be opened on one host.
 func overlap(a, b string) bool {
 	hostA, portA, _ := net.SplitHostPort(a)
 	hostB, portB, _ := net.SplitHostPort(b)
-	return portA == portB && portA != "0" && (hostA == hostB || all(hostA) || all(hostB) || isLoopback(a) && isLoopback(b))
+	return portA == portB && portA != "0" &&
+		(hostA == hostB || all(hostA) || all(hostB) || isLoopback(a) && isLoopback(b))
 }
 
 // all reports whether a listener's host stands for all addresses.
@@ -107,21 +113,27 @@ func (c *Config) checkRedis(r *strictyaml.Report) {
 	switch {
 	case c.Checks.MethodHeader == "" && !r.Given("check.method_header"):
 	case !headerName.MatchString(c.Checks.MethodHeader):
-		r.Errorf("check.method_header", "%s isn't the name of a header field; write it as in X-Original-Method", r.Shown("check.method_header", c.Checks.MethodHeader))
+		r.Errorf("check.method_header", "%s isn't the name of a header field; write it as in "+
+			"X-Original-Method", r.Shown("check.method_header", c.Checks.MethodHeader))
 	case len(c.HTTP.TrustedProxies) == 0:
-		r.Errorf("check.method_header", "is believed from http.trusted_proxies alone, and there are none; name the gateway's address there")
+		r.Errorf("check.method_header", "is believed from http.trusted_proxies alone, and there "+
+			"are none; name the gateway's address there")
 	}
 	if c.Redis.URL == "" && c.Redis.RedisLogin != (RedisLogin{}) {
-		r.Errorf("redis.url", "is required beside what logs in to it, such as redis://127.0.0.1:6379/0")
+		r.Errorf("redis.url", "is required beside what logs in to it, such as "+
+			"redis://127.0.0.1:6379/0")
 	}
-	if c.Redis.URL == "" && r.Given("worker.embedded") && !r.Given("redis.url") && !c.Worker.Embedded {
-		r.Errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the embedded Redis; set redis.url, or leave this out")
+	if c.Redis.URL == "" && r.Given("worker.embedded") && !r.Given("redis.url") &&
+		!c.Worker.Embedded {
+		r.Errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the "+
+			"embedded Redis; set redis.url, or leave this out")
 	}
 }
 
-// redisRules reports what the rules of the one who connects say against a Redis whose URL is given at
-// url; the keys of its login stand beside that.
-func redisRules(r *strictyaml.Report, url string, to strictyaml.SecretURL, login RedisLogin, rules []Rules) {
+// redisRules reports the objections of the connecting package's rules to a Redis. Its URL is at the
+// key url, and the keys of its login are beside that.
+func redisRules(r *strictyaml.Report, url string, to strictyaml.SecretURL, login RedisLogin,
+	rules []Rules) {
 	for _, rule := range rules {
 		if rule.Redis == nil || to == "" {
 			continue
@@ -146,13 +158,16 @@ func (c *Config) checkRegion(r *strictyaml.Report) {
 	switch {
 	case g.Share == 0 && !r.Given("region.share"):
 		if !synced {
-			r.Errorf("region.share", "is required without region.sync: the part of every limit that this region decides over, such as 0.4")
+			r.Errorf("region.share", "is required without region.sync: the part of every limit "+
+				"that this region decides over, such as 0.4")
 		}
 	default:
-		checkPart(r, "region.share", g.Share, 0, 1, "the part of every limit that this region decides over")
+		checkPart(r, "region.share", g.Share, 0, 1, "the part of every limit that this region "+
+			"decides over")
 	}
 	if synced && g.Sync.Redis == c.Redis.URL {
-		r.Errorf("region.sync.redis", "is also redis.url; regions that share one Redis count together without this, so leave region out")
+		r.Errorf("region.sync.redis", "is also redis.url; regions that share one Redis count "+
+			"together without this, so leave region out")
 	}
 }
 
@@ -160,7 +175,8 @@ func (c *Config) checkRegion(r *strictyaml.Report) {
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-const nameMend = "isn't a name; write lower-case letters, digits and dashes, a letter first, at most 63"
+const nameMend = "isn't a name; write lower-case letters, digits and dashes, a letter first, at " +
+	"most 63"
 
 // checkName checks a name that is the value at key.
 func checkName(r *strictyaml.Report, key, name string) {
@@ -178,7 +194,7 @@ func checkNames[V any](r *strictyaml.Report, key string, m map[string]V) {
 	}
 }
 
-// checkTwice reports what stands in a list twice.
+// checkTwice reports values that a list has twice.
 func checkTwice[T comparable](r *strictyaml.Report, key string, list []T) {
 	for n, v := range list {
 		if at := strictyaml.At(key, n); slices.Contains(list[:n], v) {
@@ -190,18 +206,21 @@ func checkTwice[T comparable](r *strictyaml.Report, key string, list []T) {
 // checkPart checks a number that is above a bound and at most another.
 func checkPart(r *strictyaml.Report, key string, n, above, most float64, of string) {
 	if n <= above || n > most {
-		r.Errorf(key, "%s is out of bounds; write %s, above %v and at most %v", r.Shown(key, n), of, above, most)
+		r.Errorf(key, "%s is out of bounds; write %s, above %v and at most %v", r.Shown(key, n), of,
+			above, most)
 	}
 }
 
 func checkAddress(r *strictyaml.Report, key, listen string) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		r.Errorf(key, "%s isn't host:port; write it as in 127.0.0.1:8080, or :8080 for all addresses", r.Shown(key, listen))
+		r.Errorf(key, "%s isn't host:port; write it as in 127.0.0.1:8080, or :8080 for all "+
+			"addresses", r.Shown(key, listen))
 		return
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || !isHost(host) && host != "" {
-		r.Errorf(key, "%s isn't host:port with a port of 0 to 65535; write it as in 127.0.0.1:8080", r.Shown(key, listen))
+		r.Errorf(key, "%s isn't host:port with a port of 0 to 65535; write it as in "+
+			"127.0.0.1:8080", r.Shown(key, listen))
 	}
 }
 
@@ -216,5 +235,5 @@ func isHost(text string) bool {
 	return hostForm.MatchString(text) && !numbersForm.MatchString(text) && len(text) <= 253
 }
 
-// names are the keys of a map in one order, so that the same file gives the same messages.
+// names returns the keys of a map, sorted, so that the same file gives the same messages.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -10,8 +10,10 @@ import (
 
 func (c *Config) checkIdentity(r *strictyaml.Report) {
 	id := c.Identity
-	if id.Anonymous == "" && len(id.Clients) == 0 && id.ClientsFile == "" && !r.Given("identity.anonymous") {
-		r.Errorf("identity", "nobody may ask; set identity.anonymous to the tier of callers without a key, or list identity.clients")
+	if id.Anonymous == "" && len(id.Clients) == 0 && id.ClientsFile == "" &&
+		!r.Given("identity.anonymous") {
+		r.Errorf("identity", "nobody may ask; set identity.anonymous to the tier of callers "+
+			"without a key, or list identity.clients")
 	}
 	if id.Anonymous != "" {
 		r.Known("identity.anonymous", id.Anonymous, "tier", names(c.Tiers))
@@ -19,32 +21,36 @@ func (c *Config) checkIdentity(r *strictyaml.Report) {
 	if header := id.CountryHeader; header != "" {
 		switch {
 		case !headerName.MatchString(header):
-			r.Errorf("identity.country_header", "%s isn't a header name", r.Shown("identity.country_header", header))
+			r.Errorf("identity.country_header", "%s isn't a header name",
+				r.Shown("identity.country_header", header))
 		case len(c.HTTP.TrustedProxies) == 0:
-			r.Errorf("identity.country_header", "is believed only from proxies that are trusted, and none is; name them in http.trusted_proxies, or leave this out")
+			r.Errorf("identity.country_header", "is believed only from proxies that are trusted, "+
+				"and none is; name them in http.trusted_proxies, or leave this out")
 		}
 	}
 	newRoster(r, "").clients(c, "identity.clients", id.Clients)
 }
 
-// knowsCountries reports whether anything tells a caller's country.
+// knowsCountries reports whether the config has a source of callers' countries.
 func (c *Config) knowsCountries() bool {
 	return c.Identity.CountryHeader != "" || c.Identity.CountryDatabase != ""
 }
 
-// roster holds clients of one or more lists against each other.
+// roster checks clients of one or more lists against each other.
 type roster struct {
 	*strictyaml.Report
-	of     string                     // said after a place: " of the config" where that is another file
+	// Follows a key in messages: " of the config" if that is another file.
+	of     string
 	named  map[string]string          // client: its place
 	owners map[identity.Digest]string // key: its place
 }
 
 func newRoster(r *strictyaml.Report, of string) *roster {
-	return &roster{Report: r, of: of, named: map[string]string{}, owners: map[identity.Digest]string{}}
+	return &roster{Report: r, of: of, named: map[string]string{},
+		owners: map[identity.Digest]string{}}
 }
 
-// add takes clients that were checked elsewhere.
+// add adds clients that were checked before.
 func (r *roster) add(key string, clients []Client) {
 	for n, client := range clients {
 		at := strictyaml.At(key, n)
@@ -60,7 +66,8 @@ func (r *roster) clients(c *Config, key string, clients []Client) {
 		at := strictyaml.At(key, n)
 		checkName(r.Report, at+".name", client.Name)
 		if other, twice := r.named[client.Name]; twice {
-			r.Errorf(at+".name", "%s is also the name of %s; names are unique, so give one client both keys or another name", r.Shown(at+".name", client.Name), other)
+			r.Errorf(at+".name", "%s is also the name of %s; names are unique, so give one client "+
+				"both keys or another name", r.Shown(at+".name", client.Name), other)
 		}
 		r.named[client.Name] = at
 		if client.Tier == "" {
@@ -75,12 +82,14 @@ func (r *roster) clients(c *Config, key string, clients []Client) {
 
 func (r *roster) digests(key string, digests []identity.Digest) {
 	if len(digests) == 0 {
-		r.Errorf(key, `needs the SHA-256 of at least one key, in a list: printf %%s "$KEY" | sha256sum`)
+		r.Errorf(key,
+			`needs the SHA-256 of at least one key, in a list: printf %%s "$KEY" | sha256sum`)
 	}
 	for i, digest := range digests {
 		at := strictyaml.At(key, i)
 		if digest == sha256.Sum256(nil) {
-			r.Errorf(at, `is the digest of an empty key, which nobody may have; was the variable in printf %%s "$KEY" | sha256sum empty?`)
+			r.Errorf(at, `is the digest of an empty key, which nobody may have; `+
+				`was the variable in printf %%s "$KEY" | sha256sum empty?`)
 		}
 		if other, twice := r.owners[digest]; twice {
 			r.Errorf(at, "is also %s; one key belongs to one client", other)

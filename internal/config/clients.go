@@ -7,10 +7,11 @@ import (
 	"github.com/forebay/forebay/internal/units"
 )
 
-// MaxClientsFile bounds a clients file, in bytes: 10,000 clients of ten keys each take about as much.
+// MaxClientsFile bounds a clients file, in bytes. 10,000 clients with ten keys each take about that
+// much.
 const MaxClientsFile = 8 << 20
 
-// ClientsFile is what a clients file holds.
+// ClientsFile is the content of a clients file.
 type ClientsFile struct {
 	Clients []Client `key:"clients" max:"10000"`
 
@@ -18,18 +19,19 @@ type ClientsFile struct {
 	written strictyaml.Written
 }
 
-// Describe is as Config.Describe.
+// Describe returns the clients in effect, as Config.Describe does.
 func (f *ClientsFile) Describe() string {
 	return strictyaml.Describe(*f, f.written)
 }
 
-// LoadClients reads the clients file at path, for a config that was loaded: its clients beside those of c. They are
-// checked as identity.clients are, and against these too: names and keys are unique over both. lookup, rules and
-// errors are as for Load; c isn't changed.
+// LoadClients reads the clients file at path. Its clients are added to those of c, a config that
+// was loaded. They are checked like identity.clients, and against these: names and keys are unique
+// over both. lookup, rules and errors are as for Load; c isn't changed.
 //
-// A file without the key clients is an error: a file that was cut short must not make everybody a stranger. It says
-// "clients: []" where it means nobody.
-func LoadClients(path string, lookup func(string) (string, bool), c *Config, rules ...Rules) (*ClientsFile, error) {
+// A file without the key clients is an error: a truncated file must not remove all clients. A file
+// without clients has "clients: []".
+func LoadClients(path string, lookup func(string) (string, bool), c *Config,
+	rules ...Rules) (*ClientsFile, error) {
 	text, err := readFile(path, MaxClientsFile)
 	if err != nil {
 		return nil, err
@@ -37,12 +39,14 @@ func LoadClients(path string, lookup func(string) (string, bool), c *Config, rul
 	return ParseClients(path, text, lookup, c, rules...)
 }
 
-// ParseClients is LoadClients for a text that was read already; path is what errors call it, unless c has it
-// from the environment.
-func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config, rules ...Rules) (*ClientsFile, error) {
+// ParseClients is LoadClients for a text that was already read. Errors name it by path, unless c
+// has the path from the environment.
+func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config,
+	rules ...Rules) (*ClientsFile, error) {
 	path = c.written.Or("identity.clients_file", path)
 	if len(text) > MaxClientsFile {
-		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", units.Size(MaxClientsFile))}}
+		return nil, Errors{{File: path,
+			Text: fmt.Sprintf("is longer than %v; a config is not", units.Size(MaxClientsFile))}}
 	}
 	file := &ClientsFile{Path: path}
 	r, err := strictyaml.Read(path, text, lookup, file)

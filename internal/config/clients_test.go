@@ -44,21 +44,28 @@ func TestAClientsFileGivesClientsWithTheirOwnLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := file.Clients
-	if len(clients) != 2 || clients[0].Name != "globex" || clients[0].Tier != "pro" || len(clients[0].KeySHA256) != 1 || clients[0].Weight != 2.5 {
+	if len(clients) != 2 || clients[0].Name != "globex" || clients[0].Tier != "pro" ||
+		len(clients[0].KeySHA256) != 1 || clients[0].Weight != 2.5 {
 		t.Fatalf("%+v", clients)
 	}
 	want := []Limit{
-		{Name: "per-minute", Per: "client", Algorithm: limits.TokenBucket, Limit: 1200, Window: Window(time.Minute), Burst: 1200, Enforce: true},
+		{Name: "per-minute", Per: "client", Algorithm: limits.TokenBucket, Limit: 1200,
+			Window: Window(time.Minute), Burst: 1200, Enforce: true},
 		{Name: "trial", Per: "client", Algorithm: limits.FixedWindow, Limit: 5, Window: Day},
 	}
-	if len(clients[0].Limits) != 2 || !slices.EqualFunc(clients[0].Limits, want, func(a, b Limit) bool {
-		a.When, b.When = limits.When{}, limits.When{}
-		return a.Name == b.Name && a.Per == b.Per && a.Algorithm == b.Algorithm && a.Limit == b.Limit && a.Window == b.Window && a.Burst == b.Burst && a.Enforce == b.Enforce
-	}) {
+	if len(clients[0].Limits) != 2 ||
+		!slices.EqualFunc(clients[0].Limits, want, func(a, b Limit) bool {
+			a.When, b.When = limits.When{}, limits.When{}
+			return a.Name == b.Name && a.Per == b.Per && a.Algorithm == b.Algorithm &&
+				a.Limit == b.Limit && a.Window == b.Window && a.Burst == b.Burst &&
+				a.Enforce == b.Enforce
+		}) {
 		t.Errorf("limits %+v", clients[0].Limits)
 	}
 	text := file.Describe()
-	for _, line := range []string{"clients:\n  - name: globex\n", "    weight: 2.5\n", "          burst: 1200\n", "          enforce: false\n", "    # no limits: those of its tier\n", "…\""} {
+	for _, line := range []string{"clients:\n  - name: globex\n", "    weight: 2.5\n",
+		"          burst: 1200\n", "          enforce: false\n",
+		"    # no limits: those of its tier\n", "…\""} {
 		if !strings.Contains(text, strings.ReplaceAll(line, "          ", "        ")) {
 			t.Errorf("%q is missing in\n%s", line, text)
 		}
@@ -90,10 +97,11 @@ func TestAClientsFileWithoutClientsIsAnErrorUnlessItSaysSo(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, withClients)
 	for text, want := range map[string]string{
-		"":             "f: clients: is required; write clients: [] where there are none",
-		"# nobody\n":   "f: clients: is required; write clients: [] where there are none",
-		"{}":           "f: clients: is required; write clients: [] where there are none",
-		"clients:":     "f:1: clients: wants a list, such as [a, b], or lines that begin with a dash",
+		"":           "f: clients: is required; write clients: [] where there are none",
+		"# nobody\n": "f: clients: is required; write clients: [] where there are none",
+		"{}":         "f: clients: is required; write clients: [] where there are none",
+		"clients:": "f:1: clients: wants a list, such as [a, b], or lines that begin with a " +
+			"dash",
 		"clients: [":   "f:2: isn't YAML: did not find expected node content",
 		"tiers: {}":    "f:1: tiers: unknown key; known here: clients",
 		"client: []":   "f:1: client: unknown key; did you mean clients?",
@@ -103,7 +111,8 @@ func TestAClientsFileWithoutClientsIsAnErrorUnlessItSaysSo(t *testing.T) {
 			t.Errorf("%q: got\n%v\nwant\n%s", text, err, want)
 		}
 	}
-	if clients, err := ParseClients("f", []byte("clients: []"), env, c); err != nil || len(clients.Clients) != 0 {
+	if clients, err := ParseClients("f", []byte("clients: []"), env, c); err != nil ||
+		len(clients.Clients) != 0 {
 		t.Errorf("nobody: %v, %v", clients, err)
 	}
 }
@@ -112,7 +121,8 @@ func TestAClientsFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	c, dir := mustLoad(t, withClients), t.TempDir()
 	missing, long := filepath.Join(dir, "missing.yaml"), filepath.Join(dir, "long.yaml")
-	if _, err := LoadClients(missing, env, c); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if _, err := LoadClients(missing, env, c); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
 	text := bytes.Repeat([]byte("#\n"), MaxClientsFile/2+1)
@@ -133,7 +143,8 @@ func TestPathsBeginWhereTheConfigLies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "forebay.yaml")
-	text := strings.Replace(withClients, "clients_file: clients.yaml", "clients_file: clients.yaml\n  country_database: /var/lib/countries.mmdb", 1)
+	text := strings.Replace(withClients, "clients_file: clients.yaml",
+		"clients_file: clients.yaml\n  country_database: /var/lib/countries.mmdb", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +153,8 @@ func TestPathsBeginWhereTheConfigLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // and stay there, however often the config is checked
-		if c.Identity.ClientsFile != filepath.Join(dir, "clients.yaml") || c.Identity.CountryDatabase != "/var/lib/countries.mmdb" {
+		if c.Identity.ClientsFile != filepath.Join(dir, "clients.yaml") ||
+			c.Identity.CountryDatabase != "/var/lib/countries.mmdb" {
 			t.Errorf("paths are %q and %q", c.Identity.ClientsFile, c.Identity.CountryDatabase)
 		}
 		if _, err := c.Check(); err != nil {
@@ -153,13 +165,15 @@ func TestPathsBeginWhereTheConfigLies(t *testing.T) {
 
 func TestAClientsFileIsEnoughToSayWhoMayAsk(t *testing.T) {
 	t.Parallel()
-	text := strings.Replace(minimal, "identity: {anonymous: free}", "identity: {clients_file: clients.yaml}", 1)
+	text := strings.Replace(minimal, "identity: {anonymous: free}",
+		"identity: {clients_file: clients.yaml}", 1)
 	_, warnings, err := load(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Any tier may be somebody's.
-	want := "forebay.yaml:3: tiers.free: no limit applies to all its callers on report: one of them alone can fill the line; add tiers.free.limits or limits"
+	want := "forebay.yaml:3: tiers.free: no limit applies to all its callers on report: one of " +
+		"them alone can fill the line; add tiers.free.limits or limits"
 	if lines(warnings) != want {
 		t.Errorf("warnings are\n%s\nwant\n%s", lines(warnings), want)
 	}

@@ -102,9 +102,9 @@ func testdata(t *testing.T, pattern string) []string {
 	return files
 }
 
-// Each busted file has beside it what its author is told. Among them: C16 (busted_limits, busted_rates),
-// C120 (busted_units), C121 (busted_misspelt, busted_indentation, busted_duplicate_keys, busted_names),
-// C123 (busted_limits).
+// Each busted file has its expected errors beside it. Among them: C16 (busted_limits,
+// busted_rates), C120 (busted_units), C121 (busted_misspelt, busted_indentation,
+// busted_duplicate_keys, busted_names), C123 (busted_limits).
 func TestABustedFileIsRefusedWithPlacesAndMends(t *testing.T) {
 	t.Parallel()
 	for _, file := range testdata(t, "busted_*.yaml") {
@@ -149,7 +149,8 @@ func TestALongListOfErrorsIsCutWhenPrinted(t *testing.T) {
 	t.Parallel()
 	_, _, err := Load("testdata/busted_many.yaml", env)
 	got := strings.Split(err.Error(), "\n")
-	if all := err.(Errors); len(all) != 25 || len(got) != 21 || got[20] != "and 5 more" || got[19] != all[19].String() {
+	if all := err.(Errors); len(all) != 25 || len(got) != 21 || got[20] != "and 5 more" ||
+		got[19] != all[19].String() {
 		t.Errorf("%d errors print as:\n%v", len(all), err)
 	}
 }
@@ -158,7 +159,8 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing.yaml")
-	if _, _, err := Load(missing, env); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+	if _, _, err := Load(missing, env); !errors.Is(err, fs.ErrNotExist) ||
+		!strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if _, _, err := Load(dir, env); err == nil || !strings.Contains(err.Error(), dir) {
@@ -168,7 +170,8 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 	if err := os.WriteFile(long, bytes.Repeat([]byte("#\n"), maxFile/2+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(long, env); err == nil || err.Error() != long+": is longer than 2MiB; a config is not" {
+	if _, _, err := Load(long, env); err == nil ||
+		err.Error() != long+": is longer than 2MiB; a config is not" {
 		t.Errorf("a long file: %v", err)
 	}
 }
@@ -178,25 +181,32 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 	t.Parallel()
 	want := &Config{
 		Deployment: Deployment{
-			HTTP:   HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20, ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
+			HTTP: HTTP{Listen: ":8080", MaxBody: 1 << 20, MaxBuffered: 256 << 20,
+				ClientIPHeader: "X-Forwarded-For", IPv6Prefix: 64, LegacyRateLimitHeaders: "epoch"},
 			Admin:  Admin{Listen: "127.0.0.1:8081"},
 			Redis:  Redis{OnFailure: "degrade"},
 			Checks: Checks{OnFailure: "local", Processes: 1},
 			Worker: Worker{Embedded: true},
 		},
 		Identity: Identity{Anonymous: "free"},
-		Callbacks: webhook.Policy{Timeout: 15 * time.Second, Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
-			5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
+		Callbacks: webhook.Policy{Timeout: 15 * time.Second,
+			Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute,
+				2 * time.Hour,
+				5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}},
 		Stop: Stop{Shutdown: 30 * time.Second, ShutdownDelay: 5 * time.Second},
-		Tiers: map[string]Tier{"free": {Weight: 1, Reads: []Limit{{Name: "reads", Per: "client", Algorithm: limits.TokenBucket, Limit: 60_000,
-			Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
+		Tiers: map[string]Tier{"free": {Weight: 1,
+			Reads: []Limit{{Name: "reads", Per: "client", Algorithm: limits.TokenBucket,
+				Limit:  60_000,
+				Window: Window(time.Minute), Burst: 10_000, Enforce: true}}}},
 		Backends: map[string]Backend{"reports": {
 			URL:     "http://127.0.0.1:9000",
 			Drain:   leaky.Drain{Rate: must(leaky.ParseRate("5/s")), Burst: 1, Concurrency: 10},
 			Line:    leaky.Room{Capacity: 1000, MaxWait: 5 * time.Minute, ClientShare: 1},
 			Timeout: 30 * time.Second,
-			Retry: Retry{Attempts: 4, Retry: worker.Retry{Base: time.Second, Cap: time.Minute, On: []int{408, 425, 500, 502, 504, 507},
-				Rest: []int{429, 503, 529}}},
+			Retry: Retry{Attempts: 4,
+				Retry: worker.Retry{Base: time.Second, Cap: time.Minute,
+					On:   []int{408, 425, 500, 502, 504, 507},
+					Rest: []int{429, 503, 529}}},
 			MaxAge: 24 * time.Hour,
 
 			Feedback:   true,
@@ -208,7 +218,8 @@ func TestOneBackendAndOneOperationAreEnough(t *testing.T) {
 			KeepResult: 24 * time.Hour, MaxResult: 1 << 20,
 		}},
 	}
-	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}), opaque); diff != "" {
+	if diff := cmp.Diff(want, mustLoad(t, minimal), cmpopts.IgnoreUnexported(Config{}),
+		opaque); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -231,8 +242,11 @@ func TestTheEmbeddedWorkerIsOffOnlyWithARedisOfItsOwn(t *testing.T) {
 func TestTheAdminListenerNeedsATokenWhereOthersCanReachIt(t *testing.T) {
 	t.Parallel()
 	for listen, alone := range map[string]bool{
-		"127.0.0.1:8081": true, "127.1.2.3:8081": true, "[::1]:8081": true, "localhost:8081": true, "[::ffff:127.0.0.1]:8081": true,
-		":8081": false, "0.0.0.0:8081": false, "[::]:8081": false, "10.0.0.1:8081": false, "admin.example.com:8081": false,
+		"127.0.0.1:8081": true, "127.1.2.3:8081": true, "[::1]:8081": true, "localhost:8081": true,
+		"[::ffff:127.0.0.1]:8081": true,
+		":8081":                   false, "0.0.0.0:8081": false, "[::]:8081": false,
+		"10.0.0.1:8081":          false,
+		"admin.example.com:8081": false,
 	} {
 		c := mustLoad(t, minimal)
 		c.Admin.Listen = listen
@@ -260,7 +274,8 @@ func TestTheDemoIsAWorkingConfigOnceItsBackendsAreThere(t *testing.T) {
 		t.Fatalf("%v, %v", lines(warnings), err)
 	}
 	report, thumbnail := c.Operations["report"], c.Operations["thumbnail"]
-	if !reflect.DeepEqual(report.Cache, Cache{StaleFor: time.Hour, Share: "all"}) || report.OnOverload[0].Word != "stale" ||
+	if !reflect.DeepEqual(report.Cache, Cache{StaleFor: time.Hour, Share: "all"}) ||
+		report.OnOverload[0].Word != "stale" ||
 		thumbnail.Cache.StaleFor != 0 || thumbnail.OnOverload[0].Word != "reject" {
 		t.Errorf("stale answers: %+v, %+v", report, thumbnail)
 	}
@@ -273,12 +288,13 @@ func TestTheDemoIsAWorkingConfigOnceItsBackendsAreThere(t *testing.T) {
 			t.Errorf("%s: %s, want %s", o, got, want)
 		}
 	}
-	if c.Identity.Anonymous == "" || !c.Worker.Embedded || c.Redis.URL != "" || c.HTTP.Listen != ":8080" || c.Admin.Listen != "127.0.0.1:8081" {
+	if c.Identity.Anonymous == "" || !c.Worker.Embedded || c.Redis.URL != "" ||
+		c.HTTP.Listen != ":8080" || c.Admin.Listen != "127.0.0.1:8081" {
 		t.Errorf("the demo isn't open, in memory and alone: %+v", c)
 	}
 }
 
-// What package limits can't count is reported where the limit stands, if nothing else is wrong with it.
+// A limit that package limits can't count is reported at its line, if it has no other problem.
 func TestALimitThatCannotBeCountedIsReportedAtTheLimit(t *testing.T) {
 	t.Parallel()
 	text := `
@@ -294,7 +310,8 @@ limits:
 backends: {reports: {url: "http://127.0.0.1:9000", drain: {rate: 5/s}}}
 operations: {report: {backend: reports, path: /render, limits: [{name: again, algorithm: leaky-bucket, limit: 1, window: 366d, burst: 1000}]}}
 `
-	const why = "burst 1000: 1 per 8784h0m0s can be counted exactly up to 100; use a smaller burst, or a rounder amount and window"
+	const why = "burst 1000: 1 per 8784h0m0s can be counted exactly up to 100; use a smaller " +
+		"burst, or a rounder amount and window"
 	_, _, err := load(text)
 	want := `forebay.yaml:7: tiers.free.limits[1]: limit odd: ` + why + `
 forebay.yaml:9: limits[0].window: "0s" is out of bounds for limit "busted"; write 1ms to 366d
@@ -304,7 +321,8 @@ forebay.yaml:12: operations.report.limits[0]: limit again: ` + why
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}
 	c := mustLoad(t, minimal)
-	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: limits.TokenBucket, Limit: 1, Window: Window(limits.MaxWindow), Burst: 1000, Enforce: true}}
+	c.Limits = []Limit{{Name: "odd", Per: "ip", Algorithm: limits.TokenBucket, Limit: 1,
+		Window: Window(limits.MaxWindow), Burst: 1000, Enforce: true}}
 	if _, err := c.Check(); err == nil || err.Error() != "limits[0]: limit odd: "+why {
 		t.Errorf("Check: %v", err)
 	}
@@ -321,13 +339,17 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Admin.Token != "0123456789abcdef" || c.Backends["reports"].Headers["Authorization"] != "Bearer hunter2" || !strings.Contains(string(c.Redis.URL), "hunter2") {
+	if c.Admin.Token != "0123456789abcdef" ||
+		c.Backends["reports"].Headers["Authorization"] != "Bearer hunter2" ||
+		!strings.Contains(string(c.Redis.URL), "hunter2") {
 		t.Fatalf("the secrets are not those of the environment")
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%v %+v %s\n%s", c, c, c.Admin.Token, c.Describe())
-	slog.New(slog.NewTextHandler(&out, nil)).Info("start", "config", c, "token", c.Admin.Token, "redis", c.Redis.URL)
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("start", "config", c, "token", c.Admin.Token, "redis", c.Redis.URL)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("start", "config", c, "token", c.Admin.Token,
+		"redis", c.Redis.URL)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("start", "config", c, "token", c.Admin.Token,
+		"redis", c.Redis.URL)
 	if err := json.NewEncoder(&out).Encode(c); err != nil {
 		t.Fatal(err)
 	}

@@ -6,22 +6,22 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Default returns every default that doesn't belong to a named thing. It has no backend, no operation,
-// no tier and no callers, so it isn't valid by itself.
+// Default returns every default that doesn't belong to a named thing. It has no backend, no
+// operation, no tier and no callers, so it isn't valid by itself.
 func Default() *Config {
 	c := &Config{}
 	strictyaml.SetDefaults(c)
 	return c
 }
 
-// settle fills in the defaults that depend on other keys. dir is where the config lies.
+// settle fills in the defaults that depend on other keys. dir is the config's directory.
 func (c *Config) settle(dir string) {
 	if c.Redis.URL == "" {
 		c.Worker.Embedded = true
 	}
-	own, centre := &c.Redis.TLS, &c.Region.Sync.TLS
+	own, center := &c.Redis.TLS, &c.Region.Sync.TLS
 	for _, path := range []*string{&c.Identity.CountryDatabase, &c.Identity.ClientsFile,
-		&own.CA, &own.Cert, &own.Key, &centre.CA, &centre.Cert, &centre.Key} {
+		&own.CA, &own.Cert, &own.Key, &center.CA, &center.Cert, &center.Key} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
@@ -39,10 +39,10 @@ func settleLimits(limits []Limit) {
 	}
 }
 
-// demo runs without a config file, and its backends have no URL yet. The limit is wide enough to fill
-// both lines first and narrow enough to be met within a minute of trying. No load balancer stands before
-// it, and Ctrl-C should be quick. The embedded Redis has a bound on its keys: a flood for a day must not
-// reach it.
+// demo is the config of a start without a file; its backends have no URL yet. The limit is wide
+// enough to fill both lines first, and narrow enough to be reached within a minute of trying. There
+// is no load balancer in front, and Ctrl-C should be quick. The embedded Redis bounds its keys, and
+// a flood for a day must not reach that bound.
 const demo = `
 http: {trusted_proxies: []}
 worker: {embedded: true}
@@ -58,10 +58,10 @@ operations:
   thumbnail: {backend: thumbnails, path: /thumbnail, on_overload: [reject], keep_result: 1h}
 `
 
-// Demo returns the config that is used where there is no file: embedded Redis and worker, callers
-// without a key, an operation that may be answered from stock (report) and one that may not
-// (thumbnail), each on its own backend. The backends, reports and thumbnails, have no URL yet. Check
-// completes it.
+// Demo returns the config that is used if there is no file: embedded Redis and worker, callers
+// without a key, an operation that may get a stale answer (report) and one that may not
+// (thumbnail), each on its own backend. The backends, reports and thumbnails, have no URL yet.
+// Check completes it.
 func Demo() *Config {
 	c := Default()
 	if r, err := strictyaml.Read("demo", []byte(demo), nil, c); err != nil || r.Err() != nil {

@@ -13,10 +13,12 @@ import (
 // readBack is the config that Describe's text stands for, with other secrets.
 func readBack(t *testing.T, text string) *Config {
 	t.Helper()
-	text = strings.ReplaceAll(text, `secrets: ["***", "***"]`, "secrets: ["+hookSecret+", whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]")
+	text = strings.ReplaceAll(text, `secrets: ["***", "***"]`,
+		"secrets: ["+hookSecret+", whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]")
 	text = strings.ReplaceAll(text, `"***"`, "0123456789abcdef")
 	text = strings.ReplaceAll(text, "***@", "")
-	text = regexp.MustCompile(`"([0-9a-f]{8})…"`).ReplaceAllString(text, "${1}"+strings.Repeat("0", 56))
+	text = regexp.MustCompile(`"([0-9a-f]{8})…"`).ReplaceAllString(text,
+		"${1}"+strings.Repeat("0", 56))
 	c, _, err := read("described", []byte(text), env, nil)
 	if err != nil {
 		t.Fatalf("%v\nin\n%s", err, text)
@@ -33,7 +35,8 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := readBack(t, c.Describe())
-		again.Admin.Token, again.Redis.URL, again.Region.Sync.Redis = c.Admin.Token, c.Redis.URL, c.Region.Sync.Redis
+		again.Admin.Token, again.Redis.URL = c.Admin.Token, c.Redis.URL
+		again.Region.Sync.Redis = c.Region.Sync.Redis
 		for n, client := range again.Identity.Clients {
 			client.KeySHA256 = c.Identity.Clients[n].KeySHA256
 			again.Identity.Clients[n] = client
@@ -47,16 +50,20 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 		}
 	}
 	c := mustLoad(t, minimal)
-	for _, line := range []string{"  max_body: 1MiB", "shutdown: 30s", "      max_wait: 5m", "    max_age: 24h", "    feedback: on", "    keep_failed: 7d", "      rate: 5/s",
-		"  # no url: embedded, in memory: nothing is kept", "      # no stale_for: no stale answer is served", "    # no tiers: every tier may use it",
-		"    cost: 1", "  on_failure: degrade", "  on_failure: local", "# no region: one region: limits count everything", "    # no grace: new clients have the same limits as others"} {
+	for _, line := range []string{"  max_body: 1MiB", "shutdown: 30s", "      max_wait: 5m",
+		"    max_age: 24h", "    feedback: on", "    keep_failed: 7d", "      rate: 5/s",
+		"  # no url: embedded, in memory: nothing is kept", "      # no stale_for: no stale " +
+			"answer is served", "    # no tiers: every tier may use it",
+		"    cost: 1", "  on_failure: degrade", "  on_failure: local",
+		"# no region: one region: limits count everything", "    # no grace: new clients have " +
+			"the same limits as others"} {
 		if !strings.Contains(c.Describe(), line+"\n") {
 			t.Errorf("%q is missing in\n%s", line, c.Describe())
 		}
 	}
 }
 
-// C123: what a limit does shows in the listing, also where it refuses nobody or is one client's own.
+// C123: the listing shows what a limit does, also if it refuses nothing or is a client's own.
 func TestDescribeShowsEveryLimitWithWhatItDoes(t *testing.T) {
 	t.Parallel()
 	c, _, err := Load("testdata/working_full.yaml", env)
@@ -136,25 +143,31 @@ region:
 // A body is shown as the file has it too, down to each text in it.
 func TestDescribeShowsNoValueOfTheEnvironmentInABody(t *testing.T) {
 	t.Parallel()
-	c := mustLoad(t, strings.Replace(minimal, "path: /render", `path: /render, on_overload: [{body: {to: "${REPORTS_TOKEN}", of: "$${5}"}}, reject]`, 1))
+	c := mustLoad(t, strings.Replace(minimal, "path: /render",
+		`path: /render, on_overload: [{body: {to: "${REPORTS_TOKEN}", of: "$${5}"}}, reject]`, 1))
 	if body := c.Operations["report"].OnOverload[0].Body; body != `{"to":"hunter2","of":"${5}"}` {
 		t.Fatalf("the body is %s", body)
 	}
-	if shown := c.Describe(); !strings.Contains(shown, `[{body: {"to":"${REPORTS_TOKEN}","of":"$${5}"}}, reject]`) || strings.Contains(shown, "hunter2") {
+	if shown := c.Describe(); !strings.Contains(shown,
+		`[{body: {"to":"${REPORTS_TOKEN}","of":"$${5}"}}, reject]`) ||
+		strings.Contains(shown, "hunter2") {
 		t.Errorf("shown is\n%s", shown)
 	}
 }
 
 // Whatever a file holds, Load says yes with a config that checks again, or no with places.
 func FuzzLoad(f *testing.F) {
-	for _, file := range []string{"testdata/working_full.yaml", "testdata/busted_shapes.yaml", "testdata/busted_secrets.yaml", sample} {
+	for _, file := range []string{"testdata/working_full.yaml", "testdata/busted_shapes.yaml",
+		"testdata/busted_secrets.yaml", sample} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(text)
 	}
-	for _, text := range []string{minimal, "", "---", "- a", "&a [*a]", "tiers: &a {x: *a}", "limits: &a [*a]", "? {a: b}\n: c", "\xff", "shutdown: ${", "a: !!binary x", "<<: {}", "http: &x\nadmin: *x"} {
+	for _, text := range []string{minimal, "", "---", "- a", "&a [*a]", "tiers: &a {x: *a}",
+		"limits: &a [*a]", "? {a: b}\n: c", "\xff", "shutdown: ${", "a: !!binary x", "<<: {}",
+		"http: &x\nadmin: *x"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

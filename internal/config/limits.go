@@ -8,13 +8,14 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Owned is the limit as package limits has it. The owner is the name by which limits of the same name in
-// different places are told apart.
+// Owned returns the limit in the form of package limits. The owner distinguishes limits of the same
+// name in different lists.
 func (l Limit) Owned(owner string) limits.Limit {
 	out := limits.Limit{Name: l.Name, Owner: owner, Algorithm: l.Algorithm, Per: l.Per,
-		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce, Bytes: l.Cost.Bytes}
+		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst,
+		Shadow: !l.Enforce, Bytes: l.Cost.Bytes}
 	if l.Window == Day {
-		out.Window = limits.Month // of another algorithm a day is as wrong as a month
+		out.Window = limits.Month // for another algorithm a day is as invalid as a month
 		if l.Algorithm == limits.FixedWindow {
 			out.Window = 24 * time.Hour
 		}
@@ -30,7 +31,8 @@ type limitList struct {
 	reads           bool   // a tier's limits on reads
 }
 
-// key is where the list stands. It is made only for a message: there are many kinds of request to look at.
+// key is the list's key in the config. It is made only for messages, since there are many kinds of
+// request to check.
 func (list limitList) key() string {
 	switch {
 	case list.own != "":
@@ -47,11 +49,12 @@ func (list limitList) key() string {
 
 func (list limitList) at(n int) string { return strictyaml.At(list.key(), n) }
 
-// lists are all lists of limits of the config.
+// lists returns all lists of limits in the config.
 func (c *Config) lists() []limitList {
 	var all []limitList
 	for _, name := range names(c.Tiers) {
-		all = append(all, c.tierList(name), limitList{limits: c.Tiers[name].Reads, tier: name, reads: true})
+		all = append(all, c.tierList(name),
+			limitList{limits: c.Tiers[name].Reads, tier: name, reads: true})
 	}
 	all = append(all, c.everywhere())
 	for _, name := range names(c.Operations) {
@@ -77,7 +80,7 @@ func clientList(key string, client Client) limitList {
 	return limitList{limits: client.Limits, tier: client.Tier, own: key + ".limits"}
 }
 
-// placed is a limit and where it stands.
+// placed is a limit and its position in the config.
 type placed struct {
 	list limitList
 	n    int
@@ -86,7 +89,8 @@ type placed struct {
 
 func (l placed) key() string { return l.list.at(l.n) }
 
-// meeting are the limits that may apply to a tier's request for an operation, before a client's own.
+// meeting returns the limits that may apply to a tier's request for an operation, without a
+// client's own.
 func (c *Config) meeting(tier, operation string) (all []placed) {
 	for _, list := range []limitList{c.everywhere(), c.tierList(tier), c.operationList(operation)} {
 		all = append(all, list.meeting(tier, operation)...)
@@ -103,7 +107,8 @@ func (list limitList) meeting(tier, operation string) (all []placed) {
 	return all
 }
 
-// part is the part of every limit that this region decides over by itself; 1 where there is no other.
+// part is the part of every limit that this region decides on by itself; 1 if there is no other
+// region.
 func (c *Config) part() float64 {
 	if s := c.Region.Share; s > 0 && s < 1 {
 		return s
@@ -111,8 +116,9 @@ func (c *Config) part() float64 {
 	return 1
 }
 
-// fits is the most that one request may take of a limit in this region; share says where that is less
-// than the whole. A limit that refuses nothing, or counts jobs or bytes, fits all.
+// fits is the most that one request may take of a limit in this region. share is a phrase for
+// messages if that is a share of the limit. Any cost fits a limit that refuses nothing, or counts
+// jobs or bytes.
 func (c *Config) fits(l Limit) (most int64, share string) {
 	whole := l.Owned("")
 	if !l.Enforce || l.Algorithm == limits.Concurrency || l.Cost.Bytes || whole.Capacity() < 1 {
@@ -124,7 +130,7 @@ func (c *Config) fits(l Limit) (most int64, share string) {
 	return whole.Capacity(), ""
 }
 
-// usual is the cost that an operation's requests have, or may have.
+// usual is the cost of an operation's requests, or the default if payloads have it.
 func (c Cost) usual() int64 {
 	if c.From != "" {
 		return c.Default
@@ -132,7 +138,7 @@ func (c Cost) usual() int64 {
 	return c.Fixed
 }
 
-// mostOf is how much a limit allows at most, in brackets, unless the environment says it.
+// mostOf is the most that a limit allows, in brackets; "" if that comes from the environment.
 func mostOf(r *strictyaml.Report, key string, most int64, share string) string {
 	if limitFromEnv(r, key) {
 		return ""

@@ -10,22 +10,23 @@ import (
 	"github.com/forebay/forebay/internal/units"
 )
 
-// Warning is a problem that doesn't keep a config from being used, and Errors are all that do.
+// Warning is a problem that doesn't keep a config from being used. Errors are all problems that do.
 type (
 	Warning = strictyaml.Problem
 	Errors  = strictyaml.Errors
 )
 
-// maxFile bounds a config file. The longest that its own bounds leave sense in, with 10,000 clients,
-// is about as long.
+// maxFile bounds a config file. One with as many clients as it may have, 10,000, is about as long.
 const maxFile = 2 << 20
 
-// Load reads the file at path. lookup finds environment variables, as os.LookupEnv does. A config that
-// comes without an error is complete and free of contradictions. An error about the contents is an
-// Errors; neither it nor a warning shows a value that came from lookup or belongs to a secret key.
+// Load reads the file at path. lookup finds environment variables, as os.LookupEnv does. A config
+// that is returned without an error is complete and free of contradictions. An error about the
+// content is an Errors. Neither errors nor warnings show a value that came from lookup or belongs
+// to a secret key.
 //
-// What rules say against something is reported at its place in the file.
-func Load(path string, lookup func(string) (string, bool), rules ...Rules) (*Config, []Warning, error) {
+// Objections of the rules are reported at the key that they are about.
+func Load(path string, lookup func(string) (string, bool),
+	rules ...Rules) (*Config, []Warning, error) {
 	text, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, nil, err
@@ -33,12 +34,12 @@ func Load(path string, lookup func(string) (string, bool), rules ...Rules) (*Con
 	return read(path, text, lookup, rules)
 }
 
-// Rules are further conditions, of whoever goes by the config. A function that is nil has none.
+// Rules are further conditions, of the packages that use the config. A nil function has none.
 type Rules struct {
-	// Redis is asked about each Redis. Its error says what is wrong with the key field beside the URL, or
-	// with the URL itself (field is url), and shows nothing of either.
+	// Redis checks each Redis. Its error says what is wrong with the key field beside the URL, or
+	// with the URL itself (field is url), and shows no part of either.
 	Redis func(url strictyaml.SecretURL, login RedisLogin) (field string, err error)
-	// File is asked about each file that a key names, by its path. Its error doesn't show the path.
+	// File checks each file that a key names, by its path. Its error doesn't show the path.
 	File func(key, path string) error
 }
 
@@ -54,12 +55,14 @@ func readFile(path string, most units.Size) ([]byte, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(text) > int(most) {
-		return nil, Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", most)}}
+		return nil, Errors{{File: path,
+			Text: fmt.Sprintf("is longer than %v; a config is not", most)}}
 	}
 	return text, nil
 }
 
-func read(file string, text []byte, lookup func(string) (string, bool), rules []Rules) (*Config, []Warning, error) {
+func read(file string, text []byte, lookup func(string) (string, bool),
+	rules []Rules) (*Config, []Warning, error) {
 	c := Default()
 	r, err := strictyaml.Read(file, text, lookup, c)
 	if err != nil {
@@ -69,8 +72,8 @@ func read(file string, text []byte, lookup func(string) (string, bool), rules []
 	return c.verdict(r, rules)
 }
 
-// Check holds a config that was made or changed in code against the rules that Load applies, and
-// fills in the defaults that depend on other keys.
+// Check checks a config that was made or changed in code by the rules that Load applies, and fills
+// in the defaults that depend on other keys.
 func (c *Config) Check(rules ...Rules) ([]Warning, error) {
 	_, warnings, err := c.verdict(strictyaml.NewReport(""), rules)
 	return warnings, err
@@ -93,10 +96,11 @@ func (c *Config) verdict(r *strictyaml.Report, rules []Rules) (*Config, []Warnin
 	return c, r.Warnings(), nil
 }
 
-// fileRules reports what the rules say against files that aren't part of a Redis's login.
+// fileRules reports the rules' objections to files that aren't part of a Redis's login.
 func (c *Config) fileRules(r *strictyaml.Report, rules []Rules) {
 	for key, path := range map[string]string{
-		"identity.country_database": c.Identity.CountryDatabase, "identity.clients_file": c.Identity.ClientsFile,
+		"identity.country_database": c.Identity.CountryDatabase,
+		"identity.clients_file":     c.Identity.ClientsFile,
 	} {
 		for _, rule := range rules {
 			if rule.File == nil || path == "" {
@@ -109,8 +113,8 @@ func (c *Config) fileRules(r *strictyaml.Report, rules []Rules) {
 	}
 }
 
-// Describe returns the config as it is in effect, as YAML: every default filled in, every number with
-// its unit, secrets as *** and key digests shortened. What came from the environment is shown as the
-// file has it, with ${NAME}. A key that is absent and means something by it stands there as a comment.
-// Without what it hides, the text is a config of the same meaning.
+// Describe returns the config as it is in effect, as YAML: every default filled in, every number
+// with its unit, secrets as *** and key digests shortened. Values from the environment are shown as
+// in the file, with ${NAME}. An absent key whose absence has a meaning is shown as a comment.
+// Except for the hidden values, the text is a config of the same meaning.
 func (c *Config) Describe() string { return strictyaml.Describe(*c, c.written) }

@@ -46,7 +46,8 @@ func leaves(n *yaml.Node, t reflect.Type, path, key string) []leaf {
 		}
 	case t.Kind() == reflect.Map:
 		for i := 0; i < len(n.Content); i += 2 {
-			all = append(all, leaves(n.Content[i+1], t.Elem(), strictyaml.Join(path, n.Content[i].Value), key+".<name>")...)
+			all = append(all, leaves(n.Content[i+1], t.Elem(),
+				strictyaml.Join(path, n.Content[i].Value), key+".<name>")...)
 		}
 	default:
 		for i := 0; i < len(n.Content); i += 2 {
@@ -55,7 +56,8 @@ func leaves(n *yaml.Node, t reflect.Type, path, key string) []leaf {
 				return f.Tag.Get("key") == n.Content[i].Value
 			})
 			below := strings.TrimPrefix(key+"."+n.Content[i].Value, ".")
-			all = append(all, leaves(n.Content[i+1], f.Type, strictyaml.Join(path, n.Content[i].Value), below)...)
+			all = append(all, leaves(n.Content[i+1], f.Type,
+				strictyaml.Join(path, n.Content[i].Value), below)...)
 		}
 	}
 	return all
@@ -77,7 +79,8 @@ func tree(t *testing.T, file string) (*yaml.Node, []leaf) {
 }
 
 // build is the verdict on a tree.
-func build(file string, root *yaml.Node, lookup func(string) (string, bool), rules []Rules) (*Config, []Warning, error) {
+func build(file string, root *yaml.Node, lookup func(string) (string, bool),
+	rules []Rules) (*Config, []Warning, error) {
 	text, err := yaml.Marshal(root)
 	if err != nil {
 		return nil, nil, err
@@ -101,7 +104,8 @@ func expand(text string, lookup func(string) (string, bool)) (string, error) {
 func buildWith(root, n *yaml.Node, text, variable, value string) ([]Warning, error) {
 	was := *n
 	defer func() { *n = was }()
-	*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Tag: "!!str", Value: text, Line: was.Line}
+	*n = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Tag: "!!str", Value: text,
+		Line: was.Line}
 	_, warnings, err := build("f", root, func(name string) (string, bool) {
 		if name == variable {
 			return value, true
@@ -113,7 +117,8 @@ func buildWith(root, n *yaml.Node, text, variable, value string) ([]Warning, err
 
 // isValue reports whether a type has no keys of its own.
 func isValue(t reflect.Type) bool {
-	return t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+	return t.Kind() != reflect.Struct ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // schema lists every key that Config knows, in the form of leaf.key.
@@ -155,7 +160,8 @@ func TestEveryKeyIsNamedAndEveryMapAndListHasABound(t *testing.T) {
 				}
 				below = below.Elem()
 			}
-			if s == reflect.TypeFor[Cost]() && f.Name == "Fixed" || s == reflect.TypeFor[Step]() && f.Name == "Word" {
+			if s == reflect.TypeFor[Cost]() && f.Name == "Fixed" || s == reflect.TypeFor[Step]() &&
+				f.Name == "Word" {
 				continue // stands for the whole
 			}
 			if !regexp.MustCompile(`^[a-z0-9_]+$`).MatchString(f.Tag.Get("key")) {
@@ -171,17 +177,22 @@ func TestEveryKeyIsNamedAndEveryMapAndListHasABound(t *testing.T) {
 
 func TestListsLongerThanTheirBoundAreRefused(t *testing.T) {
 	t.Parallel()
-	text := strings.Replace(minimal, "path: /render", "path: /render, limits: ["+strings.Repeat("{}, ", 21)+"]", 1)
-	if _, _, err := load(text); err == nil || !strings.Contains(err.Error(), "operations.report.limits: has 21 entries; at most 20 are allowed") {
+	text := strings.Replace(minimal, "path: /render",
+		"path: /render, limits: ["+strings.Repeat("{}, ", 21)+"]", 1)
+	if _, _, err := load(text); err == nil ||
+		!strings.Contains(err.Error(), "operations.report.limits: has 21 entries; at most 20 are "+
+			"allowed") {
 		t.Errorf("got %v", err)
 	}
 	text = strings.Replace(minimal, "5/s}", "5/s}, headers: {"+strings.Repeat("X: x, ", 51)+"}", 1)
-	if _, _, err := load(text); err == nil || !strings.Contains(err.Error(), "backends.reports.headers: has 51 entries; at most 50 are allowed") {
+	if _, _, err := load(text); err == nil ||
+		!strings.Contains(err.Error(), "backends.reports.headers: has 51 entries; at most 50 are "+
+			"allowed") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// C120: no duration is ever read from a bare number, whichever key it is and wherever it comes from.
+// C120: no duration is ever read from a bare number, for any key and from any source.
 func TestEveryDurationNeedsAUnit(t *testing.T) {
 	t.Parallel()
 	root, all := tree(t, "testdata/working_full.yaml")
@@ -191,9 +202,11 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 			continue
 		}
 		durations[l.key] = true
-		for _, bad := range []string{"30", "0", "10", "1.5", "-5s", "+5s", "", " ", "5 s", "1e3s", "five", "5S", "1d12", "infs", "0x5s", "5s "} {
+		for _, bad := range []string{"30", "0", "10", "1.5", "-5s", "+5s", "", " ", "5 s", "1e3s",
+			"five", "5S", "1d12", "infs", "0x5s", "5s "} {
 			for _, text := range []string{bad, "${BAD}"} {
-				if _, err := buildWith(root, l.node, text, "BAD", bad); err == nil || !strings.Contains(err.Error(), l.path+": ") {
+				if _, err := buildWith(root, l.node, text, "BAD", bad); err == nil ||
+					!strings.Contains(err.Error(), l.path+": ") {
 					t.Errorf("%s: %q as %q: got %v", l.path, bad, text, err)
 				}
 			}
@@ -201,15 +214,20 @@ func TestEveryDurationNeedsAUnit(t *testing.T) {
 	}
 	want := []string{}
 	for _, key := range schema(reflect.TypeFor[Config](), "") {
-		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") || strings.HasPrefix(key, "shutdown") ||
-			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") || strings.HasSuffix(key, "retry.base") ||
-			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") || strings.HasSuffix(key, "keep_result") ||
-			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") || strings.HasSuffix(key, "keep_failed") ||
+		if strings.HasSuffix(key, "window") || strings.HasSuffix(key, "timeout") ||
+			strings.HasPrefix(key, "shutdown") ||
+			strings.HasSuffix(key, "max_wait") || strings.HasSuffix(key, "max_age") ||
+			strings.HasSuffix(key, "retry.base") ||
+			strings.HasSuffix(key, "retry.cap") || strings.HasSuffix(key, "stale_for") ||
+			strings.HasSuffix(key, "keep_result") ||
+			strings.HasSuffix(key, "grace.period") || strings.HasSuffix(key, "sync.every") ||
+			strings.HasSuffix(key, "keep_failed") ||
 			strings.HasSuffix(key, "fresh_for") || strings.HasSuffix(key, "schedule[]") {
 			want = append(want, key)
 		}
 	}
-	if got := slices.Sorted(maps.Keys(durations)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+	if got := slices.Sorted(maps.Keys(durations)); !slices.Equal(got,
+		slices.Sorted(slices.Values(want))) {
 		t.Errorf("tried %v, want %v", got, want)
 	}
 }
@@ -222,7 +240,8 @@ func TestNoMessageShowsAValueOfTheEnvironment(t *testing.T) {
 		if l.node.Kind != yaml.ScalarNode {
 			continue
 		}
-		for _, canary := range []string{"4242424242424", "-424242", "canary", "http://canary@canary/?canary#canary", "x\ncanary: {", "424242s",
+		for _, canary := range []string{"4242424242424", "-424242", "canary",
+			"http://canary@canary/?canary#canary", "x\ncanary: {", "424242s",
 			"canary/s", "::ffff:42.42.42.42/104", "42.42.42.42/8", "${CANARY}canary"} {
 			warnings, err := buildWith(root, l.node, "${CANARY}", "CANARY", canary)
 			said := lines(warnings)
@@ -230,14 +249,15 @@ func TestNoMessageShowsAValueOfTheEnvironment(t *testing.T) {
 				said += err.Error()
 			}
 			said = strings.ReplaceAll(said, "${CANARY}", "")
-			if strings.Contains(said, "canary") || strings.Contains(said, "4242") || strings.Contains(said, "42.42") {
+			if strings.Contains(said, "canary") || strings.Contains(said, "4242") ||
+				strings.Contains(said, "42.42") {
 				t.Errorf("%s: with %q the messages are:\n%s", l.path, canary, said)
 			}
 		}
 	}
 }
 
-// What came from the environment is shown as the file has it, whichever key it is and whatever it holds.
+// Values from the environment are shown as in the file, for every key and every value.
 func TestDescribeShowsNoValueOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"testdata/working_full.yaml", switchedOn(t)} {
@@ -249,10 +269,12 @@ func TestDescribeShowsNoValueOfTheEnvironment(t *testing.T) {
 			was, taken := *l.node, 0
 			values := []string{was.Value}
 			if l.kind.Kind() == reflect.String {
-				values = append(values, "/canary", "canary", "canary:8080", "redis://:canary@canary/0?canary=canary", "https://canary.example/canary")
+				values = append(values, "/canary", "canary", "canary:8080",
+					"redis://:canary@canary/0?canary=canary", "https://canary.example/canary")
 			}
 			for _, value := range values {
-				*l.node = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Tag: "!!str", Value: "${CANARY}", Line: was.Line}
+				*l.node = yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle,
+					Tag: "!!str", Value: "${CANARY}", Line: was.Line}
 				c, _, err := build("f", root, func(name string) (string, bool) {
 					if name == "CANARY" {
 						expanded, err := expand(value, sampleEnv)
@@ -272,7 +294,9 @@ func TestDescribeShowsNoValueOfTheEnvironment(t *testing.T) {
 				}
 				taken++
 				shown := c.Describe()
-				if hidden := l.kind == reflect.TypeFor[strictyaml.Secret]() || l.kind == reflect.TypeFor[webhook.Secret](); !hidden && !strings.Contains(shown, "${CANARY}") {
+				if hidden := l.kind == reflect.TypeFor[strictyaml.Secret]() ||
+					l.kind == reflect.TypeFor[webhook.Secret](); !hidden &&
+					!strings.Contains(shown, "${CANARY}") {
 					t.Errorf("%s from the environment isn't shown as ${CANARY}:\n%s", l.path, shown)
 				}
 				if strings.Contains(strings.ReplaceAll(shown, "${CANARY}", ""), "canary") {
@@ -324,7 +348,8 @@ func TestAnUnknownKeyIsRefusedEverywhere(t *testing.T) {
 	}
 	for _, at := range places {
 		was := at.Content
-		at.Content = append(slices.Clone(was), &yaml.Node{Kind: yaml.ScalarNode, Value: "Limit"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
+		at.Content = append(slices.Clone(was), &yaml.Node{Kind: yaml.ScalarNode, Value: "Limit"},
+			&yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
 		_, _, err := build("f", root, env, nil)
 		at.Content = was
 		if err == nil || !strings.Contains(err.Error(), "Limit: unknown key; ") {
@@ -369,22 +394,26 @@ func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
 		if err != nil || len(warnings) > 0 {
 			t.Fatalf("%s\n%v", lines(warnings), err)
 		}
-		if c.Admin.Token != "0123456789abcdef" || c.Backends["reports"].Headers["Authorization"] != "Bearer 0123456789abcdef" {
+		if c.Admin.Token != "0123456789abcdef" ||
+			c.Backends["reports"].Headers["Authorization"] != "Bearer 0123456789abcdef" {
 			t.Error("the sample's secrets don't come from the environment")
 		}
-		if on := file != sample; on != (c.Region.Name != "") || on != (c.Identity.ClientsFile != "") {
+		if on := file != sample; on != (c.Region.Name != "") ||
+			on != (c.Identity.ClientsFile != "") {
 			t.Errorf("%s: switched on: %v", file, !on)
 		}
 	}
 }
 
-// A limit's keys are the same wherever it is listed, and so are those of a Redis's login; it is enough to
-// show them once.
-var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)\.(limits|reads)\[\]`)
+// A limit's keys are the same wherever it is listed, and so are those of a Redis's login; it is
+// enough to show them once.
+var anyList = regexp.MustCompile(`^(identity\.clients\[\]|tiers\.<name>|operations\.<name>)` +
+	`\.(limits|reads)\[\]`)
 
 func shownOnce(key string) string {
 	key = anyList.ReplaceAllString(key, "limits[]")
-	if rest, of := strings.CutPrefix(key, "region.sync."); of && rest != "redis" && rest != "every" {
+	if rest, of := strings.CutPrefix(key, "region.sync."); of && rest != "redis" &&
+		rest != "every" {
 		return "redis." + rest
 	}
 	return key
@@ -416,15 +445,23 @@ func TestTheSampleShowsEveryKey(t *testing.T) {
 func TestTheSampleShowsTheDefaults(t *testing.T) {
 	t.Parallel()
 	withDefault := []string{
-		"http.listen", "http.max_body", "http.max_buffered", "http.trusted_proxies", "http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
-		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes", "worker.embedded", "shutdown", "shutdown_delay", "tiers.free.weight", "tiers.pro.weight",
-		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "tiers.free.reads", "region.sync.every",
+		"http.listen", "http.max_body", "http.max_buffered", "http.trusted_proxies",
+		"http.client_ip_header", "http.ipv6_prefix", "http.legacy_rate_limit_headers",
+		"admin.listen", "redis.on_failure", "check.on_failure", "check.processes",
+		"worker.embedded", "shutdown", "shutdown_delay", "tiers.free.weight", "tiers.pro.weight",
+		"tiers.free.limits[0].per", "tiers.free.limits[0].enforce", "tiers.free.reads",
+		"region.sync.every",
 		"callbacks.http", "callbacks.timeout", "callbacks.schedule",
-		"operations.export.cache.refresh", "operations.export.coalesce", "operations.export.degrade.when.below",
+		"operations.export.cache.refresh", "operations.export.coalesce",
+		"operations.export.degrade.when.below",
 		"backends.reports.drain.burst", "backends.reports.drain.concurrency",
-		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry", "backends.reports.max_age", "backends.reports.feedback", "backends.reports.keep_failed",
-		"operations.monthly-report.method", "operations.monthly-report.cache.share", "operations.monthly-report.on_overload",
-		"operations.monthly-report.cost", "operations.export.cost.default", "operations.monthly-report.keep_result", "operations.monthly-report.max_result", "operations.monthly-report.limits[0].per",
+		"backends.reports.line", "backends.reports.timeout", "backends.reports.retry",
+		"backends.reports.max_age", "backends.reports.feedback", "backends.reports.keep_failed",
+		"operations.monthly-report.method", "operations.monthly-report.cache.share",
+		"operations.monthly-report.on_overload",
+		"operations.monthly-report.cost", "operations.export.cost.default",
+		"operations.monthly-report.keep_result", "operations.monthly-report.max_result",
+		"operations.monthly-report.limits[0].per",
 	}
 	on := switchedOn(t)
 	for _, path := range withDefault {
@@ -459,20 +496,31 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 	}
 	for _, l := range all {
 		switch anyList.ReplaceAllString(l.key, "limits[]") {
-		case "admin.token", "http.trusted_proxies[]", "redis.url", "redis.username", "redis.password", "redis.sentinel_username",
-			"redis.sentinel_password", "redis.tls.ca", "redis.tls.cert", "redis.tls.key", "redis.tls.server_name", "region.name", "region.share", "region.sync.redis",
-			"check.method_header", "identity.anonymous", "identity.country_header", "identity.country_database", "identity.clients_file",
-			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]", "identity.clients[].weight",
+		case "admin.token", "http.trusted_proxies[]", "redis.url", "redis.username",
+			"redis.password", "redis.sentinel_username",
+			"redis.sentinel_password", "redis.tls.ca", "redis.tls.cert", "redis.tls.key",
+			"redis.tls.server_name", "region.name", "region.share", "region.sync.redis",
+			"check.method_header", "identity.anonymous", "identity.country_header",
+			"identity.country_database", "identity.clients_file",
+			"identity.clients[].name", "identity.clients[].tier", "identity.clients[].key_sha256[]",
+			"identity.clients[].weight",
 			"tiers.<name>.max_stored", "tiers.<name>.grace.period", "tiers.<name>.grace.factor",
-			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]", "limits[].when.country[]",
-			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst", "limits[].enforce", "limits[].cost.bytes",
+			"limits[].name", "limits[].per", "limits[].when.tier[]", "limits[].when.operation[]",
+			"limits[].when.country[]",
+			"limits[].algorithm", "limits[].limit", "limits[].window", "limits[].burst",
+			"limits[].enforce", "limits[].cost.bytes",
 			"backends.<name>.url", "backends.<name>.drain.rate", "backends.<name>.headers.<name>",
-			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]", "operations.<name>.cache.stale_for",
-			"operations.<name>.cost.from", "operations.<name>.cost.max", "operations.<name>.on_failure",
+			"operations.<name>.backend", "operations.<name>.path", "operations.<name>.tiers[]",
+			"operations.<name>.cache.stale_for",
+			"operations.<name>.cost.from", "operations.<name>.cost.max",
+			"operations.<name>.on_failure",
 			"http.max_connections", "http.max_connections_per_address",
-			"callbacks.allow[]", "callbacks.ports[]", "identity.clients[].callback.url", "identity.clients[].callback.secrets[]",
-			"operations.<name>.cache.fresh_for", "operations.<name>.cache.key[]", "operations.<name>.degrade.when.backend",
-			"operations.<name>.on_overload[]", "operations.<name>.on_overload[].operation", "operations.<name>.on_overload[].body":
+			"callbacks.allow[]", "callbacks.ports[]", "identity.clients[].callback.url",
+			"identity.clients[].callback.secrets[]",
+			"operations.<name>.cache.fresh_for", "operations.<name>.cache.key[]",
+			"operations.<name>.degrade.when.backend",
+			"operations.<name>.on_overload[]", "operations.<name>.on_overload[].operation",
+			"operations.<name>.on_overload[].body":
 		default:
 			if rest[l.key] {
 				t.Errorf("%s has a default or hasn't: the test doesn't know", l.path)

@@ -17,7 +17,7 @@ const (
 	Day   = Month - 1
 )
 
-// String is the window as a config has it.
+// String is the window as a config writes it.
 func (w Window) String() string {
 	switch w {
 	case Month:
@@ -28,7 +28,7 @@ func (w Window) String() string {
 	return units.FormatDuration(time.Duration(w))
 }
 
-// UnmarshalText reads a duration, or a window of the calendar.
+// UnmarshalText reads a duration, or a calendar window.
 func (w *Window) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "day":
@@ -38,7 +38,8 @@ func (w *Window) UnmarshalText(text []byte) error {
 		*w = Month
 		return nil
 	case "year", "week", "hour", "minute", "second":
-		return errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, or day or month of the calendar")
+		return errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, or " +
+			"day or month of the calendar")
 	}
 	d, err := units.ParseDuration(string(text))
 	if err == nil {

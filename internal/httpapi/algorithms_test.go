@@ -203,25 +203,25 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 			refused := 0
 			for range 25 {
 				asked := time.Now()
-				told := w.rateLimits(key(keyA))
-				if len(told) != len(every)+1 || told["trial"].Enforced {
-					t.Fatalf("told of %v", told)
+				shown := w.rateLimits(key(keyA))
+				if len(shown) != len(every)+1 || shown["trial"].Enforced {
+					t.Fatalf("told of %v", shown)
 				}
 				look := w.Get("/v1/jobs/none", key(keyA)) // spends nothing
 				for name, s := range w.stated(look) {
-					if told[name].Remaining != s.r {
-						t.Errorf("%s: told %+v, and the next answer says %+v", name, told[name], s)
+					if shown[name].Remaining != s.r {
+						t.Errorf("%s: told %+v, and the next answer says %+v", name, shown[name], s)
 					}
 				}
 				if reset, _ := strconv.ParseInt(look.Header.Get("X-RateLimit-Reset"), 10,
-					64); !within(told, look.Header.Get("X-RateLimit-Remaining"), reset,
+					64); !within(shown, look.Header.Get("X-RateLimit-Remaining"), reset,
 					2+int64(time.Since(asked)/time.Second)) {
-					t.Errorf("%v speaks for none of %v", look.Header, told)
+					t.Errorf("%v speaks for none of %v", look.Header, shown)
 				}
 				cost := 1 + random.Int64N(6)
 				a := w.Submit(w.Plain, fmt.Sprintf(`{"n":%d}`, cost), key(keyA))
 				for name, s := range w.stated(a) {
-					want := told[name].Remaining
+					want := shown[name].Remaining
 					switch {
 					case a.StatusCode != http.StatusAccepted:
 					case name == "concurrency":
@@ -231,7 +231,7 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 					}
 					if s.r != want {
 						t.Errorf("%s: told %+v, and a request of cost %d → %d says r=%d", name,
-							told[name], cost, a.StatusCode, s.r)
+							shown[name], cost, a.StatusCode, s.r)
 					}
 				}
 				if a.StatusCode == http.StatusTooManyRequests {
@@ -245,10 +245,10 @@ func TestRateLimitsSayWhatTheNextAnswerWill(t *testing.T) {
 	}
 }
 
-// within reports whether some limit was told to have so much left and to reset then, give or take
-// some seconds: what isn't used at all resets at every moment anew.
-func within(told map[string]api.Limit, remaining string, reset, seconds int64) bool {
-	for _, l := range told {
+// within reports whether some limit has so much left and resets then, give or take some seconds:
+// the reset of a limit that isn't used at all moves with the time.
+func within(shown map[string]api.Limit, remaining string, reset, seconds int64) bool {
+	for _, l := range shown {
 		if off := l.Reset - reset; fmt.Sprint(l.Remaining) == remaining && off <= seconds &&
 			off >= -seconds {
 			return true
@@ -287,7 +287,8 @@ func TestTheXRateLimitFieldsSpeakForTheStrictestWindow(t *testing.T) {
 	}
 }
 
-// What is stated is what is held: where the store or a centre is lost the standings are of shares.
+// The fields state the limits in force: while the store or a center is unavailable, the standings
+// are of parts.
 func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -300,10 +301,10 @@ func TestPoliciesStateWhatTheStandingsHold(t *testing.T) {
 		t.Errorf("stated %+v, %v", got, a.Header)
 	}
 	w.Unchecked()
-	var told api.RateLimits
-	if err := json.Unmarshal(w.Get("/v1/rate-limits", key(keyA)).Text, &told); err != nil ||
-		len(told.Limits) != 1 || told.Limits[0].Limit != 15 {
-		t.Errorf("told %+v, %v", told, err)
+	var shown api.RateLimits
+	if err := json.Unmarshal(w.Get("/v1/rate-limits", key(keyA)).Text, &shown); err != nil ||
+		len(shown.Limits) != 1 || shown.Limits[0].Limit != 15 {
+		t.Errorf("told %+v, %v", shown, err)
 	}
 }
 

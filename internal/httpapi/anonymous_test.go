@@ -82,7 +82,8 @@ func TestCallersWithoutAKeyHaveNoList(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key repeats the job in every process, and nobody can tell the id from the outside.
+// An Idempotency-Key gives the same job in every process, and the id can't be computed from
+// outside.
 func TestAnIdempotencyKeyWithoutAnAPIKeyMakesAnIDThatCantBeGuessed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

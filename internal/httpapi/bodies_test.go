@@ -33,8 +33,8 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Who asks comes before what is asked: callers without a right key send as much as they like, and
-// it is neither read nor held; their address is charged.
+// The client is identified before the body is read: the bodies of callers without a valid key are
+// neither read nor held, and their address is charged.
 func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -77,8 +77,8 @@ func TestNoBodyIsReadOfACallerWhoIsNotKnown(t *testing.T) {
 	}
 }
 
-// Bodies of known callers are held within one bound, by what has come of them; what finds no room
-// may come again.
+// Bodies of known callers are held within one bound, by the bytes received so far; a request that
+// finds no room may be repeated.
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -128,7 +128,7 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	w.Eventually("nothing is held", func() bool { return w.Server.BodyBytes() == 0 })
 	w.Want(w.Call("POST", w.URL+"/v1/jobs", text, key(keyA)), http.StatusAccepted)
 
-	// Who waits for a job holds no body, and neither does what was malformed.
+	// A request that waits for its job holds no body, and neither does a malformed one.
 	waits := make(chan answer, 1)
 	w.Pause()
 	go func() {

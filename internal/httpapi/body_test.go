@@ -17,7 +17,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Case C96: what is refused queues nothing.
+// Case C96: a refused request queues nothing.
 func TestABodyThatIsWrongIsRefusedWithWhatAndWhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -67,10 +67,10 @@ func TestALimitOfBytesIsChargedTheBodysBytes(t *testing.T) {
 	a = w.Want(w.Get("/v1/check?operation="+w.Plain, key(keyA)), http.StatusOK)
 	left(a, 0)
 
-	told := w.rateLimits(key(keyA))
-	if l := told["upload"]; l.Unit != "content-bytes" || l.Remaining != 0 ||
-		told["requests"].Unit != "" {
-		t.Errorf("told of %+v", told)
+	shown := w.rateLimits(key(keyA))
+	if l := shown["upload"]; l.Unit != "content-bytes" || l.Remaining != 0 ||
+		shown["requests"].Unit != "" {
+		t.Errorf("told of %+v", shown)
 	}
 	page := w.Get("/docs", key(keyA)).Text
 	if !strings.Contains(string(page), "2000 bytes per ") {

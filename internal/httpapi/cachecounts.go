@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// cacheCounts are what this process has served of one operation's stored answers since it began. The zero value is none. Safe for
-// concurrent use.
+// cacheCounts counts the stored answers of one operation that this process has served since it
+// began. The zero value counts none. Safe for concurrent use.
 type cacheCounts struct {
 	hits   atomic.Int64 // fresh
 	stale  atomic.Int64
@@ -31,16 +31,19 @@ func (c *cacheCounts) old(size int, age time.Duration, now time.Time) {
 	c.oldest.note(age, now)
 }
 
-// The oldest age is told of the last 5 minutes, in steps of 10 s: a scraper comes by at least once a minute.
+// The oldest age covers the last 5 minutes, in steps of 10 s: a scraper comes at least once a
+// minute.
 const (
 	oldestStep  = 10 * time.Second
 	oldestSteps = 30
 )
 
-// oldest is the oldest age of the last 5 minutes. The zero value has seen none. Safe for concurrent use.
+// oldest is the oldest age of the last 5 minutes. The zero value has seen none. Safe for concurrent
+// use.
 type oldest struct {
-	mu    sync.Mutex
-	steps [oldestSteps]struct { // guarded by mu; of each step, the oldest, at its number modulo oldestSteps
+	mu sync.Mutex
+	// Guarded by mu. Each step has its oldest age, at its number modulo oldestSteps.
+	steps [oldestSteps]struct {
 		number int64
 		age    time.Duration
 	}
@@ -57,7 +60,7 @@ func (o *oldest) note(age time.Duration, now time.Time) {
 	step.age = max(step.age, age)
 }
 
-// age is 0 where none was noted.
+// age is 0 if none was noted.
 func (o *oldest) age(now time.Time) (age time.Duration) {
 	n := now.UnixNano() / int64(oldestStep)
 	o.mu.Lock()
@@ -75,11 +78,14 @@ type cacheCollector map[string]*cacheCounts
 
 var (
 	cacheRequests = prometheus.NewDesc("forebay_cache_requests_total",
-		"Requests for which a stored answer was looked for: a fresh one was served (hit), a stale one, or none (miss).", []string{"operation", "result"}, nil)
+		"Requests for which a stored answer was looked for: "+
+			"a fresh one was served (hit), a stale one, or none (miss).",
+		[]string{"operation", "result"}, nil)
 	cacheBytes = prometheus.NewDesc("forebay_cache_served_bytes_total",
 		"Bytes of the bodies of stored answers that were served.", []string{"operation"}, nil)
 	oldestServed = prometheus.NewDesc("forebay_degraded_oldest_age_seconds",
-		"Age of the oldest answer that was served stale within the last 5 minutes; 0: there was none.", []string{"operation"}, nil)
+		"Age of the oldest answer that was served stale within the last 5 minutes; "+
+			"0: there was none.", []string{"operation"}, nil)
 )
 
 // Describe is part of prometheus.Collector.
@@ -93,10 +99,15 @@ func (c cacheCollector) Describe(out chan<- *prometheus.Desc) {
 func (c cacheCollector) Collect(out chan<- prometheus.Metric) {
 	now := time.Now()
 	for operation, counts := range c {
-		for result, n := range map[string]int64{"hit": counts.hits.Load(), "stale": counts.stale.Load(), "miss": counts.misses.Load()} {
-			out <- prometheus.MustNewConstMetric(cacheRequests, prometheus.CounterValue, float64(n), operation, result)
+		results := map[string]int64{"hit": counts.hits.Load(), "stale": counts.stale.Load(),
+			"miss": counts.misses.Load()}
+		for result, n := range results {
+			out <- prometheus.MustNewConstMetric(cacheRequests, prometheus.CounterValue,
+				float64(n), operation, result)
 		}
-		out <- prometheus.MustNewConstMetric(cacheBytes, prometheus.CounterValue, float64(counts.bytes.Load()), operation)
-		out <- prometheus.MustNewConstMetric(oldestServed, prometheus.GaugeValue, counts.oldest.age(now).Seconds(), operation)
+		out <- prometheus.MustNewConstMetric(cacheBytes, prometheus.CounterValue,
+			float64(counts.bytes.Load()), operation)
+		out <- prometheus.MustNewConstMetric(oldestServed, prometheus.GaugeValue,
+			counts.oldest.age(now).Seconds(), operation)
 	}
 }

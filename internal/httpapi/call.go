@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// call is one request on its way to its answer. One goroutine has it, except for the reading that
-// peek begins.
+// call is one request until it is answered. One goroutine uses it, except for the read that peek
+// starts.
 type call struct {
 	web.Call
 	s *Server
@@ -50,7 +50,7 @@ func (c *call) AddFields(h http.Header) {
 // Reserve takes the room for an answer: see unread.reserve.
 func (c *call) Reserve(n int) error { return c.reserve(nil, n) }
 
-// Refused makes a decision of a problem, where the answer is to be one.
+// Refused turns a problem into a decision if the request is answered with one.
 func (c *call) Refused(p *api.Problem) {
 	if c.admission {
 		c.decision, c.reason = api.Rejected, p.Reason
@@ -72,15 +72,16 @@ func (c *call) Ended(took time.Duration) {
 }
 
 // logDecision writes one line for a decision. An accepted job is logged at debug level, since the
-// worker that runs it logs its end. A request that was not accepted is logged at info level, at most
-// 100 a second, so that a flood doesn't fill the disk. Metrics count all of them. A caller's address
-// is personal, and other things that a client sent may be secret: neither is logged.
+// worker that runs it logs its end. A request that was not accepted is logged at info level, at
+// most 100 a second, so that a flood doesn't fill the disk. Metrics count all of them. A caller's
+// address is personal, and other things that a client sent may be secret: neither is logged.
 func (c *call) logDecision() {
 	level := slog.LevelInfo
 	if c.decision == api.Accepted {
 		level = slog.LevelDebug
 	}
-	if !c.s.Web.Log.Enabled(c.Ctx, level) || level == slog.LevelInfo && !c.s.Web.AnswerLog.Allow(c.Began) {
+	if !c.s.Web.Log.Enabled(c.Ctx, level) ||
+		level == slog.LevelInfo && !c.s.Web.AnswerLog.Allow(c.Began) {
 		return
 	}
 	client := c.caller.Name
@@ -91,8 +92,9 @@ func (c *call) logDecision() {
 		}
 	}
 	c.s.Web.Log.LogAttrs(c.Ctx, level, c.decision,
-		slog.String("reason", c.reason), slog.String("operation", c.operation), slog.String("job_id", c.jobID),
-		slog.String("client", client), slog.String("request_id", c.RequestID), slog.Int("status", c.Status),
+		slog.String("reason", c.reason), slog.String("operation", c.operation),
+		slog.String("job_id", c.jobID), slog.String("client", client),
+		slog.String("request_id", c.RequestID), slog.Int("status", c.Status),
 		slog.Duration("took", time.Since(c.Began)))
 }
 
@@ -129,18 +131,21 @@ func (s *Server) identified(h handler) handler {
 	})
 }
 
-// identify notes who asks. The answer speaks of the limits on all of the caller's requests until an
-// operation is known.
+// identify notes the request's client. The answer speaks of the limits on all of the caller's
+// requests until an operation is known.
 func (c *call) identify(client identity.Client) {
 	var err error
 	if c.caller, err = c.s.Admission.Caller(c.Ctx, client); err != nil {
-		c.s.Web.StoreLog.Do(func() { c.s.Web.Log.Warn("not known whether a client is new", "request_id", c.RequestID, "error", err) })
+		c.s.Web.StoreLog.Do(func() {
+			c.s.Web.Log.Warn("not known whether a client is new",
+				"request_id", c.RequestID, "error", err)
+		})
 	}
 	c.plan = c.s.Admission.Plan(c.caller, "")
 }
 
-// charged is the answer to an identified caller whose request says nothing that could be decided on.
-// It costs what Admission.Charge says. What the process itself has no room for is free.
+// charged is the answer to an identified caller whose request can't be decided on. The request
+// costs what Admission.Charge says. A request that this process has no room for is free.
 func (c *call) charged(refusal error) error {
 	var p *api.Problem
 	if !errors.As(refusal, &p) || p.Status >= http.StatusInternalServerError {
@@ -152,8 +157,8 @@ func (c *call) charged(refusal error) error {
 	return refusal
 }
 
-// overCharge is the refusal of a caller that has no room for what it was to be charged. The answer's
-// fields speak of the limits that were asked.
+// overCharge is the refusal of a caller whose limits have no room for the charge. The answer's
+// fields describe the limits that were charged.
 func (c *call) overCharge(o admission.Outcome) error {
 	if o == nil {
 		return nil
@@ -165,8 +170,8 @@ func (c *call) overCharge(o admission.Outcome) error {
 	return nil
 }
 
-// unidentified is the answer to a caller that isn't who it should be. Such calls spend the limits on
-// its address, so that keys can't be guessed at leisure.
+// unidentified is the answer to a caller without valid credentials. Such calls are charged to the
+// limits on its address, so that keys can't be guessed at leisure.
 func (c *call) unidentified(client identity.Client, reason error) error {
 	// A page of another site can make a browser ask without a key, and guesses none by it.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
@@ -180,7 +185,7 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 		errors.Is(reason, identity.ErrNoAddress):
 		return web.Problem(http.StatusBadRequest, api.CodeInvalidCredentials, web.Sentence(reason))
 	case errors.Is(reason, identity.ErrNoKey), errors.Is(reason, identity.ErrUnknownScheme):
-		// RFC 6750, section 3.1: who presented no key learns of no error.
+		// RFC 6750, section 3.1: a request without a key gets no error code.
 		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
 	default:
 		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="invalid_token"`)
@@ -210,13 +215,16 @@ func (c *call) peek(within time.Duration) {
 	}()
 }
 
-// How old the recent limits may be that an answer tells of.
+// How old the recent limits may be that an answer describes.
 const (
-	recallDecision = time.Second            // a decision that no limit made: a fresh answer, a duplicate
-	recallStatus   = 200 * time.Millisecond // what clients poll
+	// A decision that no limit made: a fresh answer, a duplicate request.
+	recallDecision = time.Second
+	// The answers that clients poll for.
+	recallStatus = 200 * time.Millisecond
 )
 
-// standings is what the caller's limits hold: after the decision, or as peeked; nil where nobody knows.
+// standings is where the caller's limits stand, after the decision or as peeked; nil if that isn't
+// known.
 func (c *call) standings() *limits.Verdict {
 	if c.verdict == nil && !c.StoreLost && c.caller.ID != "" {
 		if c.peeked == nil && c.s.Store.Healthy() {
@@ -241,8 +249,9 @@ func decisionField(decision, reason string) string {
 	return decision + `;reason="` + reason + `"`
 }
 
-// reserve takes the room for the call's answer until the call ends: see unread.reserve. Where it is
-// called again the answer is another one. Answers to unknown callers are small, and aren't counted.
+// reserve takes the room for the call's answer until the call ends: see unread.reserve. A second
+// call replaces the first: the answer has changed. Answers to unknown callers are small and aren't
+// counted.
 func (c *call) reserve(body []byte, n int) (err error) {
 	if c.free != nil {
 		c.free()

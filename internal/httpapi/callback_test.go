@@ -57,7 +57,7 @@ func TestAJobSaysWhereItsEndIsTold(t *testing.T) {
 	}
 }
 
-// Where nobody would tell it, nobody may ask for it.
+// Without webhooks, no request may ask for one.
 func TestWithoutCallbacksNoneMayBeAskedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -11,16 +11,21 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// check answers GET /v1/check, and any method at /v1/check/ and any path, which a gateway asks before it lets a request through to something that isn't ours: 200, or why not. The
-// key comes in the request's own fields, which gateways hand on (nginx's auth_request as it is configured, Traefik's ForwardAuth and Caddy's
-// forward_auth by themselves), the address and the method in those that the config names, from trusted proxies alone.
-// It spends the same counts as a job of the operation would, but for limits on jobs at one time: nobody will tell when the work ends.
+// check answers GET /v1/check, and any method at any path under /v1/check/. A gateway sends it
+// before it lets a request through to a service that isn't ours. The answer is 200 or the reason
+// for a refusal. The key comes in the request's own fields, which gateways forward: nginx's
+// auth_request as configured, Traefik's ForwardAuth and Caddy's forward_auth by default. The
+// address and the method come in the fields that the config names, from trusted proxies only. A
+// check is charged to the same limits as a job of the operation, except limits on jobs at one time:
+// Forebay doesn't learn when the work ends.
 func (s *Server) check(c *call) error {
 	query, malformed := parseCheck(c.R)
 	if c.crossSite() {
-		return web.Problem(http.StatusForbidden, api.CodeCrossSite, "A check is for gateways: pages of other sites can't ask for one.")
+		return web.Problem(http.StatusForbidden, api.CodeCrossSite,
+			"A check is for gateways: pages of other sites can't ask for one.")
 	}
-	if malformed == nil && s.Admission.Operation(query.operation) != nil && s.isPreflight(c.R) {
+	if malformed == nil && s.Admission.Operation(query.operation) != nil &&
+		s.isPreflight(c.R) {
 		c.admission = false
 		c.W.Header()["Cache-Control"] = web.NoStore
 		c.Bytes(http.StatusOK, "", nil)
@@ -51,23 +56,26 @@ func (s *Server) check(c *call) error {
 	return c.render(outcome)
 }
 
-// crossSite reports whether a page of another site made a browser send the request, which spends what its user's
-// address may. A browser sends no key by itself, so a request with one is its client's wish. A trusted proxy hands on the
-// fields of the request that it asks about, which may well come from another site.
+// crossSite reports whether a page of another site made a browser send the request, which would be
+// charged to its user's address. A browser sends no key by itself, so a request with a key is
+// intended. A trusted proxy forwards the fields of the request that it asks about, and that request
+// may come from another site.
 func (c *call) crossSite() bool {
 	h := c.R.Header
 	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 || c.s.Identity.FromProxy(c.R) {
 		return false
 	}
 	asked := *c.R
-	asked.Method = http.MethodPost // of those that are safe http has no doubt: this one has an effect
+	// CrossOriginProtection lets safe methods pass, but this GET has an effect.
+	asked.Method = http.MethodPost
 	return c.s.sites.Check(&asked) != nil
 }
 
-// isPreflight reports whether a gateway asks about a CORS preflight: OPTIONS, with the two fields that browsers always
-// send with one (Fetch standard, section 4.8). It carries no key, as browsers never send one with it, and costs
-// nothing. The method is believed only from a trusted proxy and only in the one field that the config names, which the gateway sets itself:
-// any other a client could send through it.
+// isPreflight reports whether a gateway asks about a CORS preflight: OPTIONS, with the two fields
+// that browsers always send with one (Fetch standard, section 4.8). It carries no key, as browsers
+// never send one with it, and costs nothing. The method is believed only from a trusted proxy, and
+// only in the field that the config names, which the gateway sets itself. A client could send any
+// other field through the gateway.
 func (s *Server) isPreflight(r *http.Request) bool {
 	h := r.Header
 	if s.CheckMethod == "" || len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
@@ -76,8 +84,8 @@ func (s *Server) isPreflight(r *http.Request) bool {
 	if h.Get("Origin") == "" || h.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	told := h.Values(s.CheckMethod)
-	return len(told) == 1 && told[0] == http.MethodOptions && s.Identity.FromProxy(r)
+	given := h.Values(s.CheckMethod)
+	return len(given) == 1 && given[0] == http.MethodOptions && s.Identity.FromProxy(r)
 }
 
 // checkQuery is what a check asks about.
@@ -87,15 +95,16 @@ type checkQuery struct {
 	hasCost   bool
 }
 
-// parseCheck reads what is asked about. Under /v1/check/ stands the path of the original request, and
-// after it that request's query, which is the client's own: so the gateway names the operation in fields
-// there. At /v1/check the fields say nothing, since other gateways hand on those of their clients. Our own
-// query is read strictly: a misspelt parameter would be a check of something else.
+// parseCheck reads the operation and the cost to check. The path under /v1/check/ is the original
+// request's, and so is its query, which the client controls. There the gateway names the operation
+// in fields. At /v1/check fields are ignored, since other gateways forward those of their clients.
+// That query is read strictly, as a misspelt parameter would check something different.
 func parseCheck(r *http.Request) (q checkQuery, err error) {
 	if named := r.Header.Values(api.HeaderOperation); len(named) > 0 && r.URL.Path != "/v1/check" {
 		cost := r.Header.Values(api.HeaderCost)
 		if len(named) > 1 || len(cost) > 1 {
-			return q, web.InvalidRequest("Forebay-Operation and Forebay-Cost can be given once only.")
+			return q, web.InvalidRequest(
+				"Forebay-Operation and Forebay-Cost can be given once only.")
 		}
 		q.operation = named[0]
 		if q.hasCost = len(cost) > 0; q.hasCost {
@@ -117,16 +126,19 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 		case "cost":
 			q.cost, q.hasCost = given[0], true
 		default:
-			return q, web.InvalidRequest("There is no parameter " + web.Brief(name) + ": use operation and cost.")
+			return q, web.InvalidRequest("There is no parameter " + web.Brief(name) +
+				": use operation and cost.")
 		}
 	}
 	if q.operation == "" {
-		return q, web.InvalidRequest("Name the operation: ?operation=<name>, or under /v1/check/ the field Forebay-Operation.")
+		return q, web.InvalidRequest("Name the operation: ?operation=<name>, " +
+			"or under /v1/check/ the field Forebay-Operation.")
 	}
 	return q, nil
 }
 
-// costOf is what the check spends. The gateway may say more than the operation's config does, and never less.
+// costOf is the cost that the check is charged. The gateway may give more than the operation's
+// config does, never less.
 func (q checkQuery) costOf(o *admission.Operation) (int64, error) {
 	if !q.hasCost {
 		return o.Cost.Standard(), nil
@@ -137,7 +149,8 @@ func (q checkQuery) costOf(o *admission.Operation) (int64, error) {
 	}
 	n, ok := admission.WholeNumber(q.cost)
 	if !ok || n < least || n > most {
-		return 0, web.InvalidRequest(fmt.Sprintf("The cost must be a whole number from %d to %d, in digits alone.", least, most))
+		return 0, web.InvalidRequest(fmt.Sprintf(
+			"The cost must be a whole number from %d to %d, in digits alone.", least, most))
 	}
 	return n, nil
 }

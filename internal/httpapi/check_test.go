@@ -55,7 +55,7 @@ func TestACheckSpendsWhatAJobWould(t *testing.T) {
 	}
 }
 
-// Nobody would tell when the work ends.
+// Nothing reports when the work ends.
 func TestACheckHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -125,8 +125,8 @@ func TestACheckThatIsMalformedSpendsNothing(t *testing.T) {
 	}
 }
 
-// Case C52. A preflight is told in the field that the config names, by a trusted proxy: nothing
-// else passes for one.
+// Case C52. A preflight is recognized by the field that the config names, from a trusted proxy; no
+// other request passes for one.
 func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 	t.Parallel()
 	of := func(method string) *world {
@@ -169,7 +169,7 @@ func TestAPreflightSpendsNothingAndOnlyAPreflightPassesForOne(t *testing.T) {
 		http.StatusNotFound, api.CodeUnknownOperation)
 	w.Want(w.Submit(w.Plain, `1`, from("192.0.2.2")), http.StatusAccepted)
 
-	none := of("") // by default nothing is told
+	none := of("") // by default no field is believed
 	if got := none.stated(none.Want(none.check("operation="+none.Plain, caller,
 		field("X-Original-Method", "OPTIONS")), 200))["five"].r; got != 4 {
 		t.Errorf("a preflight that the config doesn't know of: %d left", got)

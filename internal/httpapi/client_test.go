@@ -70,11 +70,11 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 			t.Errorf("stated %+v", got)
 		}
 	}
-	told := w.rateLimits(key(keyA))
-	if l := told["mine"]; l.Limit != 5 || l.GraceUntil == nil || !l.GraceUntil.Equal(until) {
+	shown := w.rateLimits(key(keyA))
+	if l := shown["mine"]; l.Limit != 5 || l.GraceUntil == nil || !l.GraceUntil.Equal(until) {
 		t.Errorf("told %+v", l)
 	}
-	if l := told["address"]; l.GraceUntil != nil {
+	if l := shown["address"]; l.GraceUntil != nil {
 		t.Errorf("told %+v: an address isn't new", l)
 	}
 	p := w.Problem(w.Submit(w.Plain, `1`, key(keyA)), http.StatusTooManyRequests, api.CodeRateLimit)
@@ -94,7 +94,7 @@ func TestANewClientIsAllowedMoreAndToldHowMuchAndUntilWhen(t *testing.T) {
 		}
 	}
 
-	// Its time is over, or nobody knows: as for all others. What it used counts on.
+	// Its time is over or isn't known: its limits are those of all others. Its use still counts.
 	for _, err := range []error{nil, errors.New("lost")} {
 		fresh.set(map[bool]time.Time{true: until}[err != nil], err)
 		if got := w.stated(w.Submit(w.Plain, `1`, key(keyA)))["mine"]; got.policy != "q=2;w=3600" ||
@@ -135,8 +135,8 @@ func TestAClientsOwnLimitsHoldInsteadOfItsTiers(t *testing.T) {
 	if fmt.Sprint(line.weights) != "[5 2]" {
 		t.Errorf("weights in the line: %v, want the client's own and the tier's", line.weights)
 	}
-	if told := w.rateLimits(key(keyA)); len(told) != 3 || told["mine"].Limit != 7 {
-		t.Errorf("told %+v", told)
+	if shown := w.rateLimits(key(keyA)); len(shown) != 3 || shown["mine"].Limit != 7 {
+		t.Errorf("told %+v", shown)
 	}
 	var ops api.Operations
 	strictly(t, "operations", w.Want(w.Get("/v1/operations", key(keyA)), 200).Text, &ops)
@@ -158,7 +158,7 @@ func (l *weighedLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, er
 	return l.Line.Offer(ctx, o)
 }
 
-// placed believes what callers say of where they are.
+// placed believes callers about their countries.
 type placed struct{ httpapi.Identifier }
 
 func (p placed) Identify(r *http.Request) (identity.Client, error) {

@@ -95,13 +95,13 @@ func TestRequestsForTheSameShareOneJob(t *testing.T) {
 			t.Errorf("an operator sees %+v", shown)
 		}
 	}
-	// What has ended is joined no more.
+	// A job that has ended can't be joined.
 	w.says(w.Want(w.Submit(w.Shared, `{"a":1,"b":2}`, key(keyA)), http.StatusAccepted),
 		map[string]string{"Cache-Status": ""})
 }
 
-// Nothing is shared across the operation's sharing scope, by who wants a new answer, or where the
-// config doesn't say so.
+// No job is shared beyond the operation's sharing scope, with a request for a new answer, or
+// without coalesce in the config.
 func TestWhatIsNotTheSameIsNotShared(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -123,7 +123,7 @@ func TestWhatIsNotTheSameIsNotShared(t *testing.T) {
 		map[string]string{"Cache-Status": "forebay; fwd=miss; collapsed"})
 }
 
-// Each caller cancels its own share; the last one cancels the job.
+// Each caller cancels its own subscription; the last one cancels the job.
 func TestACallerCancelsItsOwnShare(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -157,7 +157,7 @@ func TestACallerCancelsItsOwnShare(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key names its own share.
+// An Idempotency-Key names its own subscription.
 func TestAShareHasItsOwnKey(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -172,9 +172,9 @@ func TestAShareHasItsOwnKey(t *testing.T) {
 		api.CodeKeyReuse)
 }
 
-// Issue 10, point 12: however often a client asks for the same, it has one share, and one place of
-// its limits on jobs at one time; each request costs what a request costs. Callers without a key
-// share an address, and each has a share of its own that no other can find.
+// Issue 10, point 12: however often a client asks for the same, it has one subscription, and one
+// permit of its limits on jobs at one time; each request has its usual cost. Callers without a key
+// share an address, and each has a subscription of its own that no other can find.
 func TestAClientThatAsksAgainHasItsShareAgain(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, func(s *setup) {
@@ -210,17 +210,17 @@ func TestAClientThatAsksAgainHasItsShareAgain(t *testing.T) {
 		t.Errorf("the client has shares %q, callers without a key %q", ids, strangers)
 	}
 	w.Eventually("each request was charged, and one place is taken", func() bool {
-		told := w.rateLimits(key(keyA))
-		return told["many"].Remaining == 1000-n && told["jobs"].Remaining == 99
+		shown := w.rateLimits(key(keyA))
+		return shown["many"].Remaining == 1000-n && shown["jobs"].Remaining == 99
 	})
 	w.Want(w.Call("DELETE", w.URL+"/v1/jobs/"+ids[0], "", key(keyA)), 200)
-	if told := w.rateLimits(key(keyA)); told["jobs"].Remaining != 100 {
-		t.Errorf("after its cancel: %+v", told["jobs"])
+	if shown := w.rateLimits(key(keyA)); shown["jobs"].Remaining != 100 {
+		t.Errorf("after its cancel: %+v", shown["jobs"])
 	}
 }
 
-// Issue 10, point 11: a request with no-store joins nobody's job, nobody joins its own, and its
-// answer is stored for nobody.
+// Issue 10, point 11: a request with no-store joins no job, no request joins its own, and its
+// answer isn't stored.
 func TestARequestWithNoStoreLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -242,7 +242,7 @@ func TestARequestWithNoStoreLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// Who joined may wait as for any job.
+// A request that joined may wait as for any job.
 func TestAShareIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -322,7 +322,8 @@ func TestAStaleAnswerIsRefreshedOnce(t *testing.T) {
 	w.Eventually("another refresh waits", func() bool { return w.Accepted() == 3 })
 }
 
-// Without being told to, nothing is refreshed; nor on account of a sick backend or a lost store.
+// Nothing is refreshed without refresh in the config, while the backend is sick, or while the store
+// is unavailable.
 func TestARefreshIsOnlyMadeWhereItHelps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -398,7 +399,8 @@ func TestAPopularStaleAnswerIsRequestedAnewOnceInTenSeconds(t *testing.T) {
 		w.Want(w.Submit(w.Shared, `1`, key(keyA)), 200)
 		w.Server.Admission.Wait()
 	}
-	if n, most := line.refreshes.Load(), 1+int64(time.Since(began)/(10*time.Second)); n < 1 || n > most {
+	if n, most := line.refreshes.Load(), 1+int64(time.Since(began)/(10*time.Second)); n < 1 ||
+		n > most {
 		t.Errorf("%d refreshes were offered, want 1 to %d", n, most)
 	}
 }
@@ -413,7 +415,7 @@ func (w *world) ownJobs(query string, caller [2]string) api.JobList {
 	return page
 }
 
-// Twins with one Idempotency-Key have one share.
+// Duplicate requests have one subscription.
 func TestTwinsHaveOneShare(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -443,8 +445,8 @@ func TestTwinsHaveOneShare(t *testing.T) {
 	}
 }
 
-// Whichever call of the store fails, before it is applied or after, who sends its key again gets
-// one share in one job.
+// Whichever call of the store fails, before or after it is applied, a client that sends its key
+// again gets one subscription to one job.
 func TestAShareIsGivenOnceWhateverIsLost(t *testing.T) {
 	t.Parallel()
 	const calls = 3 // of the request, and the first of the list

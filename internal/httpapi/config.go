@@ -5,7 +5,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Config is what a Server is put together from. It was checked before: every name in it is known.
+// Config has the parts of a Server. It was checked before: every name in it is known.
 type Config struct {
 	Identity  Identifier
 	Admission *admission.Admission
@@ -21,17 +21,17 @@ type Config struct {
 	CheckMethod string
 
 	MaxBody int64 // bytes of a POST's body
-	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and by as much
-	// again those of all answers that clients haven't read yet; 0: no bound.
+	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and by as
+	// much again those of all answers that clients haven't read yet; 0: no bound.
 	MaxBuffered int64
 	Legacy      LegacyHeaders // "": Epoch
 
 	Web *web.Server // speaks HTTP, logs, and takes the metrics
 }
 
-// Callbacks are the webhooks that tell of jobs' ends.
+// Callbacks are the webhooks that are notified of jobs' ends.
 type Callbacks interface {
-	// For is the URL that the end of a client's job is told to: what the request asks for, or the client's own ("" where it has none). An
-	// error is fit for the client: why it can't have that.
+	// For returns the URL that is notified of the end of a client's job: the one that the request
+	// asks for, or the client's own ("" if it has none). The error's text is fit for the client.
 	For(client, asked string) (url string, err error)
 }

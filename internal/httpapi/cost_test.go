@@ -53,8 +53,8 @@ func TestABadCostIsRefusedAndSpendsOne(t *testing.T) {
 	}
 }
 
-// Case C14: what can never fit is told by the limit's name, and costs nothing; a shadow limit
-// refuses nobody.
+// Case C14: the answer to a request that can never fit names the limit, and costs nothing; a shadow
+// limit refuses nothing.
 func TestACostOverALimitsCapacityNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, limit := range everyAlgorithm(5) {

@@ -22,7 +22,7 @@ import (
 
 // These tests run alone: they count what the whole process has.
 
-// watches counts the watches that nobody has ended.
+// watches counts the watches that have not ended.
 type watches struct {
 	httpapi.Finals
 	open atomic.Int64

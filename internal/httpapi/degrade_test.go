@@ -25,8 +25,8 @@ func (c warmCounter) Warm(ctx context.Context, key string) {
 	c.done.Add(1)
 }
 
-// What this process has served it remembers: with the store lost, the next one with the same
-// request gets it.
+// A process remembers the answers that it served: while the store is unavailable, the next client
+// with the same request gets one.
 func TestAResultThatWasServedOutlivesTheStore(t *testing.T) {
 	t.Parallel()
 	var warmed atomic.Int64
@@ -142,8 +142,7 @@ func TestWithTheStoreLostAJobGoesTheWayOfTheConfig(t *testing.T) {
 		t.Run(fmt.Sprint(reject), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(s *setup) {
-				s.Adjust = func(_ *testforebay.World,
-					c *testforebay.Config) {
+				s.Adjust = func(_ *testforebay.World, c *testforebay.Config) {
 					c.Enter.RejectOnFailure = reject
 				}
 			})

@@ -11,8 +11,9 @@ import (
 // sandbox keeps a browser from running a backend's answer as a page of this origin.
 var sandbox = []string{"sandbox; default-src 'none'"}
 
-// describe writes the fields of a backend's answer that c is about to send: those that were kept with it, and those that keep a browser
-// from running it. A POST's Location is its job's.
+// describe writes the fields of a backend's answer that c is about to send: those that were kept
+// with it, and those that keep a browser from running it. The Location of a POST's answer is that
+// of its job.
 func (c *call) describe(contentType string, kept jobs.Fields) {
 	h := c.W.Header()
 	for name, value := range kept.All() {
@@ -27,11 +28,12 @@ func (c *call) describe(contentType string, kept jobs.Fields) {
 }
 
 // inert are the types, beside pictures, sound and films, that no browser runs.
-var inert = []string{"application/json", "application/octet-stream", "application/x-ndjson", "application/zip",
-	"text/plain", "text/csv"}
+var inert = []string{"application/json", "application/octet-stream", "application/x-ndjson",
+	"application/zip", "text/plain", "text/csv"}
 
-// runs reports whether a browser may run what has this type, or show it by a program (PDF) that a sandbox stops: all but what is known
-// not to be. A type that can't be read is any type: browsers read them in more ways than one.
+// runs reports whether a browser may run content of this type, or show it in a program (PDF) that a
+// sandbox stops. It is true for every type that isn't known to be harmless. A malformed type may be
+// any type, since browsers parse types in different ways.
 func runs(contentType string) bool {
 	if contentType == "" {
 		return false // nosniff: it stays unknown
@@ -45,10 +47,12 @@ func runs(contentType string) bool {
 	}
 	class, sub, _ := strings.Cut(kind, "/")
 	xml := strings.HasSuffix(sub, "+xml")
-	return xml || class != "image" && class != "audio" && class != "video" && !strings.HasSuffix(sub, "+json")
+	return xml || class != "image" && class != "audio" && class != "video" &&
+		!strings.HasSuffix(sub, "+json")
 }
 
-// attachment is a Content-Disposition that has the answer saved, under the name that the given one has for it.
+// attachment is a Content-Disposition that makes browsers save the answer, under the given one's
+// name for it.
 func attachment(disposition string) string {
 	kind, parameters, named := strings.Cut(disposition, ";")
 	switch {

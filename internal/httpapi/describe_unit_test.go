@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A result is somebody else's page on this origin: browsers save what they would run, and run
-// nothing of what they show.
+// A result is another party's page on this origin: browsers save a result that they would run, and
+// run no part of one that they show.
 func TestABrowserRunsNoResult(t *testing.T) {
 	t.Parallel()
 	const named = `inline; filename="r;1.html"; filename*=UTF-8''r%3B1.html`

@@ -27,10 +27,12 @@ var (
 
 	docsTemplate = template.Must(template.New("docs").Parse(docsPage))
 
-	// docsPolicy lets a browser use nothing but the page and its one style sheet: no script, no form, no other site, no frame around it.
+	// docsPolicy lets a browser use only the page and its one style sheet: no script, no form, no
+	// other site, no frame around it.
 	docsPolicy = func() []string {
 		sum := sha256.Sum256([]byte(docsStyle))
-		return []string{"default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		return []string{"default-src 'none'; style-src 'sha256-" +
+			base64.StdEncoding.EncodeToString(sum[:]) +
 			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 	}()
 )
@@ -38,8 +40,8 @@ var (
 // docsView is what the page shows.
 type docsView struct {
 	Style      template.CSS
-	Known      bool   // the page speaks of somebody's limits
-	Client     string // whose; "": those of callers without a key
+	Known      bool   // the page shows one caller's limits
+	Client     string // that caller's name; "": callers without a key
 	Tier       string
 	GraceUntil string      // "": the client isn't new
 	Limits     []docsLimit // those that hold for each operation
@@ -59,7 +61,7 @@ type docsLimit struct {
 	Trial, Grace                 bool
 }
 
-// docs answers GET /docs: the limits for people, of the caller's key or else of callers without one.
+// docs answers GET /docs: the limits for people, of the caller's key, or of callers without a key.
 func (s *Server) docs(c *call) error {
 	client, err := s.Identity.Identify(c.R)
 	if err != nil && !errors.Is(err, identity.ErrNoKey) {
@@ -102,8 +104,9 @@ func (c *call) docsView(view docsView) docsView {
 		p := c.s.Admission.Plan(c.caller, name)
 		for i, r := range p.Rules {
 			l := r.Limit()
-			operation.Limits = append(operation.Limits, docsLimit{Name: l.Name, Allows: docsAllowance(l), Per: perWords[l.Per],
-				Algorithm: string(l.Algorithm), Trial: l.Shadow, Grace: p.Grace(i) != 1})
+			operation.Limits = append(operation.Limits, docsLimit{Name: l.Name,
+				Allows: docsAllowance(l), Per: perWords[l.Per], Algorithm: string(l.Algorithm),
+				Trial: l.Shadow, Grace: p.Grace(i) != 1})
 		}
 		view.Operations = append(view.Operations, operation)
 	}
@@ -117,16 +120,19 @@ func (v *docsView) share() {
 		return
 	}
 	for _, l := range v.Operations[0].Limits {
-		if !slices.ContainsFunc(v.Operations, func(o docsOperation) bool { return !slices.Contains(o.Limits, l) }) {
+		lacks := func(o docsOperation) bool { return !slices.Contains(o.Limits, l) }
+		if !slices.ContainsFunc(v.Operations, lacks) {
 			v.Limits = append(v.Limits, l)
 		}
 	}
+	common := func(l docsLimit) bool { return slices.Contains(v.Limits, l) }
 	for i := range v.Operations {
-		v.Operations[i].Limits = slices.DeleteFunc(v.Operations[i].Limits, func(l docsLimit) bool { return slices.Contains(v.Limits, l) })
+		v.Operations[i].Limits = slices.DeleteFunc(v.Operations[i].Limits, common)
 	}
 }
 
-// overloadWords say what is tried for a request that can't be taken on, and whether that always comes to something.
+// overloadWords describes the steps that are tried for a refused request. always reports whether
+// they always give an answer.
 func (c *call) overloadWords(o *admission.Operation) (words string, always bool) {
 	var tried []string
 steps:
@@ -134,7 +140,8 @@ steps:
 		switch step.Kind {
 		case degrade.Stale:
 			if o.Overload.StaleFor > 0 {
-				tried = append(tried, "the last good answer, if it is at most "+windowText(o.Overload.StaleFor)+" old")
+				tried = append(tried, "the last good answer, if it is at most "+
+					windowText(o.Overload.StaleFor)+" old")
 			}
 		case degrade.Operation:
 			tried = append(tried, "a job of "+step.Operation+", if that can be accepted")
@@ -171,5 +178,6 @@ func costWords(c admission.Cost) string {
 	if c.From == "" {
 		return "A request counts as " + number(c.Fixed, "request")
 	}
-	return fmt.Sprintf("A request counts as many times as its payload's %s says: 1 to %d, or %d without it", strings.TrimPrefix(c.From, "/"), c.Max, c.Default)
+	return fmt.Sprintf("A request counts as many times as its payload's %s says: "+
+		"1 to %d, or %d without it", strings.TrimPrefix(c.From, "/"), c.Max, c.Default)
 }

@@ -154,7 +154,7 @@ func TestThePageShowsALimitOfAllOperationsOnce(t *testing.T) {
 	}
 }
 
-// What is done instead is published, as far as the caller may have it.
+// The steps of on_overload are published, as far as they are open to the caller.
 func TestWhatIsDoneInsteadIsPublished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

@@ -110,8 +110,8 @@ func TestALateOfferMakesNoSecondJobOfItsKey(t *testing.T) {
 	}
 }
 
-// A crowd with one key, of whom none gets a job, is refused together, and leaves no trace: once
-// there is room the key gets its job.
+// If no request of a crowd with one key gets a job, all are refused and leave no trace: once there
+// is room, the key gets its job.
 func TestACrowdWithOneKeyIsRefusedTogether(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -170,8 +170,8 @@ func TestInAFullRedisAKeysJobIsFound(t *testing.T) {
 		api.CodeStore)
 }
 
-// What is admitted, refused by a limit or refused by the line, with a key or without, is one script
-// call.
+// A request that is admitted, refused by a limit or refused by the line, with a key or without, is
+// one script call.
 func TestAdmissionIsOneScriptCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -208,7 +208,7 @@ func TestAdmissionIsOneScriptCall(t *testing.T) {
 		}
 		w.says(a, map[string]string{"Forebay-Decision": want})
 	}
-	// What the line refused has cost nothing.
+	// A request that the line refused has cost nothing.
 	if left := w.rateLimits(key(keyA)); left["per-hour"].Remaining != 3 ||
 		left["per-day"].Remaining != 98 || left["jobs"].Remaining != 48 {
 		t.Errorf("two jobs were accepted: %+v", left)

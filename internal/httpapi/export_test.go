@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// What the tests of package httpapi_test use of the package's inside.
+// The parts of the package that the tests of package httpapi_test use.
 
 const (
 	HeldWait    = heldWait
@@ -45,13 +45,13 @@ func (s *Server) QuarterUnread(n int) {
 // BodyBytes is how many bytes are reserved for bodies.
 func (s *Server) BodyBytes() int64 { return s.bodies.Held() }
 
-// Parsing has a place for each large body that is being parsed.
+// Parsing has a value for each large body that is being parsed.
 func (s *Server) Parsing() chan struct{} { return s.parsing }
 
 // ListReaders is how many requests for lists have a turn or wait for one.
 func (s *Server) ListReaders() int { return s.lists.Users() }
 
-// SetStreams replaces how often a silent stream shows that it is there, and how long one may last.
+// SetStreams replaces how often a silent stream sends a comment, and how long one may last.
 func (s *Server) SetStreams(beat, life time.Duration) { s.beat, s.life = beat, life }
 
 // SetPatience replaces how long a client may take for a piece of a result.

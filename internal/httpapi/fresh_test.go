@@ -52,7 +52,7 @@ func TestAFreshAnswerNeedsNoNewWork(t *testing.T) {
 	if n := w.Accepted(); n != 0 {
 		t.Errorf("%d jobs", n)
 	}
-	// Not to who wants a new one, nor where it is too old.
+	// It isn't served to a client that wants a new one, or if it is too old.
 	for _, wish := range []string{"no-cache", "no-store"} {
 		w.Want(w.Submit(w.Shared, `{"a":1,"b":2}`, key(keyA), field("Cache-Control", wish)),
 			http.StatusAccepted)
@@ -81,7 +81,7 @@ func TestAFreshAnswerNeedsNoNewWork(t *testing.T) {
 	}
 }
 
-// Who sends an Idempotency-Key again asks for its job, whatever else there is.
+// A duplicate request gets its job, even if there is a fresh answer.
 func TestAKeysJobGoesBeforeAFreshAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -174,7 +174,7 @@ func health(w *testforebay.World, c *testforebay.Config) {
 	c.Enter.Health = healths
 }
 
-// While the backend is sick, the line is for what has no stale answer.
+// While the backend is sick, the line is for requests without a stale answer.
 func TestASickBackendIsSpared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

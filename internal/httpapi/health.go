@@ -10,12 +10,14 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Probes are answered from memory: they ask for no key, count against no limit, and cost the store nothing.
+// Probes are answered from memory: they need no key, count against no limit, and cost the store
+// nothing.
 
-// NotReady is why this process should get no requests; nil: it should. While the store is lost it is
-// ready all the same where it can answer what it is configured to, checks or stored answers: the store
-// is lost to all processes at once, and without any of them clients get nothing. withStore asks for the
-// store too. A full line stays ready, or overload would take all processes out of service.
+// NotReady is why this process should get no requests; nil: it should get them. While the store is
+// unavailable, a process is still ready if its config lets it answer checks or serve stored
+// answers: the store is unavailable to all processes at once, and without any of them clients get
+// nothing. withStore requires the store too. A full line stays ready, or overload would take all
+// processes out of service.
 func (s *Server) NotReady(withStore bool) error {
 	switch {
 	case s.Web.Leaving():
@@ -28,15 +30,18 @@ func (s *Server) NotReady(withStore bool) error {
 
 func (s *Server) answersWithoutStore() bool {
 	return slices.ContainsFunc(s.Admission.Operations, func(o admission.Operation) bool {
-		stored := o.Overload.Keeps() || slices.ContainsFunc(o.Overload.Steps, func(s degrade.Step) bool { return s.Kind == degrade.Body })
-		return o.OnFailure == admission.CheckLocal || o.OnFailure == admission.CheckAllow || stored && !s.Admission.RejectOnFailure
+		fixed := func(s degrade.Step) bool { return s.Kind == degrade.Body }
+		stored := o.Overload.Keeps() || slices.ContainsFunc(o.Overload.Steps, fixed)
+		return o.OnFailure == admission.CheckLocal || o.OnFailure == admission.CheckAllow ||
+			stored && !s.Admission.RejectOnFailure
 	})
 }
 
-// publicReadyz answers GET /readyz of everybody: no more than whether it is ready.
+// publicReadyz answers GET /readyz on the public listener: only whether the process is ready.
 func (s *Server) publicReadyz(c *call) error {
 	if s.NotReady(web.WithStore(c.R)) != nil {
-		p := web.Problem(http.StatusServiceUnavailable, api.CodeNotReady, "This process isn't ready. Another one may be.")
+		p := web.Problem(http.StatusServiceUnavailable, api.CodeNotReady,
+			"This process isn't ready. Another one may be.")
 		p.RetryAfter = 1
 		return p
 	}

@@ -24,7 +24,7 @@ func (p *peeks) Peek(ctx context.Context, r limits.Request) (limits.Verdict, err
 	return p.Limiter.Peek(ctx, r)
 }
 
-// What a client spent is in the next answer's fields, though the limits aren't read for it.
+// A client's use is in the next answer's fields, though the limits aren't read for it.
 func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 	t.Parallel()
 	counting := &peeks{}
@@ -58,12 +58,11 @@ func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 		check(w.Want(w.Submit(w.Shared, `1`, key(keyA)), 200))
 		check(w.Want(w.Get("/v1/jobs/"+id, key(keyA)), 200))
 	}
-	// The limits are read where the last word is too old, which a slow machine may see now and
-	// then.
+	// The limits are read if the recent limits are too old, which may happen on a slow machine.
 	if n := counting.n.Load(); n > 30 {
 		t.Errorf("the limits were read %d times for 90 answers", n)
 	}
-	// Who asks for the limits themselves gets them as they are.
+	// A request for the limits themselves gets them as they stand.
 	before := counting.n.Load()
 	for range 3 {
 		w.rateLimits(key(keyA))
@@ -73,7 +72,7 @@ func TestTheFieldsKnowOfTheCallersOwnRequests(t *testing.T) {
 	}
 }
 
-// What another process of the same client spends is told a moment later.
+// The use through another process is in the fields a moment later.
 func TestTheFieldsAreNeverLongBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) { s.Pro = append(s.Pro, perClient("many", 1000, time.Hour)) })
@@ -88,7 +87,7 @@ func TestTheFieldsAreNeverLongBehind(t *testing.T) {
 	})
 }
 
-// What was given back is told too.
+// A refund is in the fields too.
 func TestTheFieldsKnowOfRefunds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

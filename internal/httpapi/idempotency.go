@@ -11,8 +11,9 @@ import (
 // maxIdempotencyKey bounds a key in characters; a UUID has 36.
 const maxIdempotencyKey = 255
 
-// idempotencyKey returns a request's Idempotency-Key; "" where it has none. The key comes as a quoted string (the
-// IETF's draft: RFC 9651, section 3.3.3) or bare, as most clients send it: both spellings are the same key.
+// idempotencyKey returns a request's Idempotency-Key; "" if it has none. The key comes as a quoted
+// string (the IETF's draft: RFC 9651, section 3.3.3) or bare, as most clients send it: both
+// spellings are the same key.
 func idempotencyKey(h http.Header) (string, error) {
 	lines := h[api.HeaderIdempotencyKey]
 	switch len(lines) {
@@ -24,7 +25,8 @@ func idempotencyKey(h http.Header) (string, error) {
 		}
 	}
 	return "", web.Problem(http.StatusBadRequest, api.CodeInvalidIdempotencyKey,
-		"Send one Idempotency-Key of 1 to 255 characters: letters, digits and _.:~- bare, or any visible ASCII and spaces in double quotes.")
+		"Send one Idempotency-Key of 1 to 255 characters: letters, digits and _.:~- bare, "+
+			"or any visible ASCII and spaces in double quotes.")
 }
 
 func parseIdempotencyKey(line string) (string, bool) {

@@ -150,8 +150,7 @@ func TestAKeyIsSentOnceAndWellFormed(t *testing.T) {
 func TestAPurgedJobsKeyIsSpent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(w *testforebay.World,
-			c *testforebay.Config) {
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
 			c.Operation(w.Shared).Coalesce = true
 		}
 	})

@@ -21,7 +21,7 @@ func TestCallersWithoutAKeyAreToldApartByAddress(t *testing.T) {
 		w.Problem(w.Submit(w.Plain, `1`, a), http.StatusTooManyRequests, api.CodeRateLimit)
 	}
 	w.Want(w.Submit(w.Plain, `1`, b), http.StatusAccepted)
-	// An empty key is a wrong one, and nobody's.
+	// An empty key is invalid, and has no client.
 	for _, blank := range [][2]string{field("X-API-Key", ""), field("X-API-Key", "   "),
 		field("Authorization", "Bearer"), field("Authorization", "Bearer   ")} {
 		w.Problem(w.Submit(w.Plain, `1`, b, blank), http.StatusUnauthorized,

@@ -11,12 +11,13 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// rateLimits answers GET /v1/rate-limits: the caller's limits, and then those of each operation that the caller may request.
+// rateLimits answers GET /v1/rate-limits: the caller's limits, then those of each operation that
+// the caller may request.
 func (s *Server) rateLimits(c *call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	c.peek(0) // who asks for it wants to know it now
+	c.peek(0) // a client that asks for its limits gets them as they stand now
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {
@@ -31,7 +32,8 @@ func (s *Server) rateLimits(c *call) error {
 		if len(rules) == 0 {
 			continue
 		}
-		v, err := s.Admission.Limiter.Peek(c.Ctx, limits.Request{Rules: rules, Cost: 1, Subject: admission.Subject(c.caller.Client, name)})
+		v, err := s.Admission.Limiter.Peek(c.Ctx, limits.Request{Rules: rules, Cost: 1,
+			Subject: admission.Subject(c.caller.Client, name)})
 		if err != nil {
 			return web.StoreError(err)
 		}
@@ -68,7 +70,8 @@ func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 	return view
 }
 
-// operationsList answers GET /v1/operations: what the caller may request, and by which limits. It needs no store.
+// operationsList answers GET /v1/operations: the operations that the caller may request, and their
+// limits. It needs no store.
 func (s *Server) operationsList(c *call) error {
 	return c.JSON(http.StatusOK, s.published(c))
 }
@@ -78,8 +81,8 @@ func (s *Server) published(c *call) api.Operations {
 	answer := api.Operations{Tier: c.caller.Tier, Operations: []api.Operation{}}
 	for _, name := range s.Admission.Open(c.caller.Tier) {
 		o := s.Admission.Operation(name)
-		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{}, Limits: []api.Policy{},
-			FreshFor: windowText(o.Overload.FreshFor), Coalesce: o.Coalesce}
+		view := api.Operation{Name: name, Cost: costView(o.Cost), OnOverload: []string{},
+			Limits: []api.Policy{}, FreshFor: windowText(o.Overload.FreshFor), Coalesce: o.Coalesce}
 		if o.Overload.Allows(degrade.Wish{}) {
 			view.StaleFor = windowText(o.Overload.StaleFor)
 		}
@@ -99,10 +102,11 @@ func (s *Server) published(c *call) api.Operations {
 	return answer
 }
 
-// stepsFor are the steps of an operation's on_overload that may come to something for the caller.
+// stepsFor returns the steps of an operation's on_overload that may give the caller an answer.
 func (s *Server) stepsFor(c *call, o *admission.Operation) (steps []degrade.Step) {
 	for _, step := range o.Overload.Steps {
-		if other := s.Admission.Operation(step.Operation); step.Kind != degrade.Operation || other != nil && other.Open(c.caller.Tier) {
+		other := s.Admission.Operation(step.Operation)
+		if step.Kind != degrade.Operation || other != nil && other.Open(c.caller.Tier) {
 			steps = append(steps, step)
 		}
 	}

@@ -18,17 +18,18 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// maxOwnRounds bounds the calls of each backend for one page: after the first, work is left only where some backends had less to look at
-// than their part.
+// maxOwnRounds bounds the calls of each backend for one page. After the first round, work is left
+// only if some backends had fewer jobs to look at than their part.
 const maxOwnRounds = 4
 
-// listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first. It looks at a bounded number of jobs, on all backends
-// together, so that a page may be short, or empty.
+// listOwn answers GET /v1/jobs: the caller's jobs on all backends, newest first. It looks at a
+// bounded number of jobs, on all backends together, so a page may be short or empty.
 func (s *Server) listOwn(c *call) error {
 	if c.caller.Anonymous {
 		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay"`)
 		return web.Problem(http.StatusUnauthorized, api.CodeInvalidCredentials,
-			"A list needs an API key: callers without one may share an address, so they have no list. Ask for each job by its id.")
+			"A list needs an API key: callers without one may share an address, "+
+				"so they have no list. Ask for each job by its id.")
 	}
 	l, err := s.parseOwnListing(c.R.URL.RawQuery)
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Server) listOwn(c *call) error {
 		return web.StoreError(web.ErrUnhealthy)
 	}
 	if p := c.s.Admission.ReadsPlan(c.caller); len(p.Rules) > 0 {
-		c.plan = p // the answer's fields speak of the limits on reads, a refusal's too
+		c.plan = p // the fields of every answer, also of a refusal, describe the limits on reads
 	}
 	leave, err := c.listTurn()
 	if err != nil {
@@ -50,7 +51,8 @@ func (s *Server) listOwn(c *call) error {
 		return err
 	}
 	l.filter.Client, l.work = c.caller.ID, charged.work
-	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 && len(l.found) < l.limit; round++ {
+	for round := 0; round < maxOwnRounds && !l.end && l.work > 0 &&
+		len(l.found) < l.limit; round++ {
 		if err := l.round(c); err != nil {
 			charged.settle(c, l.work)
 			return web.StoreError(err)
@@ -68,8 +70,8 @@ func (s *Server) listOwn(c *call) error {
 	return c.JSON(http.StatusOK, answer)
 }
 
-// ownListing is a walk over one client's lists on all backends at once. All stand at one place in time, so that a cursor needs no more than
-// that, and new backends don't disturb it.
+// ownListing is a walk over one client's lists on all backends at once. All lists stand at the same
+// point in time, so the cursor is that point, and new backends don't disturb it.
 type ownListing struct {
 	lines  map[string]Line  // those that may have more
 	filter leaky.MineFilter // its After is where the walk stands
@@ -80,16 +82,19 @@ type ownListing struct {
 }
 
 // ownStatuses are the words that a client may list its jobs by.
-var ownStatuses = []string{api.Queued, api.Running, api.Succeeded, api.Failed, api.Canceled, api.Expired}
+var ownStatuses = []string{api.Queued, api.Running,
+	api.Succeeded, api.Failed, api.Canceled, api.Expired}
 
 func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 	asked, err := web.ParseQuery(raw, "status", "operation", "cursor", "limit")
 	if err != nil {
 		return nil, err
 	}
-	l := &ownListing{lines: maps.Clone(s.Lines), filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
+	l := &ownListing{lines: maps.Clone(s.Lines),
+		filter: leaky.MineFilter{Status: asked["status"], Operation: asked["operation"]}}
 	if l.filter.Status != "" && !slices.Contains(ownStatuses, l.filter.Status) {
-		return nil, web.InvalidRequest("The parameter status must be one of " + strings.Join(ownStatuses, ", ") + ".")
+		return nil, web.InvalidRequest("The parameter status must be one of " +
+			strings.Join(ownStatuses, ", ") + ".")
 	}
 	if l.limit, err = web.PageLimit(asked["limit"], leaky.MaxPage); err != nil {
 		return nil, err
@@ -97,7 +102,8 @@ func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 	if text := asked["cursor"]; text != "" {
 		ok := false
 		if l.filter.After, ok = parseCursor(text); !ok {
-			return nil, web.InvalidRequest("The parameter cursor must be next_cursor of the page before.")
+			return nil, web.InvalidRequest(
+				"The parameter cursor must be next_cursor of the page before.")
 		}
 	}
 	return l, nil
@@ -125,7 +131,7 @@ func uuidOf(id string) string {
 	return strings.TrimPrefix(id, backend+"-")
 }
 
-// newestFirst is the order of all lists of jobs, as leaky.Mark says it.
+// newestFirst is the order of all lists of jobs, as leaky.Mark defines it.
 func newestFirst(a, b leaky.Mark) int {
 	if order := cmp.Compare(b.At, a.At); order != 0 {
 		return order
@@ -137,7 +143,8 @@ func markOf(look leaky.Look) leaky.Mark {
 	return leaky.Mark{At: look.Job.CreatedAt.UnixMicro(), ID: look.Job.ID}
 }
 
-// round asks every backend for what comes next, and takes what is known to be complete: no list has something unseen that is newer.
+// round asks every backend for its next jobs, and takes those before which no list can have an
+// unseen, newer one.
 func (l *ownListing) round(c *call) error {
 	need := l.limit - len(l.found)
 	pages, err := l.ask(c, need)
@@ -148,14 +155,15 @@ func (l *ownListing) round(c *call) error {
 	horizon := leaky.Mark{} // up to here all lists are known; zero: to their ends
 	for _, page := range pages {
 		next = append(next, page.Jobs...)
-		if page.Next != (leaky.Mark{}) && (horizon == leaky.Mark{} || newestFirst(page.Next, horizon) < 0) {
+		if page.Next != (leaky.Mark{}) &&
+			(horizon == leaky.Mark{} || newestFirst(page.Next, horizon) < 0) {
 			horizon = page.Next
 		}
 	}
 	slices.SortFunc(next, func(a, b leaky.Look) int { return newestFirst(markOf(a), markOf(b)) })
 	if horizon != (leaky.Mark{}) {
-		unsure := slices.IndexFunc(next, func(look leaky.Look) bool { return newestFirst(markOf(look), horizon) > 0 })
-		if unsure >= 0 {
+		beyond := func(look leaky.Look) bool { return newestFirst(markOf(look), horizon) > 0 }
+		if unsure := slices.IndexFunc(next, beyond); unsure >= 0 {
 			next = next[:unsure]
 		}
 	}
@@ -168,8 +176,8 @@ func (l *ownListing) round(c *call) error {
 	return nil
 }
 
-// ask has all backends look at once, each at its part of the work that is left, and forgets those that have nothing more. Each call is
-// some work, whatever it finds.
+// ask has all backends look at once, each for its part of the work that is left, and drops those
+// that have no more jobs. Each call costs some work, whatever it finds.
 func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 	var (
 		all   sync.WaitGroup

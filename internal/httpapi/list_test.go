@@ -114,8 +114,8 @@ func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
 	}
 }
 
-// Where one backend has looked at all that it may and found nothing, what others have found beyond
-// that has to wait.
+// If one backend has looked at all jobs that it may and found nothing, later finds of others have
+// to wait.
 func TestAListWaitsForTheBackendThatIsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -210,7 +210,7 @@ func TestAListIsFiltered(t *testing.T) {
 	w.Problem(w.Get("/v1/jobs", key(keyA)), http.StatusServiceUnavailable, api.CodeStore)
 }
 
-// Each caller lists its own share of a job, as its own.
+// Each caller lists its own subscription to a job.
 func TestSharesAreListedAsTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	w := coalescing(t, nil)
@@ -235,7 +235,7 @@ func TestAJobThatHasEndedIsPurged(t *testing.T) {
 	w.Problem(purge(key(keyA)), http.StatusConflict, api.CodeNotFinished)
 	w.Settle(leaky.Settlement{Ticket: ticket, To: "succeeded", Took: time.Millisecond,
 		Body: []byte("secret")})
-	// Not by somebody else, and not by a slip.
+	// Not by another client, and not by mistake.
 	w.Problem(purge(key(keyB)), http.StatusNotFound, api.CodeUnknownJob)
 	w.Problem(purge(from("192.0.2.1")), http.StatusNotFound, api.CodeUnknownJob)
 	for _, query := range []string{"?purge=true", "?purge=0", "?purge", "?purged=1",

@@ -13,8 +13,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Metrics have no label that a client can mint: routes are templates, methods a closed list, operations and reasons come from the
-// config, and client names and job ids are never there.
+// No metric has a label that a client can choose: routes are templates, methods are a closed list,
+// and operations and reasons come from the config. Client names and job ids are never labels.
 
 // unknownOperation is the operation label of requests that name none of ours.
 const unknownOperation = "unknown"
@@ -29,20 +29,31 @@ type metrics struct {
 // newMetrics makes the server's metrics and registers them.
 func newMetrics(s *Server) *metrics {
 	m := &metrics{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_admission_decisions_total",
-			Help: "Decisions on requests for jobs, and on what gateways ask about. The reason of accepted is new, fresh, joined, replayed or checked."}, []string{"operation", "decision", "reason"}),
-		admission: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "forebay_admission_duration_seconds",
-			Help: "From a request for a job to its answer, without waits that the client asked for.", Buckets: web.FastBuckets()}, []string{"decision"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forebay_admission_decisions_total",
+			Help: "Decisions on requests for jobs, and on what gateways ask about. " +
+				"The reason of accepted is new, fresh, joined, replayed or checked.",
+		}, []string{"operation", "decision", "reason"}),
+		admission: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "forebay_admission_duration_seconds",
+			Help: "From a request for a job to its answer, " +
+				"without waits that the client asked for.",
+			Buckets: web.FastBuckets(),
+		}, []string{"decision"}),
 	}
 	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_results_cut_total",
-		Help: "Results over 64 KiB that ended early: read too slowly (slow), removed meanwhile (gone), or the store failed."},
+		Help: "Results over 64 KiB that ended early: " +
+			"read too slowly (slow), removed meanwhile (gone), or the store failed."},
 		[]string{"reason"})
 	for _, reason := range []string{cutSlow, cutGone, cutStore} {
 		m.cut.WithLabelValues(reason)
 	}
 	held := func(kind string) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers", ConstLabels: prometheus.Labels{"kind": kind},
-			Help: "Answers that are held back for clients that prefer to wait, and streams of a job's states."}, func() float64 { return float64(s.waits.held(kind)) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_held_answers",
+			ConstLabels: prometheus.Labels{"kind": kind},
+			Help: "Answers that are held back for clients that prefer to wait, " +
+				"and streams of a job's states."},
+			func() float64 { return float64(s.waits.held(kind)) })
 	}
 	up := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_store_up",
 		Help: "1 while the store answers."}, func() float64 {
@@ -52,16 +63,21 @@ func newMetrics(s *Server) *metrics {
 		return 0
 	})
 	buffered := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forebay_http_buffered_bytes",
-		Help: "Memory that is reserved for the bodies of requests for jobs; http.max_buffered bounds it."}, func() float64 {
+		Help: "Memory that is reserved for the bodies of requests for jobs; " +
+			"http.max_buffered bounds it."}, func() float64 {
 		return float64(s.bodies.Held())
 	})
-	s.Web.Metrics.MustRegister(m.cut, buffered, m.decisions, m.admission, held(heldWait), held(heldStream), up, cacheCollector(s.cached))
+	s.Web.Metrics.MustRegister(m.cut, buffered, m.decisions, m.admission,
+		held(heldWait), held(heldStream), up, cacheCollector(s.cached))
 	return m
 }
 
-// preset creates the series that alerts will be written on, so that they begin at 0 and not with their first event.
+// preset creates the series that alerts are written on, so that they begin at 0 and not at their
+// first event.
 func (m *metrics) preset(s *Server) {
-	refusals := []string{api.CodeInvalidRequest, api.CodeInvalidFields, api.CodeInvalidCredentials, api.CodeStore, api.CodeShuttingDown, api.CodeSlowBody, api.CodeBusy}
+	refusals := []string{api.CodeInvalidRequest, api.CodeInvalidFields,
+		api.CodeInvalidCredentials, api.CodeStore, api.CodeShuttingDown, api.CodeSlowBody,
+		api.CodeBusy}
 	for _, reason := range refusals {
 		m.decisions.WithLabelValues(unknownOperation, api.Rejected, reason)
 	}
@@ -83,7 +99,8 @@ func (m *metrics) preset(s *Server) {
 		for _, reason := range unrefused(o.Overload) {
 			m.decisions.WithLabelValues(o.Name, api.Degraded, reason)
 		}
-		reasons := []string{string(leaky.LineFull), string(leaky.ClientShare), string(leaky.WaitTooLong), api.CodeStore}
+		reasons := []string{string(leaky.LineFull), string(leaky.ClientShare),
+			string(leaky.WaitTooLong), api.CodeStore}
 		for tier := range s.Admission.Tiers {
 			if o.Open(tier) && s.Admission.Tiers[tier].MaxStored > 0 {
 				reasons = append(reasons, string(leaky.StoredFull))
@@ -118,7 +135,7 @@ func degrades(p degrade.Policy) bool {
 	return false
 }
 
-// unrefused are the reasons of degraded answers to requests that nothing has refused.
+// unrefused returns the reasons of degraded answers to requests that were not refused.
 func unrefused(p degrade.Policy) (reasons []string) {
 	if p.Allows(degrade.Wish{}) {
 		reasons = append(reasons, admission.ReasonOnlyCached)
@@ -126,7 +143,8 @@ func unrefused(p degrade.Policy) (reasons []string) {
 			reasons = append(reasons, admission.ReasonSick)
 		}
 	}
-	if slices.ContainsFunc(p.Steps, func(s degrade.Step) bool { return s.Kind == degrade.Operation }) {
+	fallback := func(s degrade.Step) bool { return s.Kind == degrade.Operation }
+	if slices.ContainsFunc(p.Steps, fallback) {
 		reasons = append(reasons, admission.ReasonReplayed)
 	}
 	return reasons
@@ -140,18 +158,20 @@ func (m *metrics) decided(c *call, took time.Duration) {
 		if operation == "" {
 			operation = unknownOperation
 		}
-		return decisionMetrics{m.decisions.WithLabelValues(operation, labels.decision, labels.reason),
-			m.admission.WithLabelValues(labels.decision)}
+		return decisionMetrics{
+			m.decisions.WithLabelValues(operation, labels.decision, labels.reason),
+			m.admission.WithLabelValues(labels.decision),
+		}
 	})
 	found.decisions.Inc()
 	found.admission.Observe(took.Seconds())
 }
 
-// decisionSeries are the labels of a decision. They come from closed lists, so there is no end of them
-// but that of the config.
+// decisionSeries are the labels of a decision. They come from closed lists, so the config bounds
+// their number.
 type decisionSeries struct{ operation, decision, reason string }
 
-// decisionMetrics are what a decision of some series counts in.
+// decisionMetrics count the decisions of one series.
 type decisionMetrics struct {
 	decisions prometheus.Counter
 	admission prometheus.Observer

@@ -55,7 +55,7 @@ func TestWithRedisGoneEveryAnswerComesAtOnce(t *testing.T) {
 	}
 	w.Problem(w.Call("DELETE", w.URL+"/v1/jobs/"+id, "", key(keyA)), http.StatusServiceUnavailable,
 		api.CodeStore)
-	// What needs no store is answered as ever.
+	// Requests that need no store are answered as always.
 	w.Problem(w.Call("POST", w.URL+"/v1/jobs", `{`, key(keyA)), http.StatusBadRequest,
 		api.CodeInvalidRequest)
 	w.Problem(w.Submit(w.Plain, `1`, key("nope")), http.StatusUnauthorized,
@@ -121,7 +121,7 @@ func TestWithRedisHungEveryAnswerComesWithinASecond(t *testing.T) {
 	}
 }
 
-// What can be read is served when nothing can be written, as with a Redis that is full.
+// Reads are served while nothing can be written, as with a Redis that is full.
 func TestWhenTheStoreFailsTheStaleAnswerIsServed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -333,7 +333,7 @@ func TestReadinessSaysWhatToMend(t *testing.T) {
 	w.Want(w.Call("GET", w.Admin+"/livez", ""), 200)
 }
 
-// N21: the store is lost to all processes at once, so those that can go on stay in service.
+// N21: the store is unavailable to all processes at once, so those that can go on stay in service.
 func TestReadyWithoutTheStoreWhereItCanAnswer(t *testing.T) {
 	t.Parallel()
 	stale := []admission.Operation{{Overload: degrade.Policy{StaleFor: time.Hour,

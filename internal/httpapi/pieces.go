@@ -14,8 +14,8 @@ import (
 const (
 	// piece is how much of a large result is in memory at a time.
 	piece = transfer.Small
-	// pieceTime is how long a piece is asked for while the store fails: a failover takes seconds, and
-	// a client whose answer is cut has to begin again.
+	// pieceTime is how long reads of a piece are repeated while the store fails: a failover takes
+	// seconds, and a client whose answer is cut off must start over.
 	pieceTime = 10 * time.Second
 	// pieceRest is the time from one try to the next.
 	pieceRest = 250 * time.Millisecond
@@ -30,15 +30,15 @@ const (
 
 // sendResult answers with a succeeded job's result. One over a piece is read from Redis while its
 // client reads it, and takes the memory of one piece. An error comes before anything is written.
-// Afterwards a result that can't be had whole ends before its Content-Length, and so does its
-// connection.
+// Later, a result that can't be read to its end stops before its Content-Length, and its connection
+// is closed.
 func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 	meta, id := look.Standing.Result, look.Job.Source()
 	size := int(meta.Size)
 	if err := c.reserve(nil, min(size, piece)); err != nil {
 		return err
 	}
-	// Once the job's time is over there may be another one with its id, and another result.
+	// Once the job's record has expired, there may be another job with its id and another result.
 	until := time.Now().Add(look.Standing.ExpiresAt.Sub(look.Now) - web.StoreTime)
 	read := func(from int) ([]byte, error) {
 		if size <= piece {
@@ -63,14 +63,14 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 	}
 	control := http.NewResponseController(c.W)
 	for sent := 0; ; {
-		// A writer of a test may know no deadline.
+		// A test's writer may have no deadlines.
 		_ = control.SetWriteDeadline(time.Now().Add(c.s.patience(len(part))))
 		n, err := c.W.Write(part)
 		if sent += n; err != nil || sent == size {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				c.s.metrics.cut.WithLabelValues(cutSlow).Inc()
 			}
-			return nil // any other error is the client's going away
+			return nil // any other error means that the client left
 		}
 		part, err = c.insist(func() ([]byte, error) { return read(sent) })
 		switch {
@@ -85,7 +85,8 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 	}
 }
 
-// insist reads from the store, again for up to pieceTime where it fails. Each try has storeTime.
+// insist reads from the store, and repeats a failed read for up to pieceTime. Each read has
+// web.StoreTime.
 func (c *call) insist(read func() ([]byte, error)) ([]byte, error) {
 	for end := time.Now().Add(pieceTime); ; {
 		c.Renew(0)

@@ -14,11 +14,11 @@ import (
 	"github.com/forebay/forebay/internal/testforebay"
 )
 
-// Two requests with one Idempotency-Key are one job: the one that comes second gives back its own
-// place, and not the job's.
+// Two requests with one Idempotency-Key are one job: the second one returns its own permit, and not
+// the job's.
 func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	t.Parallel()
-	line := &twinLine{}
+	line := &duplicateLine{}
 	w := newWorld(t, func(s *setup) {
 		s.Pro = []limits.Limit{{Name: "jobs", Algorithm: limits.Concurrency, Per: limits.PerClient,
 			Amount: 5}, perClient("wide", 60, time.Hour)}
@@ -35,17 +35,17 @@ func TestATwinGivesBackItsOwnPlaceAlone(t *testing.T) {
 	if a.Header.Get("Idempotent-Replayed") != "true" {
 		t.Fatalf("no twin: %v", a.Header)
 	}
-	told := w.rateLimits(key(keyA))
-	if told["jobs"].Remaining != 4 || told["wide"].Remaining != 59 {
-		t.Errorf("one job holds %+v", told)
+	shown := w.rateLimits(key(keyA))
+	if shown["jobs"].Remaining != 4 || shown["wide"].Remaining != 59 {
+		t.Errorf("one job holds %+v", shown)
 	}
 	if got := w.stated(a); got["jobs"].r != 4 || got["wide"].r != 59 {
 		t.Errorf("stated %+v", got)
 	}
 }
 
-// Of twins that come together one is decided, and the others aren't refused by what it holds: they
-// get its job.
+// Of duplicate requests that come together, one is admitted. The others aren't refused because of
+// its permit: they get its job.
 func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -77,21 +77,21 @@ func TestTwinsAreNotRefusedByEachOther(t *testing.T) {
 		api.CodeRateLimit)
 }
 
-// twinLine has another request come first, once.
-type twinLine struct {
+// duplicateLine has another request come first, once.
+type duplicateLine struct {
 	testforebay.Line
 	begun atomic.Bool
 	first func()
 }
 
-func (l *twinLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error) {
+func (l *duplicateLine) Offer(ctx context.Context, o leaky.Offer) (leaky.Place, error) {
 	if l.begun.CompareAndSwap(false, true) {
 		l.first()
 	}
 	return l.Line.Offer(ctx, o)
 }
 
-// The line is told which places a job holds, so that whatever ends the job gives them back.
+// The line knows which permits a job holds, so that any end of the job returns them.
 func TestAJobsPlaceIsFreeOnceTheJobHasEnded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

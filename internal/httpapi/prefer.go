@@ -8,12 +8,13 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// maxWait bounds how long an answer is held back for a client that asked for it (Prefer: wait=N). Proxies cut silent
-// connections from 60 s on; 30 s keeps well away from that.
+// maxWait bounds how long an answer is held back for a client that asked for it (Prefer: wait=N).
+// Proxies cut silent connections from 60 s on; 30 s keeps well away from that.
 const maxWait = 30 * time.Second
 
-// preferredWait returns the wait of a request's Prefer lines (RFC 7240), cut to maxWait; 0 where there is none. Of several
-// the first counts. What isn't understood is ignored, as the RFC asks for.
+// preferredWait returns the wait of a request's Prefer lines (RFC 7240), cut to maxWait; 0 if there
+// is none. The first of several counts. Preferences that aren't understood are ignored, as the RFC
+// requires.
 func preferredWait(lines []string) time.Duration {
 	for _, line := range lines {
 		for line != "" {
@@ -44,15 +45,16 @@ func waitSeconds(text string) time.Duration {
 	return wait
 }
 
-// wantsStream reports whether a request's Accept lines name server-sent events, and nothing better that a status can be. A wildcard is no wish for a
-// stream: it stands in the requests of clients that have never heard of one.
+// wantsStream reports whether a request's Accept lines name server-sent events, and prefer no other
+// form of a status. A wildcard doesn't ask for a stream: clients that can't read one send it too.
 func wantsStream(lines []string) bool {
 	const stream, plain = "text/event-stream", "application/json"
 	wish := quality(lines, stream)
 	return wish > 0 && wish >= quality(lines, plain, "application/*", "*/*")
 }
 
-// quality is the weight that Accept lines give to the first of the ranges that they name (RFC 9110, section 12.5.1), in thousandths; 0 where they name none.
+// quality is the weight that Accept lines give to the first of the ranges that they name (RFC 9110,
+// section 12.5.1), in thousandths; 0 if they name none.
 func quality(lines []string, ranges ...string) int {
 	for _, want := range ranges {
 		for _, line := range lines {
@@ -69,7 +71,8 @@ func quality(lines []string, ranges ...string) int {
 	return 0
 }
 
-// weight reads the q of a media range's parameters, in thousandths; 1000 where there is none. One that is malformed is a 0: it can't be a wish.
+// weight reads the q of a media range's parameters, in thousandths; 1000 if there is none. A
+// malformed q counts as 0, since it can't express a preference.
 func weight(parameters string) int {
 	for parameters != "" {
 		var parameter string

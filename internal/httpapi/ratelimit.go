@@ -12,7 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// LegacyHeaders says how X-RateLimit-Reset counts, and whether the X-RateLimit fields are there at all.
+// LegacyHeaders says how X-RateLimit-Reset counts, and whether answers have X-RateLimit fields at
+// all.
 type LegacyHeaders string
 
 const (
@@ -21,9 +22,10 @@ const (
 	Off   LegacyHeaders = "off"
 )
 
-// writeRateLimits writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and their older kin. This is the only place that knows how
-// they're spelled: the draft isn't done. Names stand in h as the draft writes them, not as Go would. Shadow limits aren't told of: who
-// obeyed the fields would obey a limit that isn't in force.
+// writeRateLimits writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and the
+// older X-RateLimit fields. Only this function knows their syntax, since the draft isn't final.
+// Names stand in h as the draft writes them, not in Go's canonical form. Shadow limits are left
+// out: a client that obeys the fields would obey a limit that isn't in force.
 func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy LegacyHeaders) {
 	speaker, any := spokesman(v)
 	if !any {
@@ -48,7 +50,7 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 		}
 	}
 	h[api.HeaderRateLimitPolicy] = policyOf(p, v)
-	// All values are parts of one text and of one list: two allocations instead of eight, in every answer.
+	// All values are parts of one text and of one list: two allocations an answer instead of eight.
 	ends := [4]int{len(field)}
 	l := speaker.Rule.Limit()
 	if legacy != Off {
@@ -77,14 +79,14 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 	h[api.HeaderLegacyReset] = values[3:4:4]
 }
 
-// resetAt is untilReset as Unix seconds, by the clock that decided: a month ends when the month ends.
+// resetAt is untilReset as Unix seconds, by the clock that decided, so a month's reset is exact.
 func resetAt(v *limits.Verdict, s limits.Standing) int64 {
 	return web.Seconds(time.Duration(v.At.UnixNano()) + untilReset(s))
 }
 
-// spokesman is the standing that the X-RateLimit fields speak for: the strictest. As long as it refuses nothing, a limit on jobs at
-// one time or of bytes speaks only where there is no other: the fields are about requests in a
-// window.
+// spokesman is the standing that the X-RateLimit fields describe: the strictest. The fields are
+// about requests in a window, so a limit on jobs at one time, or on bytes, that refuses nothing is
+// described only if there is no other limit.
 func spokesman(v *limits.Verdict) (speaker limits.Standing, any bool) {
 	speaker, any = v.Strictest()
 	if !any || speaker.Violated || countsRequests(speaker) {
@@ -95,7 +97,8 @@ func spokesman(v *limits.Verdict) (speaker limits.Standing, any bool) {
 		if s.Rule.Limit().Shadow || !countsRequests(s) {
 			continue
 		}
-		if !found || s.Remaining < speaker.Remaining || s.Remaining == speaker.Remaining && s.Reset > speaker.Reset {
+		if !found || s.Remaining < speaker.Remaining ||
+			s.Remaining == speaker.Remaining && s.Reset > speaker.Reset {
 			speaker, found = s, true
 		}
 	}
@@ -108,8 +111,8 @@ func countsRequests(s limits.Standing) bool {
 	return l.Algorithm != limits.Concurrency && !l.Bytes
 }
 
-// policyOf is RateLimit-Policy for an answer: it states the limits as the standings hold them, which where the store or a region's centre is
-// lost are shares of those in the plan.
+// policyOf is RateLimit-Policy for an answer. It states the limits that the standings have. While
+// the store or a region's center is unavailable, those are parts of the plan's limits.
 func policyOf(p *admission.Plan, v *limits.Verdict) []string {
 	planned := p.Policy != nil
 	for i, s := range v.Standings {
@@ -126,7 +129,7 @@ func policyOf(p *admission.Plan, v *limits.Verdict) []string {
 }
 
 // LastingPolicy is RateLimit-Policy as long as a plan's rules stand as they are; nil if it changes
-// with the month, or if there is nothing to tell. It is what admission.Config.Policy should be.
+// with the month, or if no limit is in force. It is the function for admission.Config.Policy.
 func LastingPolicy(p *admission.Plan) []string {
 	var field []byte
 	for i, r := range p.Rules {
@@ -145,7 +148,8 @@ func LastingPolicy(p *admission.Plan) []string {
 // unitBytes is what a limit of bytes counts, by the names of the RateLimit draft.
 const unitBytes = "content-bytes"
 
-// appendPolicy states a limit in whole seconds, as the field's syntax has it. A month has the seconds that the current one has.
+// appendPolicy states a limit in whole seconds, as the field's syntax requires. A month is as long
+// as the current one.
 func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []byte {
 	if l.Shadow {
 		return field
@@ -164,7 +168,8 @@ func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []b
 		seconds = monthSeconds(at)
 	default:
 		seconds = web.Seconds(l.Window)
-		quota = int64(math.Floor(float64(l.Amount)*float64(seconds)/l.Window.Seconds() + 1e-9))
+		inWhole := float64(l.Amount) * float64(seconds) / l.Window.Seconds()
+		quota = int64(math.Floor(inWhole + 1e-9))
 	}
 	if l.Bytes {
 		unit = unitBytes
@@ -179,7 +184,8 @@ func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []b
 	}
 	if grace != 1 {
 		field = append(field, ";forebay-grace="...)
-		field = strconv.AppendFloat(field, math.Floor(grace*1000)/1000, 'f', -1, 64) // a Decimal of RFC 9651 has three digits
+		// A Decimal of RFC 9651 has three digits.
+		field = strconv.AppendFloat(field, math.Floor(grace*1000)/1000, 'f', -1, 64)
 	}
 	return field
 }
@@ -191,15 +197,16 @@ func monthSeconds(at time.Time) int64 {
 	return int64(first.AddDate(0, 1, 0).Sub(first) / time.Second)
 }
 
-// effectiveWindow is the t beside r: a client that uses r in every t keeps to the limit. A bucket's saved tokens are spread at
-// its own rate (as the draft's section 6 asks: r/t is never over q/w), and with none left t is when the next one comes.
+// effectiveWindow is the t beside r: a client that uses r in every t stays within the limit. A
+// bucket's saved tokens are spread at its own rate, as the draft's section 6 asks: r/t is never
+// over q/w. If none is left, t is when the next one comes.
 func effectiveWindow(s limits.Standing, l limits.Limit) time.Duration {
 	bucket := l.Algorithm == limits.TokenBucket || l.Algorithm == limits.LeakyBucket
 	switch perToken := float64(l.Window) / float64(l.Amount); {
 	case s.Violated && !s.Never:
 		return s.RetryAfter
 	case l.Algorithm == limits.SlidingWindowLog && s.Reset == 0:
-		return l.Window // nothing is used: what is taken now stays taken so long
+		return l.Window // nothing is used: a request now would count for this long
 	case !bucket:
 		return s.Reset
 	case s.Remaining == 0:
@@ -209,7 +216,8 @@ func effectiveWindow(s limits.Standing, l limits.Limit) time.Duration {
 	}
 }
 
-// untilReset is what X-RateLimit-Reset tells: on a refusal the same as Retry-After, else when more is there by itself (Standing.Reset).
+// untilReset is the value of X-RateLimit-Reset: on a refusal the same as Retry-After, otherwise
+// when the limit regains room by itself (Standing.Reset).
 func untilReset(s limits.Standing) time.Duration {
 	if s.Violated && !s.Never {
 		return s.RetryAfter

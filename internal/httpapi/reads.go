@@ -10,10 +10,10 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// A list has Redis look at many jobs, and all other requests wait for as long. So that lists can't
-// starve the service, each request looks at no more than leaky.MaxWork of them, a client has one list
-// at a time, and the jobs looked at are charged to its tier's limits on reads. A request that looks at
-// one job, as a status does, is charged to none: its script call is shared with others.
+// A list has Redis look at many jobs, and all other requests wait for as long. To keep lists from
+// starving the service, each request looks at no more than leaky.MaxWork jobs, a client has one
+// list at a time, and the jobs looked at are charged to its tier's limits on reads. A request that
+// looks at one job, such as a status, isn't charged: its script call is shared with others.
 
 // listTurn waits until no other list of the same client is under way.
 func (c *call) listTurn() (leave func(), err error) {
@@ -27,7 +27,8 @@ func (c *call) listTurn() (leave func(), err error) {
 // refusedRead logs that a list was refused, as logDecision does of decisions.
 func (c *call) refusedRead(p *api.Problem) {
 	if c.s.Web.AnswerLog.Allow(c.Began) {
-		c.s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused", slog.String("code", p.Code), slog.String("reason", p.Reason),
+		c.s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused",
+			slog.String("code", p.Code), slog.String("reason", p.Reason),
 			slog.String("client", c.caller.Name), slog.String("request_id", c.RequestID))
 	}
 }
@@ -38,8 +39,8 @@ type charge struct {
 	verdict limits.Verdict
 }
 
-// chargeReads charges the caller's limits on reads with the jobs that a list may look at: at most so many, and no more than the limits ever
-// allow at once.
+// chargeReads charges the caller's limits on reads with the jobs that a list may look at: at most
+// work, and no more than the limits ever allow at once.
 func (c *call) chargeReads(work int) (charge, error) {
 	p := c.s.Admission.ReadsPlan(c.caller)
 	if len(p.Rules) == 0 {
@@ -70,7 +71,7 @@ func (c *call) chargeReads(work int) (charge, error) {
 	return charge{work: work, verdict: v}, nil
 }
 
-// atMostOnce is work, or what a limit that is in force allows at once.
+// atMostOnce returns work, or less if a limit in force allows less at once.
 func atMostOnce(work int, r *limits.Rule) int {
 	if l := r.Limit(); !l.Shadow {
 		return int(min(int64(work), l.Capacity()))
@@ -78,14 +79,16 @@ func atMostOnce(work int, r *limits.Rule) int {
 	return work
 }
 
-// settle gives back what the list was charged for work that was left over. It is charged for one job at least.
+// settle refunds the list's charge for unused work. A list is charged for at least one job.
 func (ch charge) settle(c *call, left int) {
 	if len(ch.verdict.Standings) == 0 || left <= 0 {
 		return
 	}
 	left = min(left, ch.work-1)
 	if err := c.s.Admission.Limiter.Settle(c.Ctx, ch.verdict, int64(ch.work-left)); err != nil {
-		c.s.Web.StoreLog.Do(func() { c.s.Web.Log.Warn("refund of a list failed", "request_id", c.RequestID, "error", err) })
+		c.s.Web.StoreLog.Do(func() {
+			c.s.Web.Log.Warn("refund of a list failed", "request_id", c.RequestID, "error", err)
+		})
 		return
 	}
 	v := ch.verdict.Returned(limits.Request{Cost: int64(left)})

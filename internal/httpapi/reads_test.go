@@ -38,8 +38,8 @@ func hourly(amount int64) limits.Limit {
 		Amount: amount, Window: 365 * 24 * time.Hour}
 }
 
-// A list is charged for the jobs that it looked at, to limits of its own; what isn't a list is
-// charged nothing.
+// A list is charged for the jobs that it looked at, to limits of its own; other requests aren't
+// charged to these.
 func TestListsAreChargedForTheJobsTheyLookAt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, reads(hourly(160)))
@@ -87,7 +87,7 @@ func TestListsAreChargedForTheJobsTheyLookAt(t *testing.T) {
 		t.Errorf("%+v\n%v", p, a.Header)
 	}
 	w.says(a, map[string]string{"Forebay-Decision": "", "Cache-Control": "no-store"})
-	// Nobody else is refused, and nothing else of this client.
+	// No other client is refused, and no other request of this client.
 	w.Want(w.Get("/v1/jobs", key(keyB)), 200)
 	if s := w.stated(w.Want(w.Submit(w.Plain, `1`, key(keyA)),
 		http.StatusAccepted)); s["per-hour"].r != 987 || len(s) != 1 {
@@ -193,11 +193,11 @@ func TestAClientHasOneListAtATime(t *testing.T) {
 }
 
 // The gravest fault that was found: a client with 10,000 jobs that lists those that failed, of
-// which there are none, on 8 connections without pause, took Redis from everybody else, for 110 to
-// 190 ms a request. Now the other client's 99th percentile stays within twice its own without them.
-// Windows with and without them alternate, so that both see the same machine. The fault makes it
-// tens of times as much; so a measurement that the machine disturbed is made again, and only three
-// in a row count. The test isn't parallel: it measures times.
+// which there are none, on 8 connections without pause, took Redis from all other clients, for 110
+// to 190 ms a request. Now the other client's 99th percentile stays within twice its own without
+// them. Windows with and without them alternate, so that both see the same machine. The fault makes
+// it tens of times as much; so a measurement that the machine disturbed is made again, and only
+// three in a row count. The test isn't parallel: it measures times.
 func TestListsDoNotStarveOthers(t *testing.T) {
 	const own = 10_000
 	w := newWorld(t, func(su *setup) {
@@ -230,8 +230,8 @@ func TestListsDoNotStarveOthers(t *testing.T) {
 		})
 	}
 	fill.Wait()
-	// What one request takes of Redis, whatever it looks for: counted in commands, since time
-	// depends on the machine.
+	// The load of one request on Redis, for any search: counted in commands, since time depends on
+	// the machine.
 	for _, query := range []string{"status=failed&limit=1", "status=failed&limit=200",
 		"operation=none", "limit=200", ""} {
 		w.Want(w.Get("/v1/jobs?"+query, key(keyA)), 200)

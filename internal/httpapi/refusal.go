@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// overLimit is the answer to a request that a limit refused; bytes are those of its body.
+// overLimit is the answer to a request that a limit refused; bytes is the size of its body.
 func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	v := *o.Verdict
 	s, _ := v.Strictest()
@@ -21,13 +21,15 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	switch o.By {
 	case admission.ByPart:
 		p := web.StoreUnavailable()
-		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of limit %s is less than this request takes. Try again.", l.Name)
+		p.Detail = fmt.Sprintf("The service has lost touch with the rest of it, and its share of "+
+			"limit %s is less than this request takes. Try again.", l.Name)
 		return p
 	case admission.ByCost:
-		detail := fmt.Sprintf("This request costs more than limit %s ever allows at once, which is %d.", l.Name, l.Capacity())
+		detail := fmt.Sprintf("This request costs more than limit %s ever allows at once, "+
+			"which is %d.", l.Name, l.Capacity())
 		if l.Bytes {
-			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s ever allows at once, which is %d.",
-				bytes, l.Name, l.Capacity())
+			detail = fmt.Sprintf("The body of this request has %d bytes, more than limit %s "+
+				"ever allows at once, which is %d.", bytes, l.Name, l.Capacity())
 		}
 		p := web.Problem(http.StatusUnprocessableEntity, api.CodeCostTooHigh, detail)
 		p.Reason = v.Reason
@@ -35,10 +37,14 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	}
 	detail := "Limit " + l.Name + " allows " + allowance(l) + "."
 	if o.Plan.Reads {
-		detail = "Limit " + l.Name + " allows lists to look at " + number(l.Amount, "job") + " per " + windowWord(l.Window) + "."
+		detail = "Limit " + l.Name + " allows lists to look at " + number(l.Amount, "job") +
+			" per " + windowWord(l.Window) + "."
 	}
 	return &api.Problem{
-		Type: api.TypeQuotaExceeded, Title: "Quota Exceeded", Status: http.StatusTooManyRequests, Code: api.CodeRateLimit,
+		Type:             api.TypeQuotaExceeded,
+		Title:            "Quota Exceeded",
+		Status:           http.StatusTooManyRequests,
+		Code:             api.CodeRateLimit,
 		Detail:           detail,
 		Reason:           v.Reason,
 		ViolatedPolicies: violated(v),
@@ -46,7 +52,7 @@ func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	}
 }
 
-// violated are the names of the limits in force that refused.
+// violated returns the names of the limits in force that refused.
 func violated(v limits.Verdict) []string {
 	var names []string
 	for _, s := range v.Standings {
@@ -98,8 +104,9 @@ func windowText(d time.Duration) string {
 		return "month"
 	}
 	text := d.String()
-	for _, empty := range []string{"0s", "0m"} {
-		if short, cut := strings.CutSuffix(text, empty); cut && strings.HasSuffix(short, map[string]string{"0s": "m", "0m": "h"}[empty]) {
+	for _, empty := range [][2]string{{"0s", "m"}, {"0m", "h"}} {
+		short, cut := strings.CutSuffix(text, empty[0])
+		if cut && strings.HasSuffix(short, empty[1]) {
 			text = short
 		}
 	}

@@ -37,7 +37,7 @@ func TestAFloodOfRefusedRequestsCostsRedisNothing(t *testing.T) {
 			}
 		}
 	}
-	// Pings of the store and what looks after permits go on; a refusal is asked about anew every 10
+	// Pings of the store and the permits' reconciler go on; a refusal is asked about anew every 10
 	// s.
 	if n := w.commands() - before; n > flood/2 {
 		t.Errorf("%d refused requests cost Redis %d commands", flood, n)

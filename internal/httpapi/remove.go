@@ -11,8 +11,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// remove answers DELETE /v1/jobs/{id}: it cancels the job, or with ?purge=1 removes what is kept of one that has ended. The query is read
-// strictly: a misspelt purge would cancel a job that runs.
+// remove answers DELETE /v1/jobs/{id}: it cancels the job, or with ?purge=1 removes the record of a
+// job that has ended. The query is read strictly: a misspelt purge would cancel a running job.
 func (s *Server) remove(c *call) error {
 	asked, err := web.ParseQuery(c.R.URL.RawQuery, "purge")
 	if err != nil {
@@ -50,11 +50,13 @@ func (s *Server) purge(c *call) error {
 }
 
 func notEnded() *api.Problem {
-	return web.Problem(http.StatusConflict, api.CodeNotFinished, "The job hasn't ended: cancel it first.")
+	return web.Problem(http.StatusConflict, api.CodeNotFinished,
+		"The job hasn't ended: cancel it first.")
 }
 
-// forgetAnswer removes the stored answer to the job's request, for its client alone where others share it. It is found by the payload, so this comes before the job goes: where it fails, the
-// same purge again does all.
+// forgetAnswer removes the stored answer to the job's request, for its client alone if others share
+// it. The answer is found by the payload, so this comes before the job is removed. If it fails,
+// repeating the purge does everything.
 func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	o := s.Admission.Operation(job.Operation)
 	if o == nil || !o.Overload.KeepsFor(job.Client) {
@@ -62,7 +64,7 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	}
 	payload, err := line.Payload(c.Ctx, job.Source())
 	if errors.Is(err, leaky.ErrUnknownJob) {
-		_, err = line.Look(c.Ctx, job.ID) // it has gone in between: this tells whose it was
+		_, err = line.Look(c.Ctx, job.ID) // it was removed meanwhile: the error has its owner
 	}
 	if err != nil {
 		return c.ownLookError(job.ID, err)
@@ -74,11 +76,13 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	return nil
 }
 
-// ownLookError is lookError for a client's own question: it alone learns of a job of its that ended and is on record no more.
+// ownLookError is jobview.LookError for the caller's own jobs: only a job's owner learns that it
+// ended and has no record any more.
 func (c *call) ownLookError(id string, err error) error {
 	var gone *leaky.GoneError
 	if errors.As(err, &gone) && (gone.OwnedBy(c.caller.ID) || c.bears(id) && gone.Anonymous()) {
-		return web.Problem(http.StatusGone, api.CodeJobGone, "The job ended, and is kept no more: its time was over, or it was purged.")
+		return web.Problem(http.StatusGone, api.CodeJobGone,
+			"The job ended, and is kept no more: its time was over, or it was purged.")
 	}
 	return jobview.LookError(err)
 }

@@ -74,8 +74,8 @@ func TestAPurgedShareTakesTheStoredAnswerAlong(t *testing.T) {
 	w.Problem(w.Submit(w.Shared, `1`, key(keyB), field("Cache-Control", "only-if-cached")),
 		http.StatusGatewayTimeout, api.CodeNotCached)
 	w.Want(w.Get("/v1/jobs/"+a+"/result", key(keyA)), 200) // its own share is there
-	// Issue 10, point 12: the other client, which shares the answer, gets it still; and a younger
-	// one is everybody's again.
+	// Issue 10, point 12: the other client, which shares the answer, still gets it; and a younger
+	// one is served to all again.
 	cached := field("Cache-Control", "only-if-cached")
 	w.Want(w.Submit(w.Shared, `1`, key(keyA), cached), 200)
 	w.Keep(w.Shared, w.ClientA(), `1`)
@@ -84,7 +84,7 @@ func TestAPurgedShareTakesTheStoredAnswerAlong(t *testing.T) {
 	})
 }
 
-// clinging is a Degrader that removes nothing as long as it is told so.
+// clinging is a Degrader that removes nothing while it is set so.
 type clinging struct {
 	testforebay.Answers
 	clings *atomic.Bool
@@ -123,7 +123,7 @@ func TestAPurgeThatCantRemoveTheAnswerIsRepeated(t *testing.T) {
 		http.StatusGatewayTimeout, api.CodeNotCached)
 }
 
-// purging is a Line whose job is purged by somebody else just before one of its calls.
+// purging is a Line whose job is purged by another request just before one of its calls.
 type purging struct {
 	testforebay.Line
 	before string        // "cancel", "payload", or "look": that is after so many
@@ -155,8 +155,8 @@ func (l purging) Payload(ctx context.Context, id string) ([]byte, error) {
 	return l.Line.Payload(ctx, id)
 }
 
-// A job that goes between two looks of one request was its owner's all the same: it is told what
-// became of it.
+// A job that is removed between two looks of one request still had its owner, who learns its
+// outcome.
 func TestAJobThatGoesMeanwhileIsToldToBeGone(t *testing.T) {
 	t.Parallel()
 	for query, before := range map[string][]string{"": {"cancel", "look"},
@@ -179,7 +179,8 @@ func TestAJobThatGoesMeanwhileIsToldToBeGone(t *testing.T) {
 	}
 }
 
-// So is one who waits for its end, when it ended and was purged before the waiter looked.
+// So does a client that waits for the end of a job that ended and was purged before its watch
+// looked.
 func TestALongPollOfAJobThatGoesIsToldSo(t *testing.T) {
 	t.Parallel()
 	var looked atomic.Int64

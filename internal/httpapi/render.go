@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// render answers with an outcome of admission. It is the one place that knows which status, fields
-// and body each of them has.
+// render answers with an outcome of admission. Only this file knows the status, fields and body of
+// each.
 func (c *call) render(o admission.Outcome) error {
 	t := o.About()
 	c.plan, c.verdict = t.Plan, t.Verdict
@@ -51,8 +51,7 @@ func (c *call) render(o admission.Outcome) error {
 }
 
 // renderJob answers 202 for a job that isn't done and 200 for one that is, after the wait that the
-// client prefers. A client that waited gets what it waited for: the result itself, which
-// Content-Location says.
+// client prefers. A client that waited gets the result itself, and Content-Location names it.
 func (c *call) renderJob(j admission.Job) error {
 	c.jobID = j.Look.Job.ID
 	if j.Fallback {
@@ -65,10 +64,12 @@ func (c *call) renderJob(j admission.Job) error {
 		c.drop() // thousands of requests wait
 	}
 	look, err := c.s.await(c, line, j.Look)
-	if p, ok := errors.AsType[*api.Problem](err); err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
+	p, ok := errors.AsType[*api.Problem](err)
+	if err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
 		c.StoreLost = true
 	}
-	// The job is accepted even if the wait failed or was refused: answer with what was known before.
+	// The job is accepted even if the wait failed or was refused: answer with what was known
+	// before.
 	view := jobview.ForClient(look, time.Now())
 	view.Degraded = j.Fallback
 	h := c.W.Header()
@@ -86,12 +87,13 @@ func (c *call) renderJob(j admission.Job) error {
 		return c.JSON(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(jobview.PollAfter(look, time.Now()))}
-	h[api.HeaderOperationLocation] = []string{view.StatusURL} // or pollers take any 200 at Location for the end
+	// Without this field, pollers take any 200 at Location for the job's end.
+	h[api.HeaderOperationLocation] = []string{view.StatusURL}
 	return c.JSON(http.StatusAccepted, view)
 }
 
-// renderStored answers with a stored answer. If there is no room for it until it is read, it says
-// so: a job instead would cost the backend what the stored answer saves.
+// renderStored answers with a stored answer. If there is no room to hold it until it is read, the
+// answer is a problem: a job instead would cost the backend the call that the stored answer saves.
 func (c *call) renderStored(o *admission.Stored) error {
 	found := o.Answer
 	counts := c.s.cached[c.operation]
@@ -119,30 +121,34 @@ func (c *call) renderStored(o *admission.Stored) error {
 	return nil
 }
 
-// refused is the problem of a request that got nothing.
+// refused is the problem for a request that was refused.
 func (c *call) refused(o *admission.Refused) error {
 	switch o.By {
 	case admission.ByLine:
 		return lineRefused(c.operation, o)
 	case admission.BySpentKey:
-		return web.Problem(http.StatusGone, api.CodeJobGone, "The job of this Idempotency-Key was purged. "+
-			"The key can't be used again before the job's record would have gone: use another.")
+		return web.Problem(http.StatusGone, api.CodeJobGone,
+			"The job of this Idempotency-Key was purged. "+
+				"The key can't be used again before the job's record would have gone: use another.")
 	case admission.ByOtherRequest:
-		return web.Problem(http.StatusUnprocessableEntity, api.CodeKeyReuse, "This Idempotency-Key came with "+
-			"another request before. Requests are the same when their bodies are, byte for byte.")
+		return web.Problem(http.StatusUnprocessableEntity, api.CodeKeyReuse,
+			"This Idempotency-Key came with another request before. "+
+				"Requests are the same when their bodies are, byte for byte.")
 	case admission.ByNoAnswer:
-		return web.Problem(http.StatusGatewayTimeout, api.CodeNotCached, "There is no stored answer to this "+
-			"request that may be served, and it asks for no other.")
+		return web.Problem(http.StatusGatewayTimeout, api.CodeNotCached,
+			"There is no stored answer to this request that may be served, "+
+				"and it asks for no other.")
 	case admission.ByStore:
 		return web.StoreUnavailable()
 	}
 	return overLimit(o, c.bodyBytes)
 }
 
-// lineRefused is the answer to a job that got no place.
+// lineRefused is the answer to a request whose job got no place in the line.
 func lineRefused(operation string, o *admission.Refused) *api.Problem {
 	p := &api.Problem{Type: api.TypeReducedCapacity, Title: "Temporary Reduced Capacity",
-		Status: http.StatusTooManyRequests, Reason: string(o.Line), ViolatedPolicies: []string{"line"}}
+		Status: http.StatusTooManyRequests, Reason: string(o.Line),
+		ViolatedPolicies: []string{"line"}}
 	switch o.Line {
 	case leaky.LineFull:
 		p.Code, p.Detail = api.CodeLineFull, "The line for "+operation+" is full."
@@ -150,15 +156,15 @@ func lineRefused(operation string, o *admission.Refused) *api.Problem {
 		p.Type, p.Title = api.TypeQuotaExceeded, "Quota Exceeded"
 		p.Code, p.Detail = api.CodeClientShare, "You hold your share of the line for "+operation+"."
 	case leaky.StoredFull:
-		p.Type, p.Title, p.ViolatedPolicies = api.TypeQuotaExceeded, "Quota Exceeded", []string{"stored"}
-		p.Code = api.CodeStoredFull
+		p.Type, p.Title = api.TypeQuotaExceeded, "Quota Exceeded"
+		p.Code, p.ViolatedPolicies = api.CodeStoredFull, []string{"stored"}
 		p.Detail = "Your jobs and their results take as much storage for " + operation +
 			" as they may. Purge jobs that have ended, or wait until they expire."
 	default:
 		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
 	}
-	// A prediction, not a promise; and clients that were refused together shouldn't all be back at
-	// one moment.
+	// The wait is a prediction, and clients that were refused together shouldn't all return
+	// together.
 	jitter := time.Duration(rand.Float64() * 0.1 * float64(o.RetryAfter))
 	p.RetryAfter = web.WholeSeconds(o.RetryAfter + jitter)
 	return p

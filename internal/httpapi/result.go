@@ -15,7 +15,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// result answers GET /v1/jobs/{id}/result: with the backend's own answer, or with why there is none.
+// result answers GET /v1/jobs/{id}/result with the backend's own answer, or the reason why there is
+// none.
 func (s *Server) result(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {
@@ -32,18 +33,22 @@ func (s *Server) result(c *call) error {
 	case jobs.Failed, jobs.Expired:
 		return c.failedResult(line, look)
 	case jobs.Canceled:
-		return web.Problem(http.StatusGone, api.CodeCanceled, "The job was canceled: it has no result.")
+		return web.Problem(http.StatusGone, api.CodeCanceled,
+			"The job was canceled: it has no result.")
 	}
-	p := web.Problem(http.StatusConflict, api.CodeNotFinished, "The job is "+st.State.Public()+": there is no result yet.")
+	p := web.Problem(http.StatusConflict, api.CodeNotFinished,
+		"The job is "+st.State.Public()+": there is no result yet.")
 	p.RetryAfter = jobview.PollAfter(look, time.Now())
 	return p
 }
 
-// warm has the stored answer of a job that is being served in this process's memory, so that it can be served stale when the store is lost. It is done
-// behind the client's back. payload is nil where it isn't at hand: the answer is found by it, so it is read then.
+// warm loads the stored answer of a job that is being served into this process's memory, so that it
+// can be served stale while the store is unavailable. It runs in the background. The answer is
+// found by the job's payload, which is read from the store if payload is nil.
 func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
 	o := s.Admission.Operation(job.Operation)
-	if o == nil || !o.Overload.KeepsFor(job.Client) || s.Admission.RejectOnFailure || !s.warmed.first(job.ID) {
+	if o == nil || !o.Overload.KeepsFor(job.Client) || s.Admission.RejectOnFailure ||
+		!s.warmed.first(job.ID) {
 		return
 	}
 	select {
@@ -65,16 +70,17 @@ func (s *Server) warm(line Line, job jobs.Job, payload []byte) {
 	}()
 }
 
-// recently tells of the jobs that it was asked about lately. The zero value knows none. Safe for concurrent use.
+// recently remembers the jobs that it was asked about. The zero value knows none. Safe for
+// concurrent use.
 type recently struct {
 	mu   sync.Mutex
 	jobs map[string]bool // guarded by mu
 }
 
-// maxRecent bounds the jobs that are known, some 100 bytes each.
+// maxRecent bounds the jobs that are remembered, some 100 bytes each.
 const maxRecent = 10_000
 
-// first reports whether it wasn't asked about the job before, or so long ago that it has forgotten.
+// first reports whether r was not asked about the job before, or has forgotten it.
 func (r *recently) first(job string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,10 +95,11 @@ func (r *recently) first(job string) bool {
 }
 
 func resultGone() *api.Problem {
-	return web.Problem(http.StatusGone, api.CodeResultGone, "The job succeeded, and its result has been removed since.")
+	return web.Problem(http.StatusGone, api.CodeResultGone,
+		"The job succeeded, and its result has been removed since.")
 }
 
-// failedResult is a failed job's problem, with what the backend had answered.
+// failedResult is a failed job's problem, with the backend's answer.
 func (c *call) failedResult(line Line, look leaky.Look) error {
 	p := jobview.FailureProblem(look.Standing.Failure)
 	meta := look.Standing.Result
@@ -106,7 +113,7 @@ func (c *call) failedResult(line Line, look leaky.Look) error {
 	p.BackendAnswer = jobview.BackendAnswer(meta)
 	body, err := line.Result(c.Ctx, look.Job.Source())
 	switch {
-	case errors.Is(err, leaky.ErrNoResult): // its status is told all the same
+	case errors.Is(err, leaky.ErrNoResult): // the problem still has its status
 	case err != nil:
 		return web.StoreError(err)
 	case utf8.Valid(body):

@@ -16,7 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Identifier says who asks. On an error the Client still has its Address, if that is known.
+// Identifier names a request's client. On an error the Client still has its Address, if that is
+// known.
 type Identifier interface {
 	Identify(r *http.Request) (identity.Client, error)
 	FromProxy(r *http.Request) bool // r comes from a trusted proxy
@@ -36,33 +37,34 @@ type Jobs interface {
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)
 }
 
-// Payloads are what a line's jobs came with, and what they ended with.
+// Payloads are the payloads and the results of a line's jobs.
 type Payloads interface {
 	Payload(ctx context.Context, id string) ([]byte, error)
 	Result(ctx context.Context, id string) ([]byte, error)
 	ResultPart(ctx context.Context, id string, from, n int64) ([]byte, error)
 }
 
-// Finals tells when jobs move on their way to their ends. Watch's channel has a value when one of the jobs has moved, or may have: look
-// after Watch and after each value, and nothing is missed. forget must be called once nobody waits any more.
+// Finals notifies of jobs' moves. Watch's channel has a value when one of the jobs has moved, or
+// may have. A caller that looks after Watch and after each value misses nothing. forget must be
+// called when the watch ends.
 type Finals interface {
 	Watch(ids ...string) (moved <-chan struct{}, forget func())
 }
 
-// Answers are the last good answers to requests. Warm has the one of a key in this process's
-// memory, so that it is there while the store is unavailable; Purge removes it for good, or says
-// that it may be there still.
+// Answers are the last good answers to requests. Warm loads a key's answer into this process's
+// memory, so that it can be served while the store is unavailable. Purge removes it for good; after
+// an error, it may still be there.
 type Answers interface {
 	Warm(ctx context.Context, key string)
 	Purge(ctx context.Context, p degrade.Policy, key, client string) error
 }
 
-// Store is what the front path knows of its connection to Redis.
+// Store is the state of this process's connection to Redis.
 type Store interface {
 	Healthy() bool  // false: a call would fail, or hang
 	Writable() bool // false: it can be read, and takes no job
-	// Unavailable's channel is closed while the store isn't healthy. After a recovery, a new channel
-	// is returned.
+	// Unavailable's channel is closed while the store isn't healthy. After a recovery, a new
+	// channel is returned.
 	Unavailable() <-chan struct{}
 }
 
@@ -75,10 +77,10 @@ type Server struct {
 	sites      *http.CrossOriginProtection
 	metrics    *metrics
 	waits      *waits        // the answers that are held back
-	warming    chan struct{} // a place for each answer that is being taken into memory
+	warming    chan struct{} // has a value for each answer that is being loaded into memory
 	warmed     recently      // jobs whose answers were
 	lists      web.Turns
-	parsing    chan struct{}                 // a place for each large body that is being parsed
+	parsing    chan struct{}                 // has a value for each large body that is being parsed
 	beat, life time.Duration                 // heartbeat and streamLife, but in tests
 	patience   func(bytes int) time.Duration // slowTime, but in tests
 
@@ -87,8 +89,8 @@ type Server struct {
 	drainOnce sync.Once
 }
 
-// maxWarming bounds the answers that are being taken into memory at one time, each of which has its job's payload and itself read. Beyond that they
-// are let go: the next one like them will do.
+// maxWarming bounds the answers that are being loaded into memory at one time. Each load reads the
+// job's payload and the answer. Further ones are skipped: a later request will load the answer.
 const maxWarming = 16
 
 // New returns a Server. It registers its metrics with those of c.Web.
@@ -115,21 +117,21 @@ func New(c Config) *Server {
 	return s
 }
 
-// Leave begins a shutdown that clients don't notice: from now on /readyz is red and each answer
-// closes its connection, so that all of them begin anew, elsewhere. The rest goes on.
+// Leave begins a shutdown that clients don't notice: from now on /readyz reports not ready, and
+// each answer closes its connection, so that clients connect to other processes. The rest goes on.
 func (s *Server) Leave() {
 	s.Web.Leave()
 	s.Admission.StopRefreshing()
 }
 
-// Refuse has the server admit no more jobs: they would wait until the next process is there. What
-// is asked about jobs and limits is still answered, gateways' checks too. It implies Leave.
+// Refuse makes the server admit no more jobs: they would wait until the next process starts.
+// Requests about jobs and limits are still answered, gateways' checks too. It implies Leave.
 func (s *Server) Refuse() {
 	s.Leave()
 	s.refusing.Store(true)
 }
 
-// Drain has answers that are held back be given, and streams end; none is held any more. It implies
+// Drain answers the requests that are held back and ends streams; no more are held. It implies
 // Leave, and may be called more than once.
 func (s *Server) Drain() {
 	s.Leave()
@@ -140,7 +142,8 @@ func (s *Server) Drain() {
 func (s *Server) Public() http.Handler {
 	return web.Router(s.Web, s.begin,
 		s.callers("/v1/jobs", methods{"POST": deciding(s.submit), "GET": s.caller(s.listOwn)}),
-		s.callers("/v1/jobs/{id}", methods{"GET": s.identified(s.status), "DELETE": s.identified(s.remove)}),
+		s.callers("/v1/jobs/{id}", methods{"GET": s.identified(s.status),
+			"DELETE": s.identified(s.remove)}),
 		s.callers("/v1/jobs/{id}/result", methods{"GET": s.identified(s.result)}),
 		s.callers("/v1/rate-limits", methods{"GET": s.caller(s.rateLimits)}),
 		s.callers("/v1/operations", methods{"GET": s.caller(s.operationsList)}),
@@ -161,8 +164,8 @@ type (
 
 func (s *Server) begin() *call { return &call{s: s} }
 
-// callers is a route for callers that say who they are: the answer to a method that it doesn't have
-// speaks of their limits too.
+// callers is a route for identified callers: the answer to a method that the route doesn't have
+// also describes their limits.
 func (s *Server) callers(path string, handlers methods) route {
 	return route{Path: path, Handlers: handlers, Unhandled: func(c *call) {
 		if client, err := s.Identity.Identify(c.R); err == nil {
@@ -173,8 +176,8 @@ func (s *Server) callers(path string, handlers methods) route {
 
 func livez(c *call) error { return web.Livez(&c.Call) }
 
-// Served is what the process has served of an operation's stored answers since it began. The fields on
-// what is stored are left 0.
+// Served counts the stored answers of an operation that the process has served since it began. The
+// fields about the store's content are 0.
 func (s *Server) Served(operation string) api.CachedOperation {
 	n := s.cached[operation]
 	if n == nil {
@@ -184,7 +187,7 @@ func (s *Server) Served(operation string) api.CachedOperation {
 		ServedBytes: n.bytes.Load()}
 }
 
-// AddressOf is the address that limits count a request's sender by; "": it isn't known.
+// AddressOf is the address that limits count a request's sender under; "": it isn't known.
 func (s *Server) AddressOf(r *http.Request) string {
 	client, _ := s.Identity.Identify(r) // an error still has the address
 	return client.Address

@@ -20,7 +20,7 @@ func trial(name string, n int64) limits.Limit {
 	return l
 }
 
-// notes takes what would be noted of shadow limits.
+// notes takes the notes on shadow limits.
 type notes struct {
 	mu    sync.Mutex
 	noted []string // guarded by mu
@@ -52,11 +52,11 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	if p.Reason != "three" || fmt.Sprint(p.ViolatedPolicies) != "[three]" {
 		t.Errorf("%+v", p)
 	}
-	told := w.rateLimits(key(keyA))
-	if l := told["trial"]; l.Enforced || l.Remaining != 0 || l.Limit != 1 {
+	shown := w.rateLimits(key(keyA))
+	if l := shown["trial"]; l.Enforced || l.Remaining != 0 || l.Limit != 1 {
 		t.Errorf("the trial: %+v", l)
 	}
-	if l := told["three"]; !l.Enforced || l.Remaining != 0 {
+	if l := shown["three"]; !l.Enforced || l.Remaining != 0 {
 		t.Errorf("the limit in force: %+v", l)
 	}
 	if want := strings.Repeat("trial "+w.ClientA()+" "+w.Plain+"\n", 2); strings.Join(noted.noted,

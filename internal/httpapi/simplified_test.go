@@ -50,7 +50,7 @@ func TestAnotherOperationStandsIn(t *testing.T) {
 		again.Operation != w.Plain {
 		t.Errorf("its status: %+v", again)
 	}
-	// Its cost is its own; what it can't afford isn't spent.
+	// Its cost is its own; a cost that it can't afford isn't spent.
 	costly := w.Want(w.Submit(w.Report, `{"pages":2}`, key(keyA)), http.StatusOK)
 	w.says(costly,
 		map[string]string{"Forebay-Decision": `degraded;reason="one"`,
@@ -106,7 +106,7 @@ func TestAStandInIsOfTheCallersTier(t *testing.T) {
 	redistest.CheckBooks(t, w.Redis, other)
 }
 
-// An Idempotency-Key names one job, of the operation or of the one that stood in for it.
+// An Idempotency-Key names one job, of the operation or of its fallback operation.
 func TestAStandInsKeyNamesItsJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -137,8 +137,8 @@ func TestAStandInsKeyNamesItsJob(t *testing.T) {
 	}
 }
 
-// Twins that come together get one job, though there is room for one of them only: not one each of
-// the two operations.
+// Duplicate requests that come together get one job, not one of each operation, though each
+// operation has room for one only.
 func TestTwinsShareAStandIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
@@ -178,7 +178,7 @@ func TestTwinsShareAStandIn(t *testing.T) {
 	}
 }
 
-// A stand-in's caller may wait for it, as for any job.
+// A caller may wait for the job of a fallback operation, as for any job.
 func TestAStandInsResultIsMarked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

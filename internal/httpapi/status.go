@@ -12,9 +12,10 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// ownJob is the job that the path names, for its owner (see owns). Whatever keeps it from somebody has one answer, after the
-// same work, as far as the id is one of ours. A job for many, and a refresh, is nobody's: the backend is told its id and may show it, and
-// whoever could cancel it would for all.
+// ownJob is the job that the path names, for its owner (see owns). All other callers get the same
+// answer after the same work, if the id is one of ours. The job that several requests share is
+// unowned, and so is a refresh: the backend gets its id and may show it, and a caller that could
+// cancel it would cancel it for all.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	id := c.Var("id")
 	backend, ok := jobs.ParseID(id)
@@ -32,8 +33,8 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	return line, look, nil
 }
 
-// owns reports whether a job is the caller's. That of a caller without a key is its bearer's: the id
-// is random, and strangers may share an address. Ids that earlier releases gave out aren't all
+// owns reports whether a job is the caller's. That of a caller without a key is its bearer's: the
+// id is random, and strangers may share an address. Ids that earlier releases gave out aren't all
 // random, so those need the address too.
 func (c *call) owns(client, id string) bool {
 	if c.bears(id) {
@@ -42,8 +43,8 @@ func (c *call) owns(client, id string) bool {
 	return client == c.caller.ID
 }
 
-// bears reports whether a caller without a key proves by the id that a job is its own, if the job is
-// of such a caller.
+// bears reports whether a caller without a key proves by the id that a job is its own, if the job
+// is of such a caller.
 func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(id) }
 
 // status answers GET /v1/jobs/{id}.
@@ -54,15 +55,18 @@ func (s *Server) status(c *call) error {
 	return s.oneStatus(c)
 }
 
-// oneStatus answers with where the job stands. Held back, it waits for the job's end; where the client says what it knows of the job, for its
-// next move.
+// oneStatus answers with where the job stands. If the client prefers to wait, the answer is held
+// until the job's end, or until its next move if the client says which state it knows.
 func (s *Server) oneStatus(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {
 		return err
 	}
 	known := c.R.Header["If-None-Match"]
-	if look, err = s.hold(c, line, look, func(l leaky.Look) bool { return done(l) || len(known) > 0 && !jobview.Stands(known, l) }); err != nil {
+	look, err = s.hold(c, line, look, func(l leaky.Look) bool {
+		return done(l) || len(known) > 0 && !jobview.Stands(known, l)
+	})
+	if err != nil {
 		return err
 	}
 	now := time.Now()
@@ -97,7 +101,7 @@ func (s *Server) cancel(c *call) error {
 	if err != nil {
 		return c.ownLookError(look.Job.ID, err)
 	}
-	s.Admission.Forget(look.Job.Client) // a place in a limit on jobs at one time may be free
+	s.Admission.Forget(look.Job.Client) // a permit may be free
 	id := look.Job.ID
 	if look, err = line.Look(c.Ctx, id); err != nil {
 		return c.ownLookError(id, err)
@@ -109,5 +113,6 @@ func (s *Server) cancel(c *call) error {
 		c.W.Header()["Retry-After"] = []string{strconv.Itoa(jobview.MinPoll)}
 		return c.JSON(http.StatusAccepted, jobview.ForClient(look, time.Now()))
 	}
-	return web.Problem(http.StatusConflict, api.CodeFinished, "The job is "+look.Standing.State.Public()+" already.")
+	return web.Problem(http.StatusConflict, api.CodeFinished,
+		"The job is "+look.Standing.State.Public()+" already.")
 }

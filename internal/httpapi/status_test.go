@@ -34,7 +34,7 @@ func TestAJobShowsItsWholeLife(t *testing.T) {
 		a.Header.Get("Retry-After") != "30" {
 		t.Errorf("delayed: %s", a.Text)
 	}
-	// Case C70: the next try's time is told truly.
+	// Case C70: the time of the next attempt is right.
 	if at := job.Queue.NextAttemptAt; at == nil || time.Until(at.Time) < 59*time.Minute ||
 		time.Until(at.Time) > time.Hour {
 		t.Errorf("next attempt at %v", at)

@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/internal/testforebay"
 )
 
-// What a client's jobs take on a backend is bounded by its tier: those that wait, and those that
-// are kept, with their results. The refusal says so, costs nothing of any limit, and ends with a
-// purge.
+// The storage of a client's jobs on a backend is bounded by its tier: those that wait, and those
+// that are kept, with their results. The refusal says so, costs nothing of any limit, and ends with
+// a purge.
 func TestATierBoundsWhatItsClientsStore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

@@ -15,22 +15,25 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// A stream tells a job's states as they come, as server-sent events (WHATWG HTML, section 9.2). Each event is a whole state and its id is
-// the standing's version, so whoever comes back with the last id it saw misses nothing that still matters.
+// A stream sends a job's states as they change, as server-sent events (WHATWG HTML, section 9.2).
+// Each event is a whole state and its id is the standing's version. A client that returns with the
+// last id that it saw misses nothing that still matters.
 
 const (
-	// heartbeat is how often a silent stream says that it is there. Proxies cut silent connections from 60 s on.
+	// heartbeat is how often a silent stream sends a comment. Proxies cut silent connections from
+	// 60 s on.
 	heartbeat = 15 * time.Second
-	// streamLife is after how long a stream is ended, so that clients spread over processes again. They come back by themselves.
+	// streamLife is how long a stream lasts at most, so that clients spread over processes again.
+	// They reconnect by themselves.
 	streamLife = 10 * time.Minute
 	// streamWrite is how long a client may take to make room for one event.
 	streamWrite = 10 * time.Second
-	// comeBack is when a client whose stream broke may come again.
+	// comeBack is how long a client waits before it reconnects after its stream broke.
 	comeBack = 3 * time.Second
-	// Those whose streams the service ended come again between these, and not all at once.
+	// Clients whose streams the service ended reconnect between these, not all at once.
 	comeBackFrom = time.Second
 	comeBackTo   = 5 * time.Second
-	// Whoever has too many streams is told to try again between these: they last up to streamLife.
+	// A client with too many streams may try again between these: streams last up to streamLife.
 	fewerFrom = 10 // seconds
 	fewerTo   = 20
 )
@@ -41,8 +44,9 @@ const (
 	eventDone   = "done" // the job's final state; nothing follows
 )
 
-// stream answers a status with a stream of states, which ends with the job. Thousands wait here: what is on the stack while they do should
-// fit into its smallest sizes, so whatever has whole states in hand has returned by then.
+// stream answers a status with a stream of states, which ends with the job. Thousands of requests
+// wait here. To keep their stacks at the smallest size, the functions that handle whole states
+// return before the wait.
 func (s *Server) stream(c *call) error {
 	t, err := s.beginStream(c)
 	if t == nil || err != nil {
@@ -70,26 +74,26 @@ func (s *Server) stream(c *call) error {
 // telling is an open stream.
 type telling struct {
 	eventWriter
-	vigil *vigil
+	watch *jobWatch
 	beat  *time.Ticker
 	leave func()
 	began time.Time
 
-	seen   int64 // the version that the client was told of last
-	knows  bool  // it was told of one
+	seen   int64 // the version that the client got last
+	knows  bool  // the client has got one
 	looked bool  // since the stream began
 }
 
-// further is what a stream has to tell after what it has told.
+// further is what a stream does next.
 type further int
 
 const (
-	toTell  further = iota
-	nothing         // that was the job's end, or nobody listens
-	later           // for now: the client should come back
+	toTell  further = iota // look again
+	nothing                // end: the job has ended, or the client left
+	later                  // end for now: the client should reconnect
 )
 
-// beginStream writes what comes before the first state; nil where that was all.
+// beginStream writes the head of a stream. It returns nil if the answer is complete with that.
 func (s *Server) beginStream(c *call) (*telling, error) {
 	line, look, err := s.ownJob(c)
 	if err != nil {
@@ -99,7 +103,7 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 	h := c.W.Header()
 	h["Vary"] = varyByCaller
 	if resumed && done(look) && seen >= look.Standing.Version {
-		c.Head(http.StatusNoContent) // which tells the client not to come back
+		c.Head(http.StatusNoContent) // the client doesn't reconnect after this
 		return nil, nil
 	}
 	leave, ok := s.waits.enter(heldStream, c.caller.Client)
@@ -109,8 +113,15 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // or nginx would keep events to itself
 	c.Head(http.StatusOK)
-	t := &telling{eventWriter: eventWriter{w: c.W, control: http.NewResponseController(c.W)}, leave: leave, began: time.Now(),
-		vigil: s.keepVigil(c, line, look, s.life), beat: time.NewTicker(s.beat), seen: seen, knows: resumed}
+	t := &telling{
+		eventWriter: eventWriter{w: c.W, control: http.NewResponseController(c.W)},
+		watch:       s.watchJob(c, line, look, s.life),
+		beat:        time.NewTicker(s.beat),
+		leave:       leave,
+		began:       time.Now(),
+		seen:        seen,
+		knows:       resumed,
+	}
 	_ = t.control.SetReadDeadline(time.Time{}) // it would end the stream
 	if c.R.Method == http.MethodHead || t.retry(comeBack) != nil {
 		t.end()
@@ -121,28 +132,30 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 
 func (t *telling) end() {
 	t.beat.Stop()
-	t.vigil.end()
+	t.watch.end()
 	t.leave()
-	t.vigil.c.Held = time.Since(t.began)
+	t.watch.c.Held = time.Since(t.began)
 }
 
-// tell looks where the job stands and writes it, if the client hasn't been told. An error is the client's going away.
+// tell looks where the job stands and writes the state if it is new to the client. An error means
+// that the client left.
 func (t *telling) tell() (further, error) {
-	look, err := t.vigil.look()
+	look, err := t.watch.look()
 	if err != nil {
 		if !errors.Is(err, leaky.ErrUnknownJob) {
-			_ = t.vigil.c.StoreFailed(err) // it is logged
+			_ = t.watch.c.StoreFailed(err) // it is logged
 		}
 		return later, nil
 	}
-	// Versions only grow; but a Redis that lost its last writes has older ones, and who was told of those should hear it.
+	// Versions only grow, except if Redis lost its last writes: then a client that saw a later one
+	// gets the older state again.
 	version := look.Standing.Version
 	if !t.knows || version > t.seen || t.looked && version != t.seen {
 		if err := t.event(look); err != nil {
 			return nothing, err
 		}
 		t.seen, t.knows = version, true
-		t.beat.Reset(t.vigil.s.beat)
+		t.beat.Reset(t.watch.s.beat)
 	}
 	t.looked = true
 	if done(look) {
@@ -151,10 +164,10 @@ func (t *telling) tell() (further, error) {
 	return toTell, nil
 }
 
-// quiet waits for the job's next move. An error is the client's going away.
+// quiet waits for the job's next move. An error means that the client left.
 func (t *telling) quiet() (further, error) {
 	for {
-		switch t.vigil.next(t.beat.C) {
+		switch t.watch.next(t.beat.C) {
 		case jobMoved:
 			return toTell, nil
 		case beatDue:
@@ -169,14 +182,16 @@ func (t *telling) quiet() (further, error) {
 	}
 }
 
-// eventWriter writes a stream. Each write is flushed, and has streamWrite; an error is the client's going away.
+// eventWriter writes a stream. Each write is flushed, and has streamWrite; an error means that the
+// client left.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
 func (e *eventWriter) write(format string, args ...any) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite)) // not known to every writer, and the listener's own has none that is shorter
+	// Not every writer has deadlines; the listener's has none that is shorter.
+	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite))
 	if _, err := fmt.Fprintf(e.w, format, args...); err != nil {
 		return err
 	}
@@ -195,14 +210,15 @@ func (e *eventWriter) event(look leaky.Look) error {
 	return e.write("id: %d\nevent: %s\ndata: %s\n\n", look.Standing.Version, name, text)
 }
 
-// retry tells when to come back after the stream's end.
+// retry says when to reconnect after the stream's end.
 func (e *eventWriter) retry(after time.Duration) error {
 	return e.write("retry: %d\n\n", after.Milliseconds())
 }
 
 func (e *eventWriter) comment() error { return e.write(": still there\n\n") }
 
-// lastEventID is the version that a client which comes back has seen. What is none of ours is as good as none.
+// lastEventID is the version that a returning client saw last. An id that isn't ours counts as
+// none.
 func lastEventID(h http.Header) (version int64, ok bool) {
 	version, err := strconv.ParseInt(h.Get("Last-Event-ID"), 10, 64)
 	return version, err == nil && version >= 0
@@ -210,7 +226,8 @@ func lastEventID(h http.Header) (version int64, ok bool) {
 
 func tooManyHeld() *api.Problem {
 	p := web.Problem(http.StatusTooManyRequests, api.CodeTooManyStreams,
-		"Too many answers are held back already: for you, for your network, or for all clients together. "+
+		"Too many answers are held back already: for you, for your network, "+
+			"or for all clients together. "+
 			"Ask for the status without a stream and without Prefer: wait.")
 	p.RetryAfter = fewerFrom + rand.IntN(fewerTo-fewerFrom+1)
 	return p

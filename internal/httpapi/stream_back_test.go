@@ -12,8 +12,8 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 )
 
-// A Redis that comes back without its last writes has a job stand where it stood before: who was
-// told more hears that.
+// If Redis restarts without its last writes, a job is in an earlier state: a client that saw a
+// later one gets the earlier one.
 func TestAStreamTellsOfAJobThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -28,7 +28,7 @@ func TestAStreamTellsOfAJobThatWasSetBack(t *testing.T) {
 		t.Fatalf("version %d after %d", version, running)
 	}
 	setBack()
-	// A connection that is made anew has everybody look; here it is a word on the job that does.
+	// After a reconnect every job watch looks; here, a message about the job makes it look.
 	if err := w.Redis.Publish(t.Context(), jobs.KeyPrefix(w.Backend)+"moved",
 		id).Err(); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,8 @@ func TestAStreamTellsOfAJobThatWasSetBack(t *testing.T) {
 	s.over(false)
 }
 
-// snapshot notes all that Redis has of the world's backend, and returns what sets it back to that.
+// snapshot notes all that Redis has of the world's backend, and returns a function that restores
+// it.
 func (w *world) snapshot() (setBack func()) {
 	w.Helper()
 	ctx, all := context.Background(), jobs.KeyPrefix(w.Backend)+"*"

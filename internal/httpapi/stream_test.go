@@ -18,7 +18,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected event.
 const patience = 20 * time.Second
 
 // stream is an open stream of a job's states, as a client reads it.
@@ -28,7 +28,7 @@ type stream struct {
 	blocks chan block // closed at the stream's end
 }
 
-// block is what stands between two empty lines: an event, a retry or a comment.
+// block is the text between two empty lines: an event, a retry or a comment.
 type block struct {
 	id, event, data, retry string
 	comment                bool
@@ -102,7 +102,7 @@ func (s *stream) next() block {
 	return block{}
 }
 
-// wants takes the next event, which must tell of that status.
+// wants takes the next event, which must have that status.
 func (s *stream) wants(event, status string) (job api.Job, version int64) {
 	s.w.Helper()
 	b := s.next()
@@ -179,8 +179,7 @@ func TestAStreamTellsEachStateUntilTheEnd(t *testing.T) {
 		func() bool { return w.Server.HeldAnswers(httpapi.HeldStream) == 0 })
 }
 
-// wantsSoon is wants, after further events of the status before: a job that is queued may be told
-// of several times.
+// wantsSoon is wants, after further events of the status before: a queued job may have several.
 func (s *stream) wantsSoon(event, status string) (api.Job, int64) {
 	s.w.Helper()
 	for {
@@ -210,8 +209,8 @@ func TestAStreamOfADoneJobIsItsEnd(t *testing.T) {
 	s.over(false)
 }
 
-// Whoever comes back hears what it hasn't, and nothing twice; when it has heard all it is told to
-// stay away.
+// A client that reconnects gets the states that it hasn't seen, and none twice. If it has seen all,
+// it gets 204 and doesn't reconnect.
 func TestAStreamGoesOnWhereItBrokeOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -272,7 +271,7 @@ func TestOnlyThoseWhoAskForAStreamGetOne(t *testing.T) {
 	}
 }
 
-// A silent stream is kept alive, and ends after its time with a word on when to come back.
+// A silent stream is kept alive, and ends after its time with a hint when to reconnect.
 func TestASilentStreamShowsThatItIsThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -295,7 +294,7 @@ func TestASilentStreamShowsThatItIsThere(t *testing.T) {
 	s.over(true)
 }
 
-// The listener's timeouts are for requests and answers, not for what is held back.
+// The listener's timeouts are for requests and answers, not for held answers.
 func TestTheListenersTimeoutsDontEndWhatIsHeldBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -25,9 +25,11 @@ type posted struct {
 	body        []byte        // the whole request, for its fingerprint
 }
 
-// submit answers POST /v1/jobs: it reads the request, has admission decide, and renders the outcome.
+// submit answers POST /v1/jobs: it reads the request, has admission decide, and renders the
+// outcome.
 func (s *Server) submit(c *call) error {
-	// Who asks comes before what is asked: a body takes memory, and its sender must answer for it.
+	// The client is identified before the body is read: a body takes memory, and its sender must be
+	// known.
 	client, unknown := s.Identity.Identify(c.R)
 	if unknown != nil {
 		return c.unidentified(client, unknown)
@@ -56,7 +58,7 @@ func (s *Server) submit(c *call) error {
 	return c.render(outcome)
 }
 
-// requestOf is what was posted, as a request of the caller that admission can decide on.
+// requestOf makes a submission of the posted request, on which admission can decide.
 func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error) {
 	if r.Operation, err = s.operationFor(c, sub.operation); err != nil {
 		return r, err
@@ -72,13 +74,14 @@ func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error)
 		return r, err
 	}
 	h := c.R.Header
-	r.ID, r.Caller, r.Payload, r.Body, r.Priority, r.StartWithin = c.RequestID, c.caller, sub.payload, sub.body, sub.priority, sub.startWithin
+	r.ID, r.Caller, r.Payload, r.Body = c.RequestID, c.caller, sub.payload, sub.body
+	r.Priority, r.StartWithin = sub.priority, sub.startWithin
 	r.Traceparent, r.Wish = web.Traceparent(h), degrade.ParseCacheControl(h["Cache-Control"])
 	r.Waits = preferredWait(h[api.HeaderPrefer]) > 0
 	return r, nil
 }
 
-// callbackFor is the URL that the end of a client's job is told to; "": it is told to nobody.
+// callbackFor is the URL that is notified of the end of a client's job; "": none.
 func (s *Server) callbackFor(client, asked string) (string, error) {
 	refused := func(why string) error {
 		return web.FieldErrors{{Detail: why, Pointer: web.Pointer(fieldCallback)}}.Err()
@@ -96,20 +99,20 @@ func (s *Server) callbackFor(client, asked string) (string, error) {
 	return url, nil
 }
 
-// readSubmission reads the body. release gives back its place among those that are held in memory.
+// readSubmission reads the body. release gives back the memory that is reserved for it.
 func (s *Server) readSubmission(c *call) (sub posted, release func(), err error) {
 	body, release, err := s.bodies.Read(c.W, c.R, s.MaxBody)
 	if err == nil {
 		c.bodyBytes = int64(len(body))
 		sub, err = s.parse(c.R.Context(), body)
-		c.Renew(len(body)) // a slow sender's time, and that for a turn, isn't the store's
+		c.Renew(len(body)) // the time of a slow sender, or of parsing, isn't the store's
 	}
 	return sub, release, err
 }
 
-// parse is parseSubmission, of large bodies on half of the processors at most: each takes one for
-// milliseconds, and a small request, which needs one for microseconds at many moments, must find
-// one. Others wait their turn, as long as the client does.
+// parse is parseSubmission, with large bodies on half of the processors at most. A large body takes
+// a processor for milliseconds, and small requests, which need one often for microseconds, must
+// find one free. Other large bodies wait as long as their clients do.
 func (s *Server) parse(ctx context.Context, body []byte) (posted, error) {
 	if len(body) > transfer.Small {
 		select {
@@ -124,7 +127,8 @@ func (s *Server) parse(ctx context.Context, body []byte) (posted, error) {
 
 const (
 	fieldCallback = "callback_url"
-	maxCallback   = 512 // bytes: the URL is kept in each job's record, among the words that every look reads
+	// maxCallback bounds the URL in bytes: it is in each job's record, and every look reads it.
+	maxCallback = 512
 )
 
 // parseSubmission reads the body of a POST /v1/jobs.
@@ -169,18 +173,22 @@ func parseSubmission(body []byte) (posted, error) {
 	return sub, wrong.Err()
 }
 
-// operationFor returns the operation that the caller asks for and may have, and notes it.
+// operationFor returns the operation that the caller asks for, if it is open to the caller, and
+// notes it.
 func (s *Server) operationFor(c *call, name string) (*admission.Operation, error) {
 	o := s.Admission.Operation(name)
 	if o == nil {
-		p := web.Problem(http.StatusNotFound, api.CodeUnknownOperation, "There is no operation "+web.Brief(name)+".")
+		p := web.Problem(http.StatusNotFound, api.CodeUnknownOperation,
+			"There is no operation "+web.Brief(name)+".")
 		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}
 	c.operation = o.Name
 	if !o.Open(c.caller.Tier) {
-		c.W.Header().Set("WWW-Authenticate", `Bearer realm="forebay", error="insufficient_scope"`)
-		p := web.Problem(http.StatusForbidden, api.CodeNotAllowed, "Operation "+o.Name+" isn't open to your tier.")
+		c.W.Header().Set("WWW-Authenticate",
+			`Bearer realm="forebay", error="insufficient_scope"`)
+		p := web.Problem(http.StatusForbidden, api.CodeNotAllowed,
+			"Operation "+o.Name+" isn't open to your tier.")
 		p.Operations = s.Admission.Open(c.caller.Tier)
 		return nil, p
 	}

@@ -67,7 +67,7 @@ func TestALimitRefusesWithItsNameAndSpendsNothing(t *testing.T) {
 			p.RetryAfter < 28 || p.RetryAfter > 30 {
 			t.Errorf("Retry-After: %s, in the body %d; a token comes every 30 s", got, p.RetryAfter)
 		}
-		// The other limit was not charged for what this one refused.
+		// The other limit was not charged for a request that this one refused.
 		if got := a.Header.Get("RateLimit"); !strings.HasPrefix(got, `"per-minute";r=58;`) {
 			t.Errorf("RateLimit: %s", got)
 		}
@@ -247,7 +247,8 @@ func TestAJobIsThereAsSoonAsItIsAccepted(t *testing.T) {
 	try := func(method, url, body string) (answer, error) {
 		for end := time.Now().Add(20 * time.Second); ; {
 			a, err := w.Try(method, url, body, key(keyA))
-			if err != nil || a.StatusCode != http.StatusServiceUnavailable || time.Now().After(end) {
+			if err != nil || a.StatusCode != http.StatusServiceUnavailable ||
+				time.Now().After(end) {
 				return a, err
 			}
 		}

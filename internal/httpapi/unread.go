@@ -14,16 +14,16 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// smallAnswer is the size up to which answers aren't counted: net/http has a buffer of as many bytes
+// smallAnswer is the size up to which answers aren't counted: net/http has a buffer of that size
 // for each connection anyway, and connections are bounded.
 const smallAnswer = 4 << 10
 
 // everyone is the name that all unread bytes count under: neither an id nor a network.
 const everyone = "/"
 
-// unreadBounds are those in force where all clients together may leave so many bytes unread; 0: any.
-// They are parts as of held answers. An address and its network have more of the whole, since one
-// answer may be large.
+// unreadBounds are the bounds in force if all clients together may leave so many bytes unread; 0:
+// no bound. An address and its network have a larger part than of held answers, since one answer
+// may be large.
 func unreadBounds(all int64) heldBounds {
 	n := int(all)
 	return heldBounds{all: n, client: n / 4, anonymous: n / 2, address: n / 16, network: n / 8}
@@ -35,22 +35,22 @@ const (
 	boundClient = "client" // also of an address, of its network and of all callers without a key
 )
 
-// unread counts the memory of answers that their clients haven't read yet. Where nothing is unread
-// that a bound counts, one answer finds room under it however large it is, so that none can never be
-// read. Safe for concurrent use.
+// unread counts the memory of answers that their clients haven't read yet. If a bound counts
+// nothing unread, one answer of any size fits under it, so that every answer can be read at some
+// time. Safe for concurrent use.
 type unread struct {
 	bounds  heldBounds // of bytes; all 0: none
 	log     *slog.Logger
 	warned  web.Sometimes
 	refused *prometheus.CounterVec // bound
 
-	mu      sync.Mutex
-	bytes   map[string]int   // guarded by mu; by the names of heldBounds.of, and everyone; none at 0
-	readers map[unreadBy]int // guarded by mu; none at 0
+	mu sync.Mutex
+	// Guarded by mu; none at 0. bytes is by the names of heldBounds.of, and everyone.
+	bytes   map[string]int
+	readers map[unreadBy]int
 }
 
-// unreadBy is a body that answers are made of which count under a name. However many they are, they
-// take its bytes once.
+// unreadBy is a body that is counted under a name. All answers made of it count its bytes once.
 type unreadBy struct {
 	name string
 	body *byte
@@ -58,15 +58,18 @@ type unreadBy struct {
 
 func newUnread(b heldBounds, metrics prometheus.Registerer, log *slog.Logger) *unread {
 	u := &unread{bounds: b, log: log, bytes: map[string]int{}, readers: map[unreadBy]int{},
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_answers_refused_total",
-			Help: "Answers that were refused since too many bytes were unread, of all clients or of one."},
-			[]string{"bound"})}
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forebay_answers_refused_total",
+			Help: "Answers that were refused since too many bytes were unread, " +
+				"of all clients or of one.",
+		}, []string{"bound"})}
 	for _, bound := range []string{boundAll, boundClient} {
 		u.refused.WithLabelValues(bound)
 	}
 	metrics.MustRegister(u.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "forebay_http_unread_bytes",
-		Help: "Memory that is reserved for answers until they are read; http.max_buffered bounds it.",
+		Help: "Memory that is reserved for answers until they are read; " +
+			"http.max_buffered bounds it.",
 	}, func() float64 { return float64(u.under(everyone)) }))
 	return u
 }
@@ -78,10 +81,9 @@ func (u *unread) under(name string) int {
 	return u.bytes[name]
 }
 
-// reserve takes the room for an answer of n bytes to a client. body is what the answer is made of,
-// where others may be made of the same memory; otherwise nil. free must be called once the answer is
-// read. The error is the client's answer where there is no room: 503 where all clients take it, or
-// 429.
+// reserve takes the room for an answer of n bytes to a client. body is the memory of the answer if
+// other answers may share it; otherwise nil. free must be called once the answer is read. If there
+// is no room, the error is the client's answer: 503 if all clients together take it, otherwise 429.
 func (u *unread) reserve(client identity.Client, body []byte, n int) (free func(), err error) {
 	first := unsafe.SliceData(body)
 	if first == nil {
@@ -101,7 +103,8 @@ func (u *unread) take(names []string, most []int, body *byte, n int) (full strin
 	defer u.mu.Unlock()
 	for i, name := range names {
 		held := u.bytes[name]
-		if u.bounds.all > 0 && held > 0 && held+n > most[i] && u.readers[unreadBy{name, body}] == 0 {
+		if u.bounds.all > 0 && held > 0 && held+n > most[i] &&
+			u.readers[unreadBy{name, body}] == 0 {
 			return name, false
 		}
 	}
@@ -131,8 +134,8 @@ func (u *unread) give(names []string, body *byte, n int) {
 // refuse counts and logs a refusal, and is its answer.
 func (u *unread) refuse(full string) *api.Problem {
 	bound, p := boundClient, web.Problem(http.StatusTooManyRequests, api.CodeTooManyAnswers,
-		"Too many answers are still to be read: by you, by your network, or by all callers without a key. "+
-			"Read them first.")
+		"Too many answers are still to be read: by you, by your network, "+
+			"or by all callers without a key. Read them first.")
 	if full == everyone {
 		bound, p = boundAll, web.Problem(http.StatusServiceUnavailable, api.CodeTooManyAnswers,
 			"The service has as many answers that are still to be read as it has memory for. "+
@@ -143,7 +146,7 @@ func (u *unread) refuse(full string) *api.Problem {
 		u.log.Warn("a bound on unread answers is reached",
 			"bound", bound, "bytes", u.under(everyone), "max", u.bounds.all)
 	})
-	// Most answers are read faster. Those that were refused together come back apart.
+	// Most answers are read faster. Clients that were refused together return at different times.
 	p.RetryAfter = 1 + rand.IntN(3)
 	return p
 }

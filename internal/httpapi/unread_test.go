@@ -64,7 +64,7 @@ func (w *world) reader(method, address, body string, fields ...[2]string) reader
 	return reader{a, conn}
 }
 
-// rest reads what is left of an answer, and returns its length and sum.
+// rest reads the rest of an answer, and returns its length and sum.
 func (r reader) rest() (n int64, sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	n, err = io.Copy(h, r.Body)
@@ -167,8 +167,7 @@ func TestAResultOfAnyLengthIsWhole(t *testing.T) {
 func TestAResultThatGoesWhileItIsReadIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {
-		s.Adjust = func(w *testforebay.World,
-			c *testforebay.Config) {
+		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
 			c.Operation(w.Plain).Keep = 2 * time.Second
 		}
 	})
@@ -271,7 +270,7 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 		get := func(caller [2]string) reader { return w.reader("GET", w.URL+path, "", caller) }
 		w.bounded(get, func(caller [2]string) answer { return w.Get(path, caller) })
 
-		// The same room is for what else is in memory whole.
+		// The same room is for other answers that are in memory whole.
 		first := get(one)
 		id := w.Job(w.Want(w.Submit(w.Plain, `1`, one), http.StatusAccepted)).ID
 		w.FailJob(id, jobs.CodeBackendStatus, 500, "", noise(2*httpapi.SmallAnswer, 9))

@@ -15,7 +15,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Answers that are held back cost Redis nothing while nothing happens: whoever waits is told by Finals when to look again.
+// Answers that are held back cost Redis nothing while their jobs don't move: Finals notifies their
+// job watches when to look again.
 
 // Kinds of answers that are held back, as forebay_held_answers names them.
 const (
@@ -31,17 +32,18 @@ const maxWaiters = 10_000
 var maxHeld = heldBounds{all: maxWaiters, client: maxWaiters / 4,
 	anonymous: maxWaiters / 2, address: 250, network: 500}
 
-// heldBounds say how much answers may take up: in all, and of one client, so that no client
-// takes all the room. An address costs nothing, so callers without a key have less: an address as
-// much as an office behind one has people, a network (an IPv4 /24 or an IPv6 /48, which one site is
-// given) twice that, and all of them together no more than leaves clients with a key the rest.
+// heldBounds bound the room that answers take: in all and of one client, so that no client takes
+// all of it. An address costs nothing, so callers without a key have less: an address has enough
+// for the people of an office, and a network (an IPv4 /24 or an IPv6 /48, the size of a site) twice
+// that. All of them together leave the rest to clients with a key.
 type heldBounds struct{ all, client, anonymous, address, network int }
 
-// of are the names that a client's answers count under, and how much may be counted under each. A
-// client with a key has its id alone; other callers have theirs, their network and, as "", all.
+// of returns the names that a client's answers count under, and the bound of each. A client with a
+// key has only its id. Other callers have their id, their network and, as "", all of them.
 func (b heldBounds) of(client identity.Client) (names []string, most []int) {
 	if client.Anonymous {
-		return []string{client.ID, network(client.Address), ""}, []int{b.address, b.network, b.anonymous}
+		return []string{client.ID, network(client.Address), ""},
+			[]int{b.address, b.network, b.anonymous}
 	}
 	return []string{client.ID}, []int{b.client}
 }
@@ -52,8 +54,8 @@ type waits struct {
 
 	mu    sync.Mutex
 	kinds map[string]int // guarded by mu
-	// By the names of heldBounds.of; none at 0; guarded by mu. An id is never the text of a network:
-	// it has no slash or begins with "ip:".
+	// By the names of heldBounds.of; none at 0; guarded by mu. An id is never the text of a
+	// network: it has no slash or begins with "ip:".
 	holders map[string]int
 }
 
@@ -61,7 +63,8 @@ func newWaits(b heldBounds) *waits {
 	return &waits{bounds: b, kinds: map[string]int{}, holders: map[string]int{}}
 }
 
-// enter counts one more, where there may be one. leave must be called once it is held back no more.
+// enter counts one more answer, if the bounds allow it. leave must be called when it is no longer
+// held.
 func (w *waits) enter(kind string, client identity.Client) (leave func(), ok bool) {
 	counts, bounds := w.bounds.of(client)
 	w.mu.Lock()
@@ -103,94 +106,97 @@ func network(address string) string {
 	if addr.Is4() {
 		bits = 24
 	}
-	prefix, _ = addr.Prefix(bits) // it has more
+	prefix, _ = addr.Prefix(bits) // no error: addresses have more bits
 	return prefix.String()
 }
 
-// held is how many of a kind there are.
+// held is the number of held answers of a kind.
 func (w *waits) held(kind string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.kinds[kind]
 }
 
-// vigil is one call's watch over its job.
-type vigil struct {
-	s      *Server
-	c      *call
-	line   Line
-	id     string
-	moved  <-chan struct{}
-	lost   <-chan struct{}
-	over   *time.Timer
-	forget func()
+// jobWatch is one call's watch over its job.
+type jobWatch struct {
+	s           *Server
+	c           *call
+	line        Line
+	id          string
+	moved       <-chan struct{}
+	unavailable <-chan struct{} // closed while the store is
+	over        *time.Timer
+	forget      func()
 }
 
-// keepVigil begins to watch over the job that a call is about, for some time. The caller must look then, or moves that came just before
-// are missed, and end the vigil.
-func (s *Server) keepVigil(c *call, line Line, look leaky.Look, span time.Duration) *vigil {
-	v := &vigil{s: s, c: c, line: line, id: look.Job.ID, lost: s.Store.Unavailable(), over: time.NewTimer(span)}
-	if source := look.Job.Source(); source != v.id {
-		v.moved, v.forget = s.Finals.Watch(v.id, source)
+// watchJob starts a watch over the job that a call is about, for at most span. The caller must look
+// afterwards, or it misses moves that came just before, and must end the watch.
+func (s *Server) watchJob(c *call, line Line, look leaky.Look, span time.Duration) *jobWatch {
+	w := &jobWatch{s: s, c: c, line: line, id: look.Job.ID,
+		unavailable: s.Store.Unavailable(), over: time.NewTimer(span)}
+	if source := look.Job.Source(); source != w.id {
+		w.moved, w.forget = s.Finals.Watch(w.id, source)
 	} else {
-		v.moved, v.forget = s.Finals.Watch(v.id)
+		w.moved, w.forget = s.Finals.Watch(w.id)
 	}
-	return v
+	return w
 }
 
-func (v *vigil) end() {
-	v.over.Stop()
-	v.forget()
+func (w *jobWatch) end() {
+	w.over.Stop()
+	w.forget()
 }
 
-// look asks where the job stands. It has storeTime of its own.
-func (v *vigil) look() (leaky.Look, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.c.R.Context()), web.StoreTime)
+// look asks where the job stands. It has web.StoreTime of its own.
+func (w *jobWatch) look() (leaky.Look, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.c.R.Context()), web.StoreTime)
 	defer cancel()
-	return v.line.Look(ctx, v.id)
+	return w.line.Look(ctx, w.id)
 }
 
-// happening is what one who keeps vigil learns.
+// happening is an event that a job watch reports.
 type happening int
 
 const (
-	jobMoved  happening = iota // look again
-	timeOver                   // the vigil's span
-	draining                   // the server shuts down
-	storeLost                  // nothing will be heard
+	jobMoved         happening = iota // look again
+	timeOver                          // the watch's span has passed
+	draining                          // the server shuts down
+	storeUnavailable                  // no moves will be notified
 	callerGone
 	beatDue
 )
 
 // next waits for something to happen; beat may be nil.
-func (v *vigil) next(beat <-chan time.Time) happening {
+func (w *jobWatch) next(beat <-chan time.Time) happening {
 	select {
-	case <-v.moved:
+	case <-w.moved:
 		return jobMoved
-	case <-v.over.C:
+	case <-w.over.C:
 		return timeOver
-	case <-v.s.draining:
+	case <-w.s.draining:
 		return draining
-	case <-v.lost:
-		return storeLost
-	case <-v.c.R.Context().Done():
+	case <-w.unavailable:
+		return storeUnavailable
+	case <-w.c.R.Context().Done():
 		return callerGone
 	case <-beat:
 		return beatDue
 	}
 }
 
-// await holds the answer back until the job is done, as long as the client prefers, and returns where the job stands then. It is cut
-// short when the client is gone, when the server drains and when the store is lost; then it returns what was known last. Where too many
-// answers are held back already, it returns a problem at once.
+// await holds the answer back until the job is done, as long as the client prefers, and returns
+// where the job stands then. If the client leaves, the server drains or the store becomes
+// unavailable, it returns the last known state early. If too many answers are held back already, it
+// returns a problem at once.
 func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) {
 	return s.hold(c, line, look, done)
 }
 
 func done(look leaky.Look) bool { return look.Standing.State.Final() }
 
-// hold is await for an end of the caller's own.
-func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Look) bool) (leaky.Look, error) {
+// hold is await with a condition of the caller's own.
+func (s *Server) hold(c *call, line Line, look leaky.Look,
+	enough func(leaky.Look) bool) (leaky.Look, error) {
 	wait := preferredWait(c.R.Header[api.HeaderPrefer])
 	if wait == 0 {
 		return look, nil
@@ -206,34 +212,34 @@ func (s *Server) hold(c *call, line Line, look leaky.Look, enough func(leaky.Loo
 	}
 	defer leave()
 	c.W.Header()[api.HeaderPreferenceApplied] = applied
-	// The server's time for reading is for requests; it would end the longest waits.
+	// The server's read timeout is meant for requests. It would end the longest waits.
 	_ = http.NewResponseController(c.W).SetReadDeadline(time.Now().Add(wait + web.ReadTime))
 
 	began := time.Now()
 	defer func() {
 		c.Held = time.Since(began)
-		c.verdict, c.peeked = nil, nil // what the limits held before is old news
+		c.verdict, c.peeked = nil, nil // the limits were read before the wait
 		c.Renew(0)
 	}()
-	v := s.keepVigil(c, line, look, wait)
-	defer v.end()
+	watch := s.watchJob(c, line, look, wait)
+	defer watch.end()
 	for last := false; ; {
-		fresh, err := v.look()
+		fresh, err := watch.look()
 		if errors.Is(err, leaky.ErrUnknownJob) {
 			delete(c.W.Header(), api.HeaderPreferenceApplied)
 			return look, c.ownLookError(look.Job.ID, err)
 		}
 		if err != nil {
-			_ = c.StoreFailed(err) // logged; what was known before is an answer
+			_ = c.StoreFailed(err) // logged; the last known state is an answer
 			return look, nil
 		}
 		if look = fresh; last || enough(look) {
 			return look, nil
 		}
-		switch v.next(nil) {
+		switch watch.next(nil) {
 		case timeOver:
 			last = true // where the job stands in the line has changed meanwhile
-		case storeLost, callerGone:
+		case storeUnavailable, callerGone:
 			c.StoreLost = true
 			return look, nil
 		case draining:

@@ -46,7 +46,7 @@ func (w *world) soon(answers <-chan answer) answer {
 	return answer{}
 }
 
-// Whoever says what it knows is told of the next move, not only of the end.
+// A client that says which state it knows is notified of the next move, not only of the end.
 func TestALongPollEndsWithTheNextMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -97,7 +97,7 @@ func TestALongPollEndsWithTheNextMove(t *testing.T) {
 	}
 }
 
-// A job's way up the line is no move; it's told at the end of the wait.
+// A job's way up the line is no move; its position is in the answer at the end of the wait.
 func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -114,7 +114,7 @@ func TestALongPollMindsNoPlaceInTheLine(t *testing.T) {
 	}
 }
 
-// The owner of a share in a job hears what becomes of the job, and of its share.
+// The owner of a subscription to a job is notified of the job's moves, and of its subscription's.
 func TestAShareIsToldOfItsJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -137,8 +137,8 @@ func TestAShareIsToldOfItsJob(t *testing.T) {
 	}
 	path := "/v1/jobs/" + stays
 	s, other := w.stream(stays, key(keyA)), w.stream(leaves, key(keyA))
-	if told, _ := s.wants("status", api.Queued); told.ID != stays || told.StatusURL != path {
-		t.Errorf("%+v", told)
+	if shown, _ := s.wants("status", api.Queued); shown.ID != stays || shown.StatusURL != path {
+		t.Errorf("%+v", shown)
 	}
 	_, before := other.wants("status", api.Queued)
 	answers := w.later(func() answer {
@@ -163,7 +163,7 @@ func TestAShareIsToldOfItsJob(t *testing.T) {
 	}
 }
 
-// Messages are lost while the listener's connection is. Nobody waits for them in vain.
+// While the listener's connection is broken, messages are missed. No client waits for them in vain.
 func TestAnEndThatNobodyHeardIsToldAllTheSame(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -198,8 +198,8 @@ func TestAnEndThatNobodyHeardIsToldAllTheSame(t *testing.T) {
 	w.Want(w.soon(answers), 200)
 }
 
-// Redis lost in mid-wait: everybody gets what was known last, or is told to come back, and nobody
-// hangs.
+// If Redis becomes unavailable during a wait, every client gets the last known state, or a time to
+// come back, and none hangs.
 func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 	t.Parallel()
 	for name, breaks := range map[string]func(*redistest.Proxy){"hangs": (*redistest.Proxy).Hang,
@@ -254,7 +254,7 @@ func TestALostStoreEndsWaitsWithWhatWasKnown(t *testing.T) {
 	}
 }
 
-// No client takes all the room there is: what is beyond its part is answered at once, or refused.
+// No client takes all the room: requests beyond its part are answered at once, or refused.
 func TestWhatIsHeldBackIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

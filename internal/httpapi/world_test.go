@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/internal/testforebay"
 )
 
-// world is testforebay's, with what these tests ask of it besides.
+// world is testforebay's, with further helpers for these tests.
 type world struct{ *testforebay.World }
 
 func newWorld(t testing.TB, adjust func(*setup)) *world {

@@ -16,8 +16,8 @@ import (
 	"github.com/forebay/forebay/internal/units"
 )
 
-// decoder brings a YAML tree into structs. These are no deeper than they are written, so neither is
-// the walk, whatever aliases the file has.
+// decoder reads a YAML tree into structs. Their types bound the depth of the walk, whatever aliases
+// the file has.
 type decoder struct {
 	*Report
 	lookup func(string) (string, bool)
@@ -50,17 +50,20 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 			d.scalar(n, v, key)
 		}
 	case v.Kind() == reflect.Map:
-		if d.wants(n, yaml.MappingNode, empty, key, "wants names, each with what belongs to it below") {
+		if d.wants(n, yaml.MappingNode, empty, key,
+			"wants names, each with what belongs to it below") {
 			d.mapping(n, v, key, most)
 		}
 	case v.Kind() == reflect.Slice:
-		if d.wants(n, yaml.SequenceNode, false, key, "wants a list, such as [a, b], or lines that begin with a dash") {
+		if d.wants(n, yaml.SequenceNode, false, key,
+			"wants a list, such as [a, b], or lines that begin with a dash") {
 			d.list(n, v, key, most)
 		}
 	default:
 		switch s := shapeOf(v.Type()); {
 		case s.whole == nil:
-			if d.wants(n, yaml.MappingNode, empty, key, "wants keys of its own: "+strings.Join(s.keys(), ", ")) {
+			if d.wants(n, yaml.MappingNode, empty, key,
+				"wants keys of its own: "+strings.Join(s.keys(), ", ")) {
 				d.structure(n, v, key)
 			}
 		case empty:
@@ -75,7 +78,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 	}
 }
 
-// wants reports whether n is of a kind. What is empty may stand for no keys at all.
+// wants reports whether n is of a kind. An empty value may stand for no keys at all.
 func (d *decoder) wants(n *yaml.Node, kind yaml.Kind, empty bool, key, text string) bool {
 	if n.Kind != kind && !empty {
 		d.Errorf(key, "%s", text)
@@ -108,7 +111,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, most int) {
 	v.Set(reflect.MakeMap(v.Type()))
 	elements := v.Type().Elem()
 	d.pairs(n, key, func(name, path string, line int, value *yaml.Node) {
-		// A value where a thing should be, under the name of a key: it stands too far left.
+		// A single value where a named thing should be, under the name of a key: its indentation is
+		// wrong.
 		if value.Kind == yaml.ScalarNode && value.Tag != "!!null" && !isScalar(elements) {
 			if at := holders(name, d.root, ""); len(at) > 0 {
 				d.places[path] = place{line: line}
@@ -139,8 +143,9 @@ func (d *decoder) element(n *yaml.Node, t reflect.Type, key string, line int) re
 	return e
 }
 
-// pairs calls each for every key of a mapping, and reports those that are no text or come twice.
-func (d *decoder) pairs(n *yaml.Node, key string, each func(name, path string, line int, value *yaml.Node)) {
+// pairs calls each for every key of a mapping, and reports keys that aren't text or appear twice.
+func (d *decoder) pairs(n *yaml.Node, key string,
+	each func(name, path string, line int, value *yaml.Node)) {
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k := n.Content[i]
@@ -150,7 +155,7 @@ func (d *decoder) pairs(n *yaml.Node, key string, each func(name, path string, l
 		}
 		path := Join(key, k.Value)
 		if line, twice := first[k.Value]; twice {
-			// Not Errorf: an error of the first one is another matter.
+			// Not Errorf: the first one may have an error of its own.
 			d.errors = append(d.errors, Problem{d.file, k.Line, path,
 				fmt.Sprintf("stands here for the second time; the first is on line %d", line)})
 			continue
@@ -190,7 +195,7 @@ func isScalar(t reflect.Type) bool {
 	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && t.Kind() != reflect.Slice
 }
 
-// setScalar reads text as v's type has it. Its errors don't show the text.
+// setScalar reads text as a value of v's type. Its errors don't show the text.
 func setScalar(v reflect.Value, text string) error {
 	switch p := v.Addr().Interface().(type) {
 	case *time.Duration:

@@ -28,10 +28,13 @@ func TestVariablesAreReplacedOnce(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"x${MISSING}": `needs the environment variable "MISSING", which is not set`,
-		"${":          "has a ${ that isn't", "${}": "has a ${ that isn't", "${A": "has a ${ that isn't", "${1A}": "has a ${ that isn't",
-		"${A B}": "has a ${ that isn't", "${A:-b}": "has a ${ that isn't", "${A${A}}": "has a ${ that isn't",
+		"${":          "has a ${ that isn't", "${}": "has a ${ that isn't",
+		"${A": "has a ${ that isn't", "${1A}": "has a ${ that isn't",
+		"${A B}": "has a ${ that isn't", "${A:-b}": "has a ${ that isn't",
+		"${A${A}}": "has a ${ that isn't",
 	} {
-		if got, _, err := expand(text, lookup); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if got, _, err := expand(text, lookup); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got %q, %v; want %q", text, got, err, want)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// field is a field of a struct that a file gives, as its tags have it.
+// field is a field of a struct that has a key in the file, as its tags define it.
 type field struct {
 	index    []int
 	kind     reflect.Type
@@ -30,7 +30,7 @@ type bounds struct {
 	text        string
 }
 
-// shape is what the tags of a struct say.
+// shape is the tags of a struct.
 type shape struct {
 	fields []field
 	whole  *field // takes a value in place of the struct; nil: the struct is no value
@@ -39,7 +39,8 @@ type shape struct {
 
 var shapes sync.Map // reflect.Type → *shape
 
-// shapeOf reads a struct's tags, once. A tag that makes no sense panics: it is part of the program.
+// shapeOf reads a struct's tags, once. It panics on an invalid tag, which is a fault of the
+// program.
 func shapeOf(t reflect.Type) *shape {
 	if known, ok := shapes.Load(t); ok {
 		return known.(*shape)
@@ -114,7 +115,7 @@ func (s *shape) keys() []string {
 	return keys
 }
 
-// find returns the field of a key; nil where there is none.
+// find returns the field of a key; nil if there is none.
 func (s *shape) find(key string) *field {
 	for i := range s.fields {
 		if s.fields[i].key == key {
@@ -124,8 +125,8 @@ func (s *shape) find(key string) *field {
 	return nil
 }
 
-// suggest is the mend for an unknown key of a struct: the nearest one that it has, otherwise where in
-// the file (root) a key of that name belongs, otherwise those that it has.
+// suggest is the mend for an unknown key of a struct: its nearest key, otherwise the place in the
+// file (root) where a key of that name belongs, otherwise all of its keys.
 func suggest(name string, t, root reflect.Type) string {
 	keys := shapeOf(t).keys()
 	if near := nearest(name, keys); near != "" {
@@ -137,7 +138,7 @@ func suggest(name string, t, root reflect.Type) string {
 	return "; known here: " + strings.Join(keys, ", ")
 }
 
-// holders lists what in the structs below t has a key of that name.
+// holders lists the structs below t that have a key of that name.
 func holders(name string, t reflect.Type, path string) []string {
 	var found []string
 	for _, f := range shapeOf(t).fields {
@@ -168,7 +169,7 @@ func orTop(path string) string {
 	return path
 }
 
-// nearest returns the one of names that differs from name by a slip of the keyboard, or "".
+// nearest returns the one of names that differs from name by a typing mistake, or "".
 func nearest(name string, names []string) string {
 	best, found := max(1, len(name)/3)+1, ""
 	for _, n := range names {
@@ -180,7 +181,7 @@ func nearest(name string, names []string) string {
 }
 
 // distance counts the letters to add, drop, change or swap with their neighbour to get from a to b.
-// If the lengths alone differ by limit or more it is limit, so a long name costs nothing.
+// If the lengths differ by limit or more, it is limit, so a long name costs nothing.
 func distance(a, b string, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a file, or worth a second look.
+// Problem is one error in a file, or one warning about it.
 type Problem struct {
 	File string // as it was named to Read; "" for a value that came from no file
 	Line int    // 0: unknown
 	Key  string // such as backends.reports.drain.rate; "" for the file as a whole
-	Text string // what is wrong, and the mend; nothing of the environment or of a secret
+	Text string // the fault and the mend; never shows the environment or a secret
 }
 
 // String is "file:line: key: text".
@@ -35,10 +35,10 @@ func (p Problem) String() string {
 // Errors are all problems of a file, in the order of its lines.
 type Errors []Problem
 
-// maxShown bounds the lines of Error to a screen.
+// maxShown bounds the lines of Error to about a screen.
 const maxShown = 20
 
-// Error is one problem a line, the first 20 of them.
+// Error shows the first 20 problems, one a line.
 func (e Errors) Error() string {
 	var lines []string
 	for _, p := range e[:min(len(e), maxShown)] {
@@ -50,8 +50,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Report gathers what is found while a file is read and checked: at most one error a key, and none of
-// a key inside one that has an error. It belongs to one goroutine.
+// Report collects the problems that are found while a file is read and checked: at most one error a
+// key, and none of a key inside one that has an error. Not safe for concurrent use.
 type Report struct {
 	file     string
 	places   map[string]place // by key path: every key that the file gives
@@ -63,12 +63,12 @@ type Report struct {
 // place is where the file gives a key.
 type place struct {
 	line    int
-	text    string // of a scalar, as it stands in the file: with ${NAME} unexpanded
+	text    string // of a scalar, as it is in the file: with ${NAME} unexpanded
 	fromEnv bool
-	written string // text without secrets, where fromEnv; "" for a secret
+	written string // text without secrets, if fromEnv; "" for a secret
 }
 
-// NewReport returns an empty report: that of a value that came from no file, where file is "".
+// NewReport returns an empty report; file is "" for a value that came from no file.
 func NewReport(file string) *Report {
 	return &Report{file: file, places: map[string]place{}, failed: map[string]bool{}}
 }
@@ -85,7 +85,7 @@ func (r *Report) Given(key string) bool {
 // Scalar reports whether the file gives a key as one value that isn't empty.
 func (r *Report) Scalar(key string) bool { return r.places[key].text != "" }
 
-// FromEnv reports whether something of a key's value comes from the environment.
+// FromEnv reports whether a part of a key's value comes from the environment.
 func (r *Report) FromEnv(key string) bool { return r.places[key].fromEnv }
 
 // Failed reports whether a key has an error of its own.
@@ -127,7 +127,7 @@ func (r *Report) problem(key, format string, args ...any) Problem {
 	return p
 }
 
-// Err is an Errors of what was found; nil where that is nothing.
+// Err is an Errors of the errors that were found; nil if there are none.
 func (r *Report) Err() error {
 	if len(r.errors) == 0 {
 		return nil
@@ -138,7 +138,7 @@ func (r *Report) Err() error {
 // Warnings are the warnings, in the order of the file.
 func (r *Report) Warnings() []Problem { return sorted(r.warnings) }
 
-// Written is what the file has for values that came from the environment.
+// Written is the file's text of values that came from the environment.
 func (r *Report) Written() Written {
 	w := Written{}
 	for key, p := range r.places {
@@ -149,11 +149,11 @@ func (r *Report) Written() Written {
 	return w
 }
 
-// Written is what stands in a file for values that came from the environment, by key, as YAML
-// scalars. What is secret as a whole isn't in it.
+// Written is a file's text of values that came from the environment, by key, as YAML scalars.
+// Values that are secret as a whole aren't in it.
 type Written map[string]string
 
-// Or is what is written at a key, or else the given text, if the value isn't the environment's.
+// Or is the text written at a key, or the given text if the value didn't come from the environment.
 func (w Written) Or(key, otherwise string) string {
 	if text, ok := w[key]; ok {
 		return text
@@ -161,8 +161,8 @@ func (w Written) Or(key, otherwise string) string {
 	return otherwise
 }
 
-// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown if it
-// came from no file.
+// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown
+// if it came from no file.
 func (r *Report) Shown(key string, fallback any) string {
 	switch p := r.places[key]; {
 	case p.fromEnv:
@@ -173,7 +173,7 @@ func (r *Report) Shown(key string, fallback any) string {
 	return Quote(scalarText(fallback))
 }
 
-// OnLine is " (line 12)" where the file gives a key, and "" where it doesn't.
+// OnLine is " (line 12)" if the file gives a key, otherwise "".
 func (r *Report) OnLine(key string) string {
 	if line := r.places[key].line; line > 0 {
 		return fmt.Sprintf(" (line %d)", line)
@@ -181,8 +181,8 @@ func (r *Report) OnLine(key string) string {
 	return ""
 }
 
-// Known reports a name at key that nothing of a kind has, with the nearest one that something has.
-// Where those were not understood themselves that is error enough; they stand at the key kind + "s".
+// Known reports a name at key that isn't one of a kind's names, with the nearest of those. It
+// reports nothing if the names, at the key kind + "s", were not understood themselves.
 func (r *Report) Known(key, name, kind string, known []string) {
 	if slices.Contains(known, name) || r.failed[kind+"s"] {
 		return
@@ -194,7 +194,7 @@ func (r *Report) Known(key, name, kind string, known []string) {
 	r.Errorf(key, "there is no %s %s; %s", kind, r.Shown(key, name), mend)
 }
 
-// OneOf reports a value at key that is none of the choices.
+// OneOf reports a value at key that isn't one of the choices.
 func OneOf[T ~string](r *Report, key string, value T, choices ...T) {
 	if !slices.Contains(choices, value) {
 		r.Errorf(key, "%s is none of %s", r.Shown(key, value), strings.Join(asTexts(choices), ", "))
@@ -204,7 +204,8 @@ func OneOf[T ~string](r *Report, key string, value T, choices ...T) {
 // Within reports a value at key that is under least or over most.
 func Within[T cmp.Ordered](r *Report, key string, value, least, most T) {
 	if value < least || value > most {
-		r.Errorf(key, "%s is out of bounds; write %s to %s", r.Shown(key, value), scalarText(least), scalarText(most))
+		r.Errorf(key, "%s is out of bounds; write %s to %s", r.Shown(key, value), scalarText(least),
+			scalarText(most))
 	}
 }
 
@@ -216,7 +217,7 @@ func sorted(problems []Problem) []Problem {
 	return problems
 }
 
-// parent is the path of what holds key: "" at the top.
+// parent is the path of the key that contains key; "" at the top.
 func parent(key string) string {
 	if cut := strings.LastIndexAny(key, ".["); cut > 0 {
 		return key[:cut]
@@ -224,7 +225,7 @@ func parent(key string) string {
 	return ""
 }
 
-// List is names in a sentence, the first ten of them.
+// List formats the first ten names for a sentence.
 func List(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -235,7 +236,7 @@ func List(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Quote is text of the file in quotes, cut to a length that leaves a message readable.
+// Quote is text of the file in quotes, cut to a length that keeps messages readable.
 func Quote(text string) string {
 	const most = 60
 	if runes := []rune(text); len(runes) > most {

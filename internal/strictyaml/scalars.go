@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// redacted is a value of which messages and descriptions show this text alone. A type is secret as a
-// whole where its zero value has the text ***.
+// redacted is a value of which messages and descriptions show only this text. A type is secret as a
+// whole if its zero value has the text ***.
 type redacted interface{ Redacted() string }
 
 const hidden = "***"
 
-// redactedText is what may be shown of a file's text for a value of a type, if the text has variables:
-// "" where that is nothing.
+// redactedText is the part of a file's text for a value of a type that may be shown, if the text
+// has variables; "" if there is none.
 func redactedText(t reflect.Type, text string) string {
 	zero, hides := reflect.Zero(t).Interface().(redacted)
 	switch {
@@ -30,7 +30,7 @@ func redactedText(t reflect.Type, text string) string {
 	return text
 }
 
-// Secret is a value that is never shown: however it is printed or logged, only *** comes out.
+// Secret is a value that is never shown: however it is printed or logged, the text is ***.
 // string(s) is its value.
 type Secret string
 
@@ -46,7 +46,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 // SecretURL is a URL whose user and password are never shown. string(u) is its value.
 type SecretURL string
 
-// Redacted hides what may be secret: user, password and query.
+// Redacted hides the parts that may be secret: user, password and query.
 func (u SecretURL) Redacted() string {
 	if u == "" {
 		return ""
@@ -55,7 +55,7 @@ func (u SecretURL) Redacted() string {
 	if !ok {
 		return hidden
 	}
-	// The last @: a password that wasn't escaped may itself hold one, or a slash or a ?.
+	// The last @: a password that wasn't escaped may itself contain an @, a slash or a ?.
 	user := ""
 	if at := strings.LastIndex(rest, "@"); at >= 0 {
 		user, rest = hidden+"@", rest[at+1:]
@@ -67,10 +67,10 @@ func (u SecretURL) Redacted() string {
 	return scheme + "://" + user + rest
 }
 
-// String hides what Redacted does.
+// String hides the same parts as Redacted.
 func (u SecretURL) String() string { return u.Redacted() }
 
-// MarshalText hides what Redacted does, from encoding/json and log/slog.
+// MarshalText hides the same parts as Redacted, from encoding/json and log/slog.
 func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.Redacted()), nil }
 
 // Switch is a value that is on or off.
@@ -98,7 +98,7 @@ func (s *Switch) UnmarshalText(text []byte) error {
 	return errors.New("isn't a switch; write on or off")
 }
 
-// Errors of the parsers below are as those of UnmarshalText.
+// The errors of the parsers below have the form of UnmarshalText's (see the package comment).
 
 var errTooLarge = errors.New("is a larger number than can be counted")
 
@@ -127,7 +127,7 @@ func parseInt(s string) (int64, error) {
 	return n, nil
 }
 
-// parseNetwork reads a CIDR, or an address as the network of itself alone.
+// parseNetwork reads a CIDR, or an address as a network of one.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		a = a.Unmap()
@@ -136,11 +136,14 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errors.New("isn't a network; write a CIDR such as 10.0.0.0/8 or 2001:db8::/32, or one address")
+		return netip.Prefix{}, errors.New("isn't a network; write a CIDR such as 10.0.0.0/8 or " +
+			"2001:db8::/32, or one address")
 	case p.Addr().Is4In6():
-		return netip.Prefix{}, errors.New("is an IPv4 network in IPv6 form; write it as IPv4, such as 10.0.0.0/8")
+		return netip.Prefix{}, errors.New("is an IPv4 network in IPv6 form; write it as IPv4, " +
+			"such as 10.0.0.0/8")
 	case p != p.Masked():
-		return netip.Prefix{}, errors.New("has bits outside its mask; write zeros there, or the address alone")
+		return netip.Prefix{}, errors.New("has bits outside its mask; write zeros there, or the " +
+			"address alone")
 	}
 	return p, nil
 }

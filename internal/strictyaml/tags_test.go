@@ -45,7 +45,8 @@ type fence struct {
 
 func TestDefaultsHoldWhereNothingIsGiven(t *testing.T) {
 	t.Parallel()
-	want := garden{Trees: 3, Water: 90 * time.Second, Sun: 0.5, Kind: "wild", Days: []int{1, 7}, Fence: fence{Word: "low"},
+	want := garden{Trees: 3, Water: 90 * time.Second, Sun: 0.5, Kind: "wild", Days: []int{1, 7},
+		Fence: fence{Word: "low"},
 		Rules: []fence{{Word: "low"}, {Height: 2, Gates: 1}}}
 	want.Shed.Open = true
 	var g garden
@@ -53,11 +54,13 @@ func TestDefaultsHoldWhereNothingIsGiven(t *testing.T) {
 	if !reflect.DeepEqual(g, want) {
 		t.Errorf("got %+v", g)
 	}
-	if _, err := strictyaml.Read("g", []byte("beds: {a: {rows: 3}, b: }\npond: \nfence: {height: 3}\nshed: {open: false}\ndays: []\nrules: [high]"), env, &g); err != nil {
+	if _, err := strictyaml.Read("g", []byte("beds: {a: {rows: 3}, b: }\npond: \nfence: {height: "+
+		"3}\nshed: {open: false}\ndays: []\nrules: [high]"), env, &g); err != nil {
 		t.Fatal(err)
 	}
 	want.Beds = map[string]bed{"a": {Rows: 3}, "b": {Rows: 2}}
-	want.Pond, want.Fence, want.Days, want.Rules = pond{Fish: 5}, fence{Height: 3, Gates: 1}, []int{}, []fence{{Word: "high"}}
+	want.Pond, want.Fence, want.Days, want.Rules = pond{Fish: 5}, fence{Height: 3,
+		Gates: 1}, []int{}, []fence{{Word: "high"}}
 	want.Shed.Open = false
 	if !reflect.DeepEqual(g, want) {
 		t.Errorf("got %+v", g)
@@ -76,7 +79,8 @@ func TestBoundsAndWordsAreCheckedInFilesAndInCode(t *testing.T) {
 		r.Check(g)
 		return r
 	}
-	if err := read("path: /\ntrees: 9\nsoil: 1MiB\nbeds: {a: {name: x}}\npond: {depth: 1}\nfence: high").Err(); err != nil {
+	if err := read("path: /\ntrees: 9\nsoil: 1MiB\nbeds: {a: {name: x}}\npond: {depth: " +
+		"1}\nfence: high").Err(); err != nil {
 		t.Error(err)
 	}
 	err := read(`

@@ -1,8 +1,8 @@
-// Package units reads and writes durations and sizes as people do: 500ms, 30s, 5m, 12h, 7d, and 512B,
-// 64KiB, 1MiB, 10MB. A number without its unit is none.
+// Package units reads and writes durations and sizes as people do: 500ms, 30s, 5m, 12h, 7d, and
+// 512B, 64KiB, 1MiB, 10MB. A number without its unit is an error.
 //
-// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't a
-// duration; write ..."). They don't repeat it: it may be a secret.
+// The errors of its parsers are the second half of a sentence whose subject is the text ("isn't a
+// duration; write ..."). They don't repeat the text, which may be secret.
 package units
 
 import (
@@ -22,14 +22,16 @@ var (
 	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
 )
 
-// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no meaning,
-// not even 0.
+// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number is an error,
+// even 0.
 func ParseDuration(s string) (time.Duration, error) {
 	if numberForm.MatchString(s) {
-		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, 12h or 7d")
+		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, " +
+			"12h or 7d")
 	}
 	if !durationForm.MatchString(s) {
-		return 0, errors.New("isn't a duration; write a number and a unit, such as 500ms, 30s, 5m, 12h or 7d")
+		return 0, errors.New("isn't a duration; write a number and a unit, such as 500ms, 30s, " +
+			"5m, 12h or 7d")
 	}
 	var sum time.Duration
 	for _, part := range durationPart.FindAllStringSubmatch(s, -1) {
@@ -64,16 +66,19 @@ type Size int64
 
 var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(B|KB|MB|GB|KiB|MiB|GiB)$`)
 
-var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10,
+	"MiB": 1 << 20, "GiB": 1 << 30}
 
-// UnmarshalText reads a number and its unit. Half a KiB is a size, half a byte is not.
+// UnmarshalText reads a number and its unit. Half a KiB is a size, half a byte isn't.
 func (s *Size) UnmarshalText(text []byte) error {
 	m := sizeForm.FindStringSubmatch(string(text))
 	if m == nil {
 		if numberForm.Match(text) {
-			return errors.New("has no unit; write the number with one, such as 100B, 512KiB, 1MiB or 10MB")
+			return errors.New("has no unit; write the number with one, such as 100B, 512KiB, " +
+				"1MiB or 10MB")
 		}
-		return errors.New("isn't a size; write a number and a unit, such as 100B, 512KiB, 1MiB or 10MB")
+		return errors.New("isn't a size; write a number and a unit, such as 100B, 512KiB, 1MiB " +
+			"or 10MB")
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	n *= sizeUnits[m[2]]
@@ -87,7 +92,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is the size in the largest unit that it is a whole number of.
+// String is the size in the largest unit of which it is a whole number.
 func (s Size) String() string {
 	switch {
 	case s > 0 && s%(1<<30) == 0:

@@ -29,7 +29,7 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// Front is the api's two servers, and what works for them in the background.
+// Front is the api's two servers and their background work.
 type Front struct {
 	*httpapi.Server
 	// Answers are those that may be served again. An embedded worker stores its own there: answers
@@ -40,8 +40,8 @@ type Front struct {
 	background []func(context.Context)
 }
 
-// NewFront puts the api's servers together. audit takes what operators change, log everything else.
-// The work in the background begins with Run.
+// NewFront makes the api's servers. audit takes the changes that operators make, log everything
+// else. The background work starts with Run.
 func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line,
 	finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
 	limiter := limits.New(s.Client(), s.Cluster())
@@ -132,8 +132,10 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 			return nil, err
 		}
 		operators.Operations[name] = o.Policy()
-		enter.Operations = append(enter.Operations, admission.Operation{Name: name, Backend: o.Backend,
-			Tiers: o.Tiers, Cost: admission.Cost(o.Cost), Limits: own, Overload: operators.Operations[name],
+		enter.Operations = append(enter.Operations, admission.Operation{
+			Name: name, Backend: o.Backend,
+			Tiers: o.Tiers, Cost: admission.Cost(o.Cost), Limits: own,
+			Overload: operators.Operations[name],
 			Coalesce: o.Coalesce, Keep: o.KeepResult, MaxAge: c.Backends[o.Backend].MaxAge,
 			OnFailure: cmp.Or(o.OnFailure, c.Checks.OnFailure)})
 	}
@@ -164,8 +166,8 @@ func mayBeSick(operations []admission.Operation,
 	return watched
 }
 
-// Run does the background work until ctx ends, which should be after the last request was answered
-// and before the store is let go: the rest of the writes are made then.
+// Run does the background work until ctx ends, and then makes the remaining writes. ctx should end
+// after the last request was answered and before the store is closed.
 func (f *Front) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, work := range f.background {
@@ -174,8 +176,8 @@ func (f *Front) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// processName tells this process from all others that use the same Redis: one started anew counts
-// as another.
+// processName distinguishes this process from all others that use the same Redis. A restarted
+// process counts as another one.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -33,7 +33,7 @@ func Lines(c *config.Config, rdb redis.UniversalClient) map[string]*leaky.Line {
 	return lines
 }
 
-// keepLongest is for how long an ended job of the backend may be kept.
+// keepLongest is the longest time that an ended job of the backend may be kept.
 func keepLongest(c *config.Config, backend string) (longest time.Duration) {
 	for _, o := range c.Operations {
 		if o.Backend == backend {
@@ -43,30 +43,35 @@ func keepLongest(c *config.Config, backend string) (longest time.Duration) {
 	return longest
 }
 
-// TellOverrides writes one line for each backend whose settings in force, set live, are others than its config's: what the file says is
-// without effect there until the override is taken back. It waits a few seconds for Redis at most.
+// TellOverrides logs one line for each backend whose settings in force, set live, differ from its
+// config's: until the override is removed, those of the file have no effect. It waits for Redis for
+// a few seconds at most.
 func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		st, err := lines[name].Status(ctx)
 		if err != nil {
-			log.Warn("not known whether a backend's settings are overridden", "backend", name, "error", err)
+			log.Warn("not known whether a backend's settings are overridden", "backend", name,
+				"error", err)
 			continue
 		}
 		if differing := overrides(st); len(differing) > 0 {
-			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are overridden", append([]slog.Attr{slog.String("backend", name),
-				slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
+			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are overridden",
+				append([]slog.Attr{slog.String("backend", name),
+					slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
 		}
 	}
 }
 
-// overrides tell of each setting that is overridden with another value: the config's, and the one in force.
+// overrides has, for each setting that is overridden with another value, the config's value and the
+// one in force.
 func overrides(st leaky.Status) (differing []slog.Attr) {
 	c := st.Configured
 	tell := func(setting, configured, inForce string) {
 		if configured != inForce {
-			differing = append(differing, slog.String(setting, "config "+configured+", in force "+inForce))
+			differing = append(differing,
+				slog.String(setting, "config "+configured+", in force "+inForce))
 		}
 	}
 	tell("rate", c.Rate.String(), st.Rate.String())
@@ -74,16 +79,19 @@ func overrides(st leaky.Status) (differing []slog.Attr) {
 	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
 	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
 	tell("paused", "false", strconv.FormatBool(st.Paused))
-	tell("feedback", strictyaml.Switch(c.Feedback).String(), strictyaml.Switch(st.Feedback).String())
+	tell("feedback", strictyaml.Switch(c.Feedback).String(),
+		strictyaml.Switch(st.Feedback).String())
 	return differing
 }
 
-// Listen returns the process's ear for all lines of c.
-func Listen(c *config.Config, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
+// Listen returns the process's listener for all lines of c.
+func Listen(c *config.Config, rdb redis.UniversalClient,
+	options ...leaky.ListenOption) *leaky.Listener {
 	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)), options...)
 }
 
-// Warnings are sentences on what an operator should mend of the store and of what the lines keep there.
+// Warnings are sentences about problems of the store, and of the lines' data in it, that an
+// operator should mend.
 func Warnings(s *store.Store, lines map[string]*leaky.Line) []string {
 	all := s.Warnings()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
@@ -94,7 +102,7 @@ func Warnings(s *store.Store, lines map[string]*leaky.Line) []string {
 	return all
 }
 
-// health is the store, with what the lines know of it.
+// health is the store, with the lines' warnings about it.
 type health struct {
 	*store.Store
 	lines map[string]*leaky.Line
