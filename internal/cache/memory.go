@@ -13,6 +13,7 @@ import (
 	"github.com/maypok86/otter/v2"
 
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/pubsub"
 )
 
 const (
@@ -129,9 +130,9 @@ func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 // purges and missed messages within about a second. Without it, removals are noticed only when
 // Redis is asked for an answer.
 func (m *Memory) Run(ctx context.Context) {
-	news := m.inner.rdb.Subscribe(ctx, forgottenNews)
+	news := pubsub.Read(pubsub.Config{Redis: m.inner.rdb,
+		Topics: map[string]func(string){forgottenNews: m.drop}})
 	defer func() { _ = news.Close() }()
-	messages := news.Channel()
 	tick := time.NewTicker(purgeLook)
 	defer tick.Stop()
 	// Whether earlier answers were removed since is unknown before the first look.
@@ -140,19 +141,10 @@ func (m *Memory) Run(ctx context.Context) {
 		if m.healthy() {
 			known = m.catchUp(ctx, known)
 		}
-		for looks := false; !looks; {
-			select {
-			case <-tick.C:
-				looks = true
-			case message, ok := <-messages:
-				if !ok {
-					messages = nil
-					continue
-				}
-				m.drop(message.Payload)
-			case <-ctx.Done():
-				return
-			}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -53,9 +53,6 @@ func (l *Line) Bytes(o Offer) (int64, error) {
 	return int64(e.bytes()), err
 }
 
-// WithSilence sets the silence after which a Listener gives up a connection.
-func WithSilence(d time.Duration) ListenOption { return func(o *listening) { o.silence = d } }
-
 // Watched returns the number of watched jobs.
 func (l *Listener) Watched() int {
 	l.mu.Lock()

@@ -2,12 +2,9 @@ package leaky_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/forebay/forebay/internal/jobs"
@@ -18,19 +15,11 @@ import (
 // patience is how long a test waits for a message that must come.
 const patience = 10 * time.Second
 
-// listen returns a listener of b's backend that has subscribed.
+// listen returns a listener of b's backend that has subscribed. It also listens to a backend that
+// doesn't exist, for settled.
 func listen(t *testing.T, b *bench, options ...leaky.ListenOption) *leaky.Listener {
 	t.Helper()
-	return listenOn(t, b, b.rdb, options...)
-}
-
-// listenOn is listen through another client. It also listens to a backend that doesn't exist, for
-// settled.
-func listenOn(
-	t *testing.T, b *bench, rdb redis.UniversalClient, options ...leaky.ListenOption,
-) *leaky.Listener {
-	t.Helper()
-	l := leaky.Listen(rdb, []string{b.Settings().Backend, b.absent()}, options...)
+	l := leaky.Listen(b.rdb, []string{b.Settings().Backend, b.absent()}, options...)
 	t.Cleanup(func() { l.Close() })
 	b.awaitSubscription()
 	b.settled(l)
@@ -288,59 +277,6 @@ func TestWatchersAreNotifiedWhenMessagesMayHaveBeenLost(t *testing.T) {
 	receive(t, other)
 }
 
-// If the other end is gone without closing the connection, only its silence shows it.
-func TestAListenerGivesUpASilentConnection(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	proxy := redistest.StartProxy(t, server.Addr)
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr, DisableIdentity: true})
-	t.Cleanup(func() { rdb.Close() })
-	b := newLineOn(t, server.Client(t), nil)
-	l := listenOn(t, b, rdb, leaky.WithSilence(300*time.Millisecond))
-	moved, forget := l.Watch(b.accept("acme"))
-	defer forget()
-	proxy.Lame()
-	receive(t, moved) // through a new connection
-}
-
-// A quiet connection that answers pings is kept.
-func TestAListenerKeepsAQuietConnection(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	b := newLineOn(t, server.Client(t), nil)
-	listen(t, b, leaky.WithSilence(time.Second))
-	ears := func() string {
-		t.Helper()
-		list, err := b.rdb.Do(context.Background(), "CLIENT", "LIST", "TYPE", "pubsub").Text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, _, _ := strings.Cut(list, " ")
-		return id
-	}
-	before := ears()
-	pings := func() int64 {
-		t.Helper()
-		info, err := b.rdb.InfoMap(context.Background(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var calls int64
-		fmt.Sscanf(info["Commandstats"]["cmdstat_ping"], "calls=%d", &calls)
-		return calls
-	}
-	from, end := pings(), time.Now().Add(patience)
-	for pings() < from+6 { // two silences
-		if time.Now().After(end) {
-			t.Fatal("it doesn't ping")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if after := ears(); after != before {
-		t.Errorf("connection %s became %s", before, after)
-	}
-}
-
 // A process without watchers doesn't receive the moves of all jobs.
 func TestAWorkersListenerReceivesNoMoves(t *testing.T) {
 	t.Parallel()
@@ -356,20 +292,6 @@ func TestAWorkersListenerReceivesNoMoves(t *testing.T) {
 	}
 	b.accept("acme")
 	receive(t, l.Wake(backend))
-}
-
-func TestAListenerReceivesAgainAfterItsConnectionBroke(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	b := newLineOn(t, server.Client(t), nil)
-	l := listen(t, b)
-	killed, err := b.rdb.ClientKillByFilter(context.Background(), "TYPE", "pubsub").Result()
-	if err != nil || killed != 1 {
-		t.Fatalf("%d connections were killed, %v", killed, err)
-	}
-	b.awaitSubscription()
-	b.accept("acme")
-	receive(t, l.Wake(b.Settings().Backend))
 }
 
 func TestAClosedListenerLeavesNothingBehind(t *testing.T) {

@@ -22,6 +22,12 @@ func Script(step string) *redis.Script {
 // HoldFor sets how long a claim holds.
 func (s *Sender) HoldFor(d time.Duration) { s.guard = d }
 
+// LookEvery sets how late a relay notices a delivery without a wake-up.
+func (s *Sender) LookEvery(d time.Duration) { s.look = d }
+
+// Silence sets the silence after which the connection for wake-ups is given up.
+func (s *Sender) Silence(d time.Duration) { s.silence = d }
+
 // Trust sets the authorities that sign receivers' certificates.
 func (s *Sender) Trust(roots *x509.CertPool) { s.transport = s.Policy.transport(roots, nil) }
 

@@ -2,12 +2,10 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/pubsub"
 )
 
 const (
@@ -60,7 +58,7 @@ func (s *Sender) sendDue(ctx context.Context, backend string) (time.Duration, er
 		return 0, err
 	}
 	s.metrics.pending.WithLabelValues(backend).Set(float64(found.pending))
-	wait := lookEvery
+	wait := s.look
 	if found.next >= 0 {
 		wait = min(wait, found.next+time.Millisecond) // so as not to be early
 	}
@@ -70,31 +68,22 @@ func (s *Sender) sendDue(ctx context.Context, backend string) (time.Duration, er
 	return wait, s.Transport.Send(ctx, found.deliveries)
 }
 
-// listen wakes the relays when a delivery is added to their outbox, until ctx ends.
+// listen wakes the relays when a delivery is added to their outbox, until ctx ends. It wakes all of
+// them when it may have missed that.
 func (s *Sender) listen(ctx context.Context) {
-	topics := map[string]chan struct{}{}
-	var channels []string
+	topics := map[string]func(string){}
 	for backend, wake := range s.wakes {
-		topics[wakeChannel(backend)] = wake
-		channels = append(channels, wakeChannel(backend))
+		topics[wakeChannel(backend)] = func(string) { ring(wake) }
 	}
-	sub := s.Redis.Subscribe(ctx, channels...)
-	defer func() {
-		if err := sub.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
-			s.Log.Debug("webhooks: close a subscription", "error", err)
-		}
-	}()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
+	reader := pubsub.Read(pubsub.Config{Redis: s.Redis, Topics: topics, Silence: s.silence,
+		Subscribed: func() {
+			for _, wake := range s.wakes {
+				ring(wake)
 			}
-			ring(topics[m.Channel])
-		}
+		}})
+	<-ctx.Done()
+	if err := reader.Close(); err != nil {
+		s.Log.Debug("webhooks: close a subscription", "error", err)
 	}
 }
 

@@ -174,7 +174,7 @@ func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *A
 		err := s.outbox.settle(ctx, own, to, wait, made)
 		cancel()
 		if err == nil {
-			if (to == Pending || to == putOff) && wait < lookEvery {
+			if (to == Pending || to == putOff) && wait < s.look {
 				s.wake(own.ID) // otherwise its relay would notice too late
 			}
 			return

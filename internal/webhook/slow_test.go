@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/redistest"
 	"github.com/forebay/forebay/internal/webhook"
 )
 
@@ -100,6 +103,27 @@ func TestWebhooksOutliveARestartOfRedis(t *testing.T) {
 	w.server.Restart()
 	w.until("Redis is back", func() bool { return w.rdb.Ping(t.Context()).Err() == nil })
 	w.awaitState(w.end(rc.URL), webhook.Delivered)
+}
+
+// A relay is woken again although the host at the other end of its connection has gone without
+// closing it, and it looks for the deliveries whose wake-ups were lost.
+func TestWakeUpsOutliveASilentConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	proxy := redistest.StartProxy(t, w.server.Addr)
+	listens := redis.NewClient(&redis.Options{Addr: proxy.Addr, DisableIdentity: true})
+	t.Cleanup(func() { listens.Close() })
+	rc := w.receive(nil)
+	w.start(anywhere(time.Hour), func(s *webhook.Sender) {
+		s.Redis = listens
+		s.Silence(300 * time.Millisecond)
+		s.LookEvery(time.Hour)
+	})
+	w.awaitState(w.end(rc.URL), webhook.Delivered)
+	proxy.Lame()
+	for range 2 { // the first wake-up is lost
+		w.awaitState(w.end(rc.URL), webhook.Delivered)
+	}
 }
 
 // Lists go on where a page ended, also among many deliveries that are due at one moment, and while

@@ -83,6 +83,8 @@ type Sender struct {
 	Config
 	outbox    *Outbox
 	guard     time.Duration
+	look      time.Duration // how late a relay notices a delivery without a wake-up
+	silence   time.Duration // when the connection for wake-ups is given up; 0: pubsub's default
 	transport *http.Transport
 	inFlight  *inFlight
 	metrics   *metrics
@@ -94,7 +96,8 @@ type Sender struct {
 
 // New returns a Sender. It registers metrics.
 func New(c Config) *Sender {
-	s := &Sender{Config: c, outbox: NewOutbox(c.Redis), guard: c.Policy.Timeout + slack,
+	s := &Sender{Config: c, outbox: NewOutbox(c.Redis),
+		guard: c.Policy.Timeout + slack, look: lookEvery,
 		transport: c.Policy.transport(nil, nil), inFlight: newInFlight(),
 		metrics: newMetrics(c.Metrics, c.Backends), wakes: map[string]chan struct{}{}}
 	for _, backend := range c.Backends {
