@@ -317,7 +317,7 @@ type Backend struct {
 	MaxAge time.Duration `key:"max_age" default:"24h" range:"1s to 30d"`
 	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it asks
 	// for rest, then one call to try.
-	Feedback strictyaml.Switch `key:"feedback" default:"on"`
+	Feedback units.Switch `key:"feedback" default:"on"`
 	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed and put
 	// it back into the line; it stays on record at least so long.
 	KeepFailed time.Duration `key:"keep_failed" default:"7d" range:"1s to 30d"`

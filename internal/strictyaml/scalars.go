@@ -73,31 +73,6 @@ func (u SecretURL) String() string { return u.Redacted() }
 // MarshalText hides what Redacted does, from encoding/json and log/slog.
 func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.Redacted()), nil }
 
-// Switch is a value that is on or off.
-type Switch bool
-
-// String is the switch as a file has it.
-func (s Switch) String() string {
-	if s {
-		return "on"
-	}
-	return "off"
-}
-
-// UnmarshalText reads on or off.
-func (s *Switch) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "on", "off":
-		*s = string(text) == "on"
-		return nil
-	case "true", "yes":
-		return errors.New("isn't a switch; write on")
-	case "false", "no":
-		return errors.New("isn't a switch; write off")
-	}
-	return errors.New("isn't a switch; write on or off")
-}
-
 // Errors of the parsers below are as those of UnmarshalText.
 
 var errTooLarge = errors.New("is a larger number than can be counted")

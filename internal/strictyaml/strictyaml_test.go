@@ -26,7 +26,7 @@ type house struct {
 // basement is promoted.
 type basement struct {
 	Depth float64              `key:"depth"`
-	Pump  strictyaml.Switch    `key:"pump"`
+	Pump  units.Switch         `key:"pump"`
 	Feed  strictyaml.SecretURL `key:"feed"`
 }
 

@@ -1,5 +1,5 @@
-// Package units reads and writes durations and sizes as people do: 500ms, 30s, 5m, 12h, 7d, and 512B,
-// 64KiB, 1MiB, 10MB. A number without its unit is none.
+// Package units reads and writes durations, sizes and switches as people do: 500ms, 30s, 5m, 12h, 7d;
+// 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is none.
 //
 // The errors of what reads them are the second half of a sentence whose subject is the text ("isn't a
 // duration; write ..."). They don't repeat it: it may be a secret.
@@ -98,4 +98,29 @@ func (s Size) String() string {
 		return fmt.Sprintf("%dKiB", s>>10)
 	}
 	return fmt.Sprintf("%dB", s)
+}
+
+// Switch is a value that is on or off.
+type Switch bool
+
+// String is the switch as people write it.
+func (s Switch) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}
+
+// UnmarshalText reads on or off.
+func (s *Switch) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on", "off":
+		*s = string(text) == "on"
+		return nil
+	case "true", "yes":
+		return errors.New("isn't a switch; write on")
+	case "false", "no":
+		return errors.New("isn't a switch; write off")
+	}
+	return errors.New("isn't a switch; write on or off")
 }

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,7 +12,6 @@ import (
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
-	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Lines returns the line of each backend, by name.
@@ -25,7 +23,7 @@ func Lines(c *config.Config, rdb redis.UniversalClient) map[string]*leaky.Line {
 			Drain:       b.Drain,
 			Room:        b.Line,
 			Attempts:    b.Retry.Attempts,
-			Feedback:    bool(b.Feedback),
+			Feedback:    b.Feedback,
 			KeepFailed:  b.KeepFailed,
 			KeepLongest: b.MaxAge + keepLongest(c, name),
 		})
@@ -61,20 +59,15 @@ func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.
 	}
 }
 
-// overrides tell of each setting that is overridden with another value: the config's, and the one in force.
+// overrides tell of each setting that is overridden with another value: the config's, and the one in
+// force.
 func overrides(st leaky.Status) (differing []slog.Attr) {
-	c := st.Configured
-	tell := func(setting, configured, inForce string) {
+	for _, name := range st.Override.Names() {
+		configured, inForce := st.Configured.Text(name), st.Text(name)
 		if configured != inForce {
-			differing = append(differing, slog.String(setting, "config "+configured+", in force "+inForce))
+			differing = append(differing, slog.String(name, "config "+configured+", in force "+inForce))
 		}
 	}
-	tell("rate", c.Rate.String(), st.Rate.String())
-	tell("burst", strconv.Itoa(c.Burst), strconv.Itoa(st.Burst))
-	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
-	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
-	tell("paused", "false", strconv.FormatBool(st.Paused))
-	tell("feedback", strictyaml.Switch(c.Feedback).String(), strictyaml.Switch(st.Feedback).String())
 	return differing
 }
 
