@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/units"
 	"github.com/forebay/forebay/internal/web"
 )
 
@@ -97,11 +97,5 @@ func windowText(d time.Duration) string {
 	case limits.Month:
 		return "month"
 	}
-	text := d.String()
-	for _, empty := range []string{"0s", "0m"} {
-		if short, cut := strings.CutSuffix(text, empty); cut && strings.HasSuffix(short, map[string]string{"0s": "m", "0m": "h"}[empty]) {
-			text = short
-		}
-	}
-	return text
+	return units.ShortDuration(d)
 }

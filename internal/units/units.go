@@ -11,6 +11,7 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -48,15 +49,23 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // FormatDuration writes a duration for ParseDuration: 7d rather than 168h0m0s, but 24h.
 func FormatDuration(d time.Duration) string {
-	switch {
-	case d >= 2*day && d%day == 0:
+	if d >= 2*day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
-	case d >= time.Hour && d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= time.Minute && d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
 	}
-	return d.String()
+	return ShortDuration(d)
+}
+
+// ShortDuration writes a duration as Go does, for programs that read no days, but 1m rather than 1m0s
+// and 168h rather than 168h0m0s.
+func ShortDuration(d time.Duration) string {
+	text := d.String()
+	if short, cut := strings.CutSuffix(text, "m0s"); cut {
+		text = short + "m"
+	}
+	if short, cut := strings.CutSuffix(text, "h0m"); cut {
+		text = short + "h"
+	}
+	return text
 }
 
 // Size is a number of bytes.
