@@ -8,15 +8,15 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Bounds of what may apply to one request. One script call decides over all limits, and a job keeps a
-// place in each limit of concurrency until it ends.
+// Bounds of what may apply to one request. One script call decides over all limits, and a job keeps
+// a place in each limit of concurrency until it ends.
 const (
 	maxMeeting     = 64
 	maxConcurrency = 4
 )
 
-// requests are all kinds of request that limits tell apart without knowing the client: a tier and an
-// operation that it may use.
+// requests are all kinds of request that limits tell apart without knowing the client: a tier and
+// an operation that it may use.
 func (c *Config) requests() iter.Seq2[string, string] {
 	tiers, operations := names(c.Tiers), names(c.Operations)
 	return func(yield func(tier, operation string) bool) {
@@ -30,8 +30,9 @@ func (c *Config) requests() iter.Seq2[string, string] {
 	}
 }
 
-// checkMeeting holds the limits that apply to one request against its cost and against their bounds.
-func (c *Config) checkMeeting(r *strictyaml.Report, tier, operation string) {
+// checkMeeting holds the limits that apply to one request against its cost and against their
+// bounds.
+func (c *Config) checkMeeting(r *report, tier, operation string) {
 	all := c.meeting(tier, operation)
 	checkNumber(r, tier, operation, all)
 	cost := c.Operations[operation].Cost
@@ -41,15 +42,17 @@ func (c *Config) checkMeeting(r *strictyaml.Report, tier, operation string) {
 	}
 	for _, l := range all {
 		if most, share := c.fits(l.Limit); most < cost.usual() {
-			r.Errorf(key, "is more than limit %s (%s%s) can ever allow%s, so no request would be accepted; lower the cost, or raise the limit",
-				r.Shown(l.key()+".name", l.Name), l.key(), r.OnLine(l.key()), mostOf(r, l.key(), most, share))
+			r.Errorf(key, "is more than limit %s (%s%s) can ever allow%s, so no request would be "+
+				"accepted; lower the cost, or raise the limit",
+				r.Shown(l.key()+".name", l.Name), l.key(), r.OnLine(l.key()),
+				mostOf(r, l.key(), most, share))
 		}
 	}
 }
 
 // checkOwn holds a client's own limits against the costs of operations and against the others that
 // apply.
-func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
+func (c *Config) checkOwn(r *report, key string, client Client) {
 	if len(client.Limits) == 0 || !nameForm.MatchString(client.Tier) {
 		return
 	}
@@ -59,18 +62,22 @@ func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 			continue
 		}
 		others := slices.DeleteFunc(c.meeting(client.Tier, operation), func(l placed) bool {
-			return l.list.tier == client.Tier && slices.ContainsFunc(client.Limits, func(o Limit) bool { return o.Name == l.Name })
+			return l.list.tier == client.Tier && slices.ContainsFunc(client.Limits, l.same)
 		})
 		own := list.meeting(client.Tier, operation)
 		for _, l := range own {
 			if most, share := c.fits(l.Limit); most < c.Operations[operation].Cost.usual() {
-				r.Errorf(l.key()+".limit", "can never allow a request for operation %s, which costs more%s; raise it, or lower the cost",
+				r.Errorf(l.key()+".limit", "can never allow a request for operation %s, which "+
+					"costs more%s; raise it, or lower the cost",
 					operation, mostOf(r, l.key(), most, share))
 			}
-			i := slices.IndexFunc(others, func(o placed) bool { return o.Name == l.Name && o.When.Overlaps(l.When) })
+			i := slices.IndexFunc(others, func(o placed) bool {
+				return o.same(l.Limit) && o.When.Overlaps(l.When)
+			})
 			if i >= 0 && l.Name != "" {
 				other := others[i].key()
-				r.Errorf(l.key()+".name", "%s is also the name of %s%s, which isn't of the tier, so this one can't replace it; rename one",
+				r.Errorf(l.key()+".name", "%s is also the name of %s%s, which isn't of the tier, "+
+					"so this one can't replace it; rename one",
 					r.Shown(l.key()+".name", l.Name), other, r.OnLine(other))
 			}
 		}
@@ -79,12 +86,15 @@ func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 }
 
 // checkNumber reports the first limit that is too much for one request.
-func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
+func checkNumber(r *report, tier, operation string, all []placed) {
 	if len(all) > maxMeeting {
-		r.Errorf(all[maxMeeting].key(), "is one too many: %d limits may apply to a request of tier %s for operation %s; at most %d can",
+		r.Errorf(all[maxMeeting].key(), "is one too many: %d limits may apply to a request of "+
+			"tier %s for operation %s; at most %d can",
 			len(all), tier, operation, maxMeeting)
 	}
-	jobs := slices.DeleteFunc(slices.Clone(all), func(l placed) bool { return l.Algorithm != limits.Concurrency })
+	jobs := slices.DeleteFunc(slices.Clone(all), func(l placed) bool {
+		return l.Algorithm != limits.Concurrency
+	})
 	if len(jobs) <= maxConcurrency {
 		return
 	}
@@ -93,9 +103,12 @@ func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
 		countries = append(countries, l.When.Countries...)
 	}
 	for _, country := range countries {
-		meet := slices.DeleteFunc(slices.Clone(jobs), func(l placed) bool { return !l.When.Countries.Have(country) })
+		meet := slices.DeleteFunc(slices.Clone(jobs), func(l placed) bool {
+			return !l.When.Countries.Have(country)
+		})
 		if len(meet) > maxConcurrency {
-			r.Errorf(meet[maxConcurrency].key(), "is one too many: %d limits of %s may apply to a request of tier %s for operation %s; at most %d can",
+			r.Errorf(meet[maxConcurrency].key(), "is one too many: %d limits of %s may apply to a "+
+				"request of tier %s for operation %s; at most %d can",
 				len(meet), limits.Concurrency, tier, operation, maxConcurrency)
 			return
 		}
@@ -103,7 +116,7 @@ func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
 }
 
 // checkLimitNames holds the names of all limits that apply to one request against each other.
-func (c *Config) checkLimitNames(r *strictyaml.Report) {
+func (c *Config) checkLimitNames(r *report) {
 	for _, list := range c.lists() {
 		var others []limitList
 		switch {
@@ -122,27 +135,28 @@ func (c *Config) checkLimitNames(r *strictyaml.Report) {
 	}
 }
 
-// distinct reports limits of one list that share their name with an earlier one of it, or with one of
-// the others that may apply beside it. Within a list names are unique whatever the conditions: such
-// limits would share a count.
-func distinct(r *strictyaml.Report, list limitList, others []limitList) {
+// distinct reports limits of one list that share their name with an earlier one of it, or with one
+// of the others that may apply beside it. Within a list names are unique whatever the conditions:
+// such limits would share a count.
+func distinct(r *report, list limitList, others []limitList) {
 	for n, l := range list.limits {
 		if l.Name == "" {
 			continue
 		}
 		at := list.at(n) + ".name"
 		report := func(other, why string) {
-			r.Errorf(at, "%s is also the name of %s%s%s; rename one", r.Shown(at, l.Name), other, r.OnLine(other), why)
+			r.Errorf(at, "%s is also the name of %s%s%s; rename "+
+				"one", r.Shown(at, l.Name), other, r.OnLine(other), why)
 		}
 		for _, o := range others {
 			i := slices.IndexFunc(o.limits, func(other Limit) bool {
-				return other.Name == l.Name && within(l.When, list).Overlaps(within(other.When, o))
+				return l.same(other) && within(l.When, list).Overlaps(within(other.When, o))
 			})
 			if i >= 0 {
 				report(o.at(i), ", and both apply to one request")
 			}
 		}
-		if i := slices.IndexFunc(list.limits[:n], func(o Limit) bool { return o.Name == l.Name }); i >= 0 {
+		if i := slices.IndexFunc(list.limits[:n], l.same); i >= 0 {
 			report(list.at(i), "")
 		}
 	}

@@ -1,16 +1,17 @@
-// Package config reads Forebay's one YAML file. The structs below are its manual: their tags have each
-// key with its default, its bounds and what it means that it is absent; the comments have the reasons.
+// Package config reads Forebay's one YAML file. The structs below are its manual: their tags have
+// each key with its default, its bounds and what it means that it is absent; the comments have the
+// reasons.
 //
 // A file says what it means or is refused: unknown and doubled keys, numbers without their unit and
-// contradictions are errors that name file, line, key and the mend, all of them at once (see package
-// strictyaml). Durations are written 500ms, 30s, 5m, 12h, 7d; sizes 512B, 64KiB, 1MiB, 10MB; rates
-// 5/s, 0.2/s, 6/m, 100/d or unlimited.
+// contradictions are errors that name file, line, key and the mend, all of them at once (see
+// package strictyaml). Durations are written 500ms, 30s, 5m, 12h, 7d; sizes 512B, 64KiB, 1MiB,
+// 10MB; rates 5/s, 0.2/s, 6/m, 100/d or unlimited.
 //
 // ${NAME} inside a value stands for an environment variable, $${ for a plain ${. A variable becomes
 // text of that one value: nothing in it is read as YAML, and it is never printed.
 //
-// Names of backends, operations, tiers, limits and clients are [a-z][a-z0-9-]*, at most 63 characters:
-// they become parts of job ids, Redis keys, header fields and metric labels.
+// Names of backends, operations, tiers, limits and clients are [a-z][a-z0-9-]*, at most 63
+// characters: they become parts of job ids, Redis keys, header fields and metric labels.
 package config
 
 import (
@@ -62,8 +63,9 @@ type Stop struct {
 	// Shutdown is how long its running requests and calls may go on; those that still run then go
 	// back to the line.
 	Shutdown time.Duration `key:"shutdown" default:"30s" range:"100ms to 1h"`
-	// ShutdownDelay is for how long an api goes on as before, but for /readyz, which is red, so that
-	// load balancers send their requests elsewhere before it closes. The default is two of their looks.
+	// ShutdownDelay is for how long an api goes on as before, but for /readyz, which is red, so
+	// that load balancers send their requests elsewhere before it closes. The default is two of
+	// their looks.
 	ShutdownDelay time.Duration `key:"shutdown_delay" default:"5s" range:"0s to 5m"`
 }
 
@@ -73,14 +75,14 @@ type HTTP struct {
 	Listen string `key:"listen" default:":8080"`
 	// MaxBody bounds a request's body. Each request under way holds its body in memory whole.
 	MaxBody units.Size `key:"max_body" default:"1MiB" range:"1KiB to 64MiB"`
-	// MaxBuffered bounds the memory for all requests' bodies together, and by as much again that for
-	// all answers until they are read. A request that finds no room gets 503, or 429 where its own
-	// client takes the room. At least twice MaxBody, so that not every body waits for another; at most
-	// 64GiB.
+	// MaxBuffered bounds the memory for all requests' bodies together, and by as much again that
+	// for all answers until they are read. A request that finds no room gets 503, or 429 where its
+	// own client takes the room. At least twice MaxBody, so that not every body waits for another;
+	// at most 64GiB.
 	MaxBuffered units.Size `key:"max_buffered" default:"256MiB"`
-	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones are
-	// closed to make room; where there are none, new ones are. What is derived from the file limit is
-	// at most 20000.
+	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones
+	// are closed to make room; where there are none, new ones are. What is derived from the file
+	// limit is at most 20000.
 	MaxConnections int `key:"max_connections" range:"1 to 1000000" absent:"what the process's file limit leaves (ulimit -n)"`
 	// MaxConnectionsPerAddress bounds those from one address, or IPv6 network as of IPv6Prefix, so
 	// that none takes all. TrustedProxies are without this bound.
@@ -93,8 +95,8 @@ type HTTP struct {
 	// IPv6Prefix is how many leading bits of an IPv6 address make one caller. 64 is the smallest
 	// network that one user is given; below 32 lie whole providers.
 	IPv6Prefix int `key:"ipv6_prefix" default:"64" range:"32 to 128"`
-	// LegacyRateLimitHeaders says how X-RateLimit-Reset counts: epoch is Unix seconds, delta seconds
-	// from now; off sends no X-RateLimit fields.
+	// LegacyRateLimitHeaders says how X-RateLimit-Reset counts: epoch is Unix seconds, delta
+	// seconds from now; off sends no X-RateLimit fields.
 	LegacyRateLimitHeaders string `key:"legacy_rate_limit_headers" default:"epoch" words:"epoch, delta, off"`
 }
 
@@ -109,27 +111,28 @@ type Admin struct {
 // Redis is where everything is kept.
 type Redis struct {
 	// URL is redis://, unix://, redis+sentinel:// (user:password@host:port,host:port/master/db) or
-	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Without it a Redis
-	// inside the process is used, for trying out.
+	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Without it a
+	// Redis inside the process is used, for trying out.
 	URL strictyaml.SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
 	RedisLogin
-	// OnFailure is what a request for a job gets while Redis is unavailable: degrade is the last good
-	// answer from memory where the operation permits one, and otherwise 503; reject is 503 at once.
+	// OnFailure is what a request for a job gets while Redis is unavailable: degrade is the last
+	// good answer from memory where the operation permits one, and otherwise 503; reject is 503 at
+	// once.
 	OnFailure string `key:"on_failure" default:"degrade" words:"degrade, reject"`
 }
 
 // RedisLogin is what a Redis needs beside its URL.
 type RedisLogin struct {
-	// Username and Password are those of the server, master or nodes, taken literally: no character of
-	// them is special, as it would be in the URL. They are given here or there.
+	// Username and Password are those of the server, master or nodes, taken literally: no character
+	// of them is special, as it would be in the URL. They are given here or there.
 	Username string            `key:"username"`
 	Password strictyaml.Secret `key:"password"`
-	// SentinelUsername and SentinelPassword are those of the sentinels, which may ask for others than
-	// the servers that they watch. Absent: the sentinels ask for none.
+	// SentinelUsername and SentinelPassword are those of the sentinels, which may ask for others
+	// than the servers that they watch. Absent: the sentinels ask for none.
 	SentinelUsername string            `key:"sentinel_username"`
 	SentinelPassword strictyaml.Secret `key:"sentinel_password"`
-	// TLS is for servers that the system's authorities don't vouch for, or that ask for certificates.
-	// It needs a URL with TLS.
+	// TLS is for servers that the system's authorities don't vouch for, or that ask for
+	// certificates. It needs a URL with TLS.
 	TLS RedisTLS `key:"tls" absent:"servers with TLS are verified against the system's authorities"`
 }
 
@@ -150,13 +153,13 @@ type Checks struct {
 	// OnFailure is what they get while Redis is unavailable. With local each process decides by
 	// itself, with its part of every limit.
 	OnFailure string `key:"on_failure" default:"local" words:"local, allow, refuse"`
-	// Processes is how many api processes there are at least. They count each other in Redis; one that
-	// starts while Redis is away goes by this.
+	// Processes is how many api processes there are at least. They count each other in Redis; one
+	// that starts while Redis is away goes by this.
 	Processes int `key:"processes" default:"1" range:"1 to 1000"`
-	// MethodHeader is the one field in which the gateway tells the method of the request that it asks
-	// about: X-Original-Method, X-Forwarded-Method or any other that it always sets itself, so that its
-	// clients can't. By it a CORS preflight, which carries no key, is let through uncounted. It is
-	// believed from http.trusted_proxies alone.
+	// MethodHeader is the one field in which the gateway tells the method of the request that it
+	// asks about: X-Original-Method, X-Forwarded-Method or any other that it always sets itself, so
+	// that its clients can't. By it a CORS preflight, which carries no key, is let through
+	// uncounted. It is believed from http.trusted_proxies alone.
 	MethodHeader string `key:"method_header" absent:"no method is told: a preflight is a request like any other"`
 }
 
@@ -164,9 +167,9 @@ type Checks struct {
 // which sees what the others count.
 type Region struct {
 	Name string `key:"name" required:""` // different in each region
-	// Share is the part of every limit that this region decides over: above 0, at most 1, and 1 over
-	// all regions together. An amount is rounded down, but never below 1. Required without Sync; with
-	// it, the share holds while the centre is lost.
+	// Share is the part of every limit that this region decides over: above 0, at most 1, and 1
+	// over all regions together. An amount is rounded down, but never below 1. Required without
+	// Sync; with it, the share holds while the centre is lost.
 	Share float64 `key:"share" absent:"while the centre of sync is lost, the same for each region last seen"`
 	Sync  Sync    `key:"sync" absent:"this region decides over its share by itself"`
 }
@@ -184,8 +187,8 @@ type Sync struct {
 
 // Worker is the back path inside the api process.
 type Worker struct {
-	// Embedded makes the api process drain the lines too. It always does with embedded Redis, which no
-	// other process can reach.
+	// Embedded makes the api process drain the lines too. It always does with embedded Redis, which
+	// no other process can reach.
 	Embedded bool `key:"embedded"`
 }
 
@@ -194,15 +197,16 @@ type Identity struct {
 	// Anonymous is the tier of callers without a key. Limits count them by address. A job of theirs
 	// belongs to the bearer of its id, as strangers may share an address.
 	Anonymous string `key:"anonymous" absent:"a key is required"`
-	// CountryHeader is the header in which the trusted proxies say the caller's country in two letters,
-	// such as CF-IPCountry. It needs http.trusted_proxies: anybody else could write anything in it.
+	// CountryHeader is the header in which the trusted proxies say the caller's country in two
+	// letters, such as CF-IPCountry. It needs http.trusted_proxies: anybody else could write
+	// anything in it.
 	CountryHeader string `key:"country_header" absent:"no header tells a caller's country"`
-	// CountryDatabase is a MaxMind file (.mmdb) of countries, asked about addresses that the header says
-	// nothing of. A path that isn't absolute begins where this config lies.
+	// CountryDatabase is a MaxMind file (.mmdb) of countries, asked about addresses that the header
+	// says nothing of. A path that isn't absolute begins where this config lies.
 	CountryDatabase string `key:"country_database" absent:"no database tells a caller's country"`
-	// ClientsFile holds further clients under the one key "clients", and is read again when it changes
-	// and on SIGHUP. A broken one is refused at the start, and later the clients stay as they were. The
-	// path is as for CountryDatabase.
+	// ClientsFile holds further clients under the one key "clients", and is read again when it
+	// changes and on SIGHUP. A broken one is refused at the start, and later the clients stay as
+	// they were. The path is as for CountryDatabase.
 	ClientsFile string `key:"clients_file" absent:"the clients are those of this file"`
 	// Clients are the owners of API keys.
 	Clients []Client `key:"clients" max:"10000"`
@@ -212,8 +216,9 @@ type Identity struct {
 type Client struct {
 	Name string `key:"name" required:""` // unique
 	Tier string `key:"tier"`             // required
-	// KeySHA256 are the SHA-256 digests of its keys in hexadecimal: printf %s "$KEY" | sha256sum. One is
-	// required; there may be more, so that a new key can be rolled out before the old one goes.
+	// KeySHA256 are the SHA-256 digests of its keys in hexadecimal: printf %s "$KEY" | sha256sum.
+	// One is required; there may be more, so that a new key can be rolled out before the old one
+	// goes.
 	KeySHA256 []identity.Digest `key:"key_sha256" max:"10"`
 	// Weight is its own instead of the tier's.
 	Weight float64 `key:"weight" range:"0.001 to 1000" absent:"that of its tier"`
@@ -227,34 +232,35 @@ type Client struct {
 type Callback struct {
 	// URL is for the jobs whose request names no callback_url. It follows the rules of Callbacks.
 	URL string `key:"url" absent:"the jobs whose requests name a callback_url are told of"`
-	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random bytes. One
-	// is required. Each of them signs, so that a new one can be rolled out before the old one goes.
+	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random
+	// bytes. One is required. Each of them signs, so that a new one can be rolled out before the
+	// old one goes.
 	Secrets []webhook.Secret `key:"secrets" max:"5"`
 }
 
 // Tier is a named set of limits and a weight.
 type Tier struct {
 	// Weight is the tier's share where clients of several tiers wait in one line: with weight 4 a
-	// client gets four slots for each one of weight 1. Beyond the bounds the light ones would all but
-	// never get their turn.
+	// client gets four slots for each one of weight 1. Beyond the bounds the light ones would all
+	// but never get their turn.
 	Weight float64 `key:"weight" default:"1" range:"0.001 to 1000"`
-	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads and
-	// results of those that wait, run and are kept. At least 64KiB, and twice HTTP.MaxBody, so that
-	// no job takes all of it; at most 1024GiB.
+	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads
+	// and results of those that wait, run and are kept. At least 64KiB, and twice HTTP.MaxBody, so
+	// that no job takes all of it; at most 1024GiB.
 	MaxStored units.Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
 	// Grace is for clients of the tier that are new here.
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.
 	Limits []Limit `key:"limits" max:"20"`
 	// Reads are limits of each client's lists of jobs, counted in jobs that are looked at. Not per
-	// operation, and without when and concurrency; [] is no limit. By the default a client with 10,000
-	// jobs may look at all of them at once, and then takes under 1% of Redis's time.
+	// operation, and without when and concurrency; [] is no limit. By the default a client with
+	// 10,000 jobs may look at all of them at once, and then takes under 1% of Redis's time.
 	Reads []Limit `key:"reads" max:"20" default:"[{name: reads, algorithm: token-bucket, limit: 60000, window: 1m, burst: 10000}]"`
 }
 
 // Grace widens, for a client's first time, the limits that count it by itself: those per client and
-// client+operation, whichever list they are in. A caller without a key has none: strangers may share
-// an address.
+// client+operation, whichever list they are in. A caller without a key has none: strangers may
+// share an address.
 type Grace struct {
 	// Period begins when the client is first seen.
 	Period time.Duration `key:"period" range:"1m to 366d" required:"how long a client counts as new, such as 7d"`
@@ -262,9 +268,9 @@ type Grace struct {
 	Factor float64 `key:"factor" required:"what a new client's limits are multiplied by, such as 2"`
 }
 
-// Limit is one rule. Among all that apply to one request (of its tier, of all callers, of its operation
-// and of its client) names are unique, since a refusal names the limit. At most 4 of them may limit
-// concurrency.
+// Limit is one rule. Among all that apply to one request (of its tier, of all callers, of its
+// operation and of its client) names are unique, since a refusal names the limit. At most 4 of them
+// may limit concurrency.
 type Limit struct {
 	Name string `key:"name" required:""`
 	// Per is what is counted apart. country needs identity.country_header or country_database.
@@ -275,22 +281,22 @@ type Limit struct {
 	//   token-bucket            a steady rate, and bursts after idling
 	//   leaky-bucket            fills by the cost, leaks at limit/window, holds burst
 	//   sliding-window-counter  an amount in any window, within a few percent
-	//   sliding-window-log      an amount in any window, exactly, for more memory: limit is at most 10000
+	//   sliding-window-log      an amount in any window, exactly, for more memory; limit ≤ 10000
 	//   fixed-window            an amount in each window of the clock or the calendar: quotas
 	//   concurrency             jobs that wait and run at one time; no window
 	Algorithm limits.Algorithm `key:"algorithm"`
 	// Limit is how much Window allows, in units of the operations' cost, or as Cost says; for
 	// concurrency how many jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
 	Limit int64 `key:"limit"`
-	// Window is required but for concurrency; 1ms to 366d, and for a fixed-window also day or month of
-	// the UTC calendar. Limit and Window are counted exactly, in whole numbers: where they have no common
-	// measure (such as 1000003 in 24h) a rounder pair may be asked for.
+	// Window is required but for concurrency; 1ms to 366d, and for a fixed-window also day or month
+	// of the UTC calendar. Limit and Window are counted exactly, in whole numbers: where they have
+	// no common measure (such as 1000003 in 24h) a rounder pair may be asked for.
 	Window Window `key:"window"`
-	// Burst is how much a token-bucket allows at once after idling, or a leaky-bucket holds. Default:
-	// Limit; 1 to 1,000,000,000. Buckets only.
+	// Burst is how much a token-bucket allows at once after idling, or a leaky-bucket holds.
+	// Default: Limit; 1 to 1,000,000,000. Buckets only.
 	Burst int64 `key:"burst"`
-	// Enforce is whether the limit refuses. With false it is a shadow: counted and shown, to see which
-	// requests it would refuse.
+	// Enforce is whether the limit refuses. With false it is a shadow: counted and shown, to see
+	// which requests it would refuse.
 	Enforce bool `key:"enforce" default:"true"`
 	// Cost is what a request takes of it.
 	Cost LimitCost `key:"cost" absent:"a request takes its operation's cost, or one job"`
@@ -312,17 +318,17 @@ type Backend struct {
 	// Timeout is how long one call may take.
 	Timeout time.Duration `key:"timeout" default:"30s" range:"10ms to 24h"`
 	Retry   Retry         `key:"retry"`
-	// MaxAge is how old a job may be when an attempt begins; an older one expires. Its payload stays in
-	// Redis so long.
+	// MaxAge is how old a job may be when an attempt begins; an older one expires. Its payload
+	// stays in Redis so long.
 	MaxAge time.Duration `key:"max_age" default:"24h" range:"1s to 30d"`
-	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it asks
-	// for rest, then one call to try.
+	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it
+	// asks for rest, then one call to try.
 	Feedback units.Switch `key:"feedback" default:"on"`
-	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed and put
-	// it back into the line; it stays on record at least so long.
+	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed
+	// and put it back into the line; it stays on record at least so long.
 	KeepFailed time.Duration `key:"keep_failed" default:"7d" range:"1s to 30d"`
-	// Headers are sent with every call; values may hold secrets from the environment. Not those that
-	// the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
+	// Headers are sent with every call; values may hold secrets from the environment. Not those
+	// that the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
 	Headers map[string]strictyaml.Secret `key:"headers" max:"50"`
 }
 
@@ -341,23 +347,24 @@ type Operation struct {
 	// Cost is what one request takes of each limit but those of concurrency.
 	Cost  Cost  `key:"cost" default:"1"`
 	Cache Cache `key:"cache"`
-	// Coalesce has requests for the same share one job while it waits or runs, if their callers share
-	// its answers (Cache).
+	// Coalesce has requests for the same share one job while it waits or runs, if their callers
+	// share its answers (Cache).
 	Coalesce bool `key:"coalesce"`
 	// OnOverload is what is tried in order when a request is refused. reject comes last.
 	//   stale              the last good answer, as Cache permits
-	//   {operation: name}  a job of another, cheaper operation, by that one's own limits and line; at most 3
+	//   {operation: name}  a job of another, cheaper operation, by its own limits and line; at most 3
 	//   {body: {...}}      a fixed answer
 	//   reject             429
 	OnOverload []Step `key:"on_overload" max:"10" default:"[stale, reject]"`
 	// Degrade says when stale answers are served before the line is tried.
 	Degrade Degrade `key:"degrade" absent:"a stale answer is served only where a request is refused"`
-	// OnFailure is what gateways' checks of the operation get while Redis is unavailable. See Checks.
+	// OnFailure is what gateways' checks of the operation get while Redis is unavailable. See
+	// Checks.
 	OnFailure string `key:"on_failure" words:"local, allow, refuse" absent:"as check.on_failure"`
 	// KeepResult is how long a finished job and its result can be fetched.
 	KeepResult time.Duration `key:"keep_result" default:"24h" range:"1s to 30d"`
-	// MaxResult bounds the backend's answer; a longer one fails the job. It is held in memory and in
-	// Redis whole.
+	// MaxResult bounds the backend's answer; a longer one fails the job. It is held in memory and
+	// in Redis whole.
 	MaxResult units.Size `key:"max_result" default:"1MiB" range:"1B to 64MiB"`
 	// Limits apply to requests for this operation.
 	Limits []Limit `key:"limits" max:"20"`
@@ -399,24 +406,24 @@ type Degrade struct {
 // DegradeWhen is a condition on the operation's backend.
 type DegradeWhen struct {
 	Backend string `key:"backend" required:"sick" words:"sick"`
-	// Below is the part of its rate under which the backend counts as sick, by what feedback leaves of
-	// it: above 0, at most 1. A backend that asks for rest is sick anyway.
+	// Below is the part of its rate under which the backend counts as sick, by what feedback leaves
+	// of it: above 0, at most 1. A backend that asks for rest is sick anyway.
 	Below float64 `key:"below" default:"0.5"`
 }
 
 // Cache says which stored answers may be served.
 type Cache struct {
-	// FreshFor is how old an answer may be that is served to any request for the same, as if it were
-	// new.
+	// FreshFor is how old an answer may be that is served to any request for the same, as if it
+	// were new.
 	FreshFor time.Duration `key:"fresh_for" range:"1s to 366d" absent:"no answer is served as new"`
 	// StaleFor is how old a stale answer may be.
 	StaleFor time.Duration `key:"stale_for" range:"1s to 366d" absent:"no stale answer is served"`
-	// Share is who sees one client's answers: nobody else, its tier or all. Callers without a key are no
-	// client: they take part with tier and all alone.
+	// Share is who sees one client's answers: nobody else, its tier or all. Callers without a key
+	// are no client: they take part with tier and all alone.
 	Share string `key:"share" default:"client" words:"client, tier, all"`
 	// Key are JSON Pointers to what in the payload tells answers apart.
 	Key []string `key:"key" max:"16" absent:"the whole payload tells answers apart"`
-	// Refresh has an answer that was served stale be asked for anew, by one job that no client waits
-	// for, where the line has room.
+	// Refresh has an answer that was served stale be asked for anew, by one job that no client
+	// waits for, where the line has room.
 	Refresh bool `key:"refresh"`
 }

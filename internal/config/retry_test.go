@@ -19,7 +19,7 @@ func TestAStatusIsInOneListOfRetry(t *testing.T) {
 		text := "identity: {anonymous: free}\ntiers: {free: {}}\noperations: {report: {backend: reports, path: /render}}\n" +
 			"backends:\n  reports: {url: \"http://127.0.0.1:9000\", drain: {rate: 5/s}, retry: {" + retry + "}}\n"
 		got := ""
-		if _, _, err := read("f.yaml", []byte(text), env, nil); err != nil {
+		if _, _, err := read("f.yaml", []byte(text), env, Rules{}); err != nil {
 			got = err.Error()
 		}
 		if got != want {

@@ -14,7 +14,8 @@ type When struct {
 	Tiers Names `key:"tier" max:"1000" absent:"every tier"`
 	// Operations leave out requests without an operation, such as those for a job's status.
 	Operations Names `key:"operation" max:"1000" absent:"every operation"`
-	// Countries are two capital letters each (ISO 3166-1). A caller whose country isn't known is in none.
+	// Countries are two capital letters each (ISO 3166-1). A caller whose country isn't known is in
+	// none.
 	Countries Names `key:"country" max:"250" absent:"every country"`
 }
 
@@ -30,7 +31,8 @@ func (w When) MayFit(tier, operation string) bool {
 
 // Overlaps reports whether one request may meet both conditions.
 func (w When) Overlaps(other When) bool {
-	return w.Tiers.overlap(other.Tiers) && w.Operations.overlap(other.Operations) && w.Countries.overlap(other.Countries)
+	return w.Tiers.overlap(other.Tiers) && w.Operations.overlap(other.Operations) &&
+		w.Countries.overlap(other.Countries)
 }
 
 func (n Names) overlap(other Names) bool {

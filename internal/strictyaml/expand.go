@@ -14,7 +14,8 @@ var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z0-9_]+\}$`)
 
 // expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after
 // the YAML was parsed, and not again to what it put in. used says that a variable was.
-func expand(text string, lookup func(string) (string, bool)) (expanded string, used bool, err error) {
+func expand(text string, lookup func(string) (string, bool)) (
+	expanded string, used bool, err error) {
 	var out strings.Builder
 	for {
 		at := strings.Index(text, "${")
@@ -30,11 +31,13 @@ func expand(text string, lookup func(string) (string, bool)) (expanded string, u
 		out.WriteString(text[:at])
 		name, rest, closed := strings.Cut(text[at+2:], "}")
 		if !closed || !variableName.MatchString(name) {
-			return "", true, errors.New("has a ${ that isn't followed by the name of a variable and }; write ${NAME}, or $${ for a plain ${")
+			return "", true, errors.New("has a ${ that isn't followed by the name of a variable " +
+				"and }; write ${NAME}, or $${ for a plain ${")
 		}
 		value, ok := lookup(name)
 		if !ok {
-			return "", true, fmt.Errorf("needs the environment variable %s, which is not set", Quote(name))
+			return "", true, fmt.Errorf("needs the environment variable %s, which is not "+
+				"set", Quote(name))
 		}
 		out.WriteString(value)
 		text, used = rest, true

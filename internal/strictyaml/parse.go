@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Read reads the one YAML document of text into the struct that v points to. What the text leaves out
-// stays as it is. lookup finds environment variables, as os.LookupEnv does. The report has all that was
-// wrong, and where each key stands; file is what it calls the text. Where the text isn't YAML at all
-// there is nothing else to report: that is the error, an Errors of one.
+// Read reads the one YAML document of text into the struct that v points to. What the text leaves
+// out stays as it is. lookup finds environment variables, as os.LookupEnv does. The report has all
+// that was wrong, and where each key stands; file is what it calls the text. Where the text isn't
+// YAML at all there is nothing else to report: that is the error, an Errors of one.
 func Read(file string, text []byte, lookup func(string) (string, bool), v any) (*Report, error) {
 	root, problem := parseYAML(text)
 	if problem != nil {
@@ -48,7 +48,8 @@ func parseYAML(text []byte) (*yaml.Node, *Problem) {
 		case errors.Is(err, io.EOF):
 			return document.Content[0], nil
 		case err == nil:
-			return nil, &Problem{Line: another.Line, Text: "a second document begins; keep one config in one file"}
+			return nil, &Problem{Line: another.Line, Text: "a second document begins; keep one " +
+				"config in one file"}
 		}
 	}
 	problem := Problem{Text: "isn't YAML: " + err.Error()}

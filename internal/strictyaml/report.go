@@ -50,8 +50,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Report gathers what is found while a file is read and checked: at most one error a key, and none of
-// a key inside one that has an error. It belongs to one goroutine.
+// Report gathers what is found while a file is read and checked: at most one error a key, and none
+// of a key inside one that has an error. It belongs to one goroutine.
 type Report struct {
 	file     string
 	places   map[string]place // by key path: every key that the file gives
@@ -161,8 +161,8 @@ func (w Written) Or(key, otherwise string) string {
 	return otherwise
 }
 
-// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown if it
-// came from no file.
+// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown
+// if it came from no file.
 func (r *Report) Shown(key string, fallback any) string {
 	switch p := r.places[key]; {
 	case p.fromEnv:
@@ -182,7 +182,8 @@ func (r *Report) OnLine(key string) string {
 }
 
 // Known reports a name at key that nothing of a kind has, with the nearest one that something has.
-// Where those were not understood themselves that is error enough; they stand at the key kind + "s".
+// Where those were not understood themselves that is error enough; they stand at the key kind +
+// "s".
 func (r *Report) Known(key, name, kind string, known []string) {
 	if slices.Contains(known, name) || r.failed[kind+"s"] {
 		return
@@ -194,17 +195,11 @@ func (r *Report) Known(key, name, kind string, known []string) {
 	r.Errorf(key, "there is no %s %s; %s", kind, r.Shown(key, name), mend)
 }
 
-// OneOf reports a value at key that is none of the choices.
-func OneOf[T ~string](r *Report, key string, value T, choices ...T) {
-	if !slices.Contains(choices, value) {
-		r.Errorf(key, "%s is none of %s", r.Shown(key, value), strings.Join(asTexts(choices), ", "))
-	}
-}
-
 // Within reports a value at key that is under least or over most.
 func Within[T cmp.Ordered](r *Report, key string, value, least, most T) {
 	if value < least || value > most {
-		r.Errorf(key, "%s is out of bounds; write %s to %s", r.Shown(key, value), scalarText(least), scalarText(most))
+		r.Errorf(key, "%s is out of bounds; write %s to "+
+			"%s", r.Shown(key, value), scalarText(least), scalarText(most))
 	}
 }
 
@@ -242,12 +237,4 @@ func Quote(text string) string {
 		text = string(runes[:most]) + "…"
 	}
 	return fmt.Sprintf("%q", text)
-}
-
-func asTexts[T ~string](words []T) []string {
-	texts := make([]string, len(words))
-	for i, word := range words {
-		texts[i] = string(word)
-	}
-	return texts
 }

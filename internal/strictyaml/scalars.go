@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// redacted is a value of which messages and descriptions show this text alone. A type is secret as a
-// whole where its zero value has the text ***.
+// redacted is a value of which messages and descriptions show this text alone. A type is secret as
+// a whole where its zero value has the text ***.
 type redacted interface{ Redacted() string }
 
 const hidden = "***"
 
-// redactedText is what may be shown of a file's text for a value of a type, if the text has variables:
-// "" where that is nothing.
+// redactedText is what may be shown of a file's text for a value of a type, if the text has
+// variables: "" where that is nothing.
 func redactedText(t reflect.Type, text string) string {
 	zero, hides := reflect.Zero(t).Interface().(redacted)
 	switch {
@@ -111,11 +111,14 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errors.New("isn't a network; write a CIDR such as 10.0.0.0/8 or 2001:db8::/32, or one address")
+		return netip.Prefix{}, errors.New("isn't a network; write a CIDR such as 10.0.0.0/8 or " +
+			"2001:db8::/32, or one address")
 	case p.Addr().Is4In6():
-		return netip.Prefix{}, errors.New("is an IPv4 network in IPv6 form; write it as IPv4, such as 10.0.0.0/8")
+		return netip.Prefix{}, errors.New("is an IPv4 network in IPv6 form; write it as IPv4, " +
+			"such as 10.0.0.0/8")
 	case p != p.Masked():
-		return netip.Prefix{}, errors.New("has bits outside its mask; write zeros there, or the address alone")
+		return netip.Prefix{}, errors.New("has bits outside its mask; write zeros there, or the " +
+			"address alone")
 	}
 	return p, nil
 }

@@ -1,8 +1,8 @@
-// Package units reads and writes durations, sizes and switches as people do: 500ms, 30s, 5m, 12h, 7d;
-// 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is none.
+// Package units reads and writes durations, sizes and switches as people do: 500ms, 30s, 5m, 12h,
+// 7d; 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is none.
 //
-// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't a
-// duration; write ..."). They don't repeat it: it may be a secret.
+// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't
+// a duration; write ..."). They don't repeat it: it may be a secret.
 package units
 
 import (
@@ -23,14 +23,16 @@ var (
 	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
 )
 
-// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no meaning,
-// not even 0.
+// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no
+// meaning, not even 0.
 func ParseDuration(s string) (time.Duration, error) {
 	if numberForm.MatchString(s) {
-		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, 12h or 7d")
+		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, " +
+			"12h or 7d")
 	}
 	if !durationForm.MatchString(s) {
-		return 0, errors.New("isn't a duration; write a number and a unit, such as 500ms, 30s, 5m, 12h or 7d")
+		return 0, errors.New("isn't a duration; write a number and a unit, such as 500ms, 30s, " +
+			"5m, 12h or 7d")
 	}
 	var sum time.Duration
 	for _, part := range durationPart.FindAllStringSubmatch(s, -1) {
@@ -55,8 +57,8 @@ func FormatDuration(d time.Duration) string {
 	return ShortDuration(d)
 }
 
-// ShortDuration writes a duration as Go does, for programs that read no days, but 1m rather than 1m0s
-// and 168h rather than 168h0m0s.
+// ShortDuration writes a duration as Go does, for programs that read no days, but 1m rather than
+// 1m0s and 168h rather than 168h0m0s.
 func ShortDuration(d time.Duration) string {
 	text := d.String()
 	if short, cut := strings.CutSuffix(text, "m0s"); cut {
@@ -73,16 +75,19 @@ type Size int64
 
 var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(B|KB|MB|GB|KiB|MiB|GiB)$`)
 
-var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9,
+	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 // UnmarshalText reads a number and its unit. Half a KiB is a size, half a byte is not.
 func (s *Size) UnmarshalText(text []byte) error {
 	m := sizeForm.FindStringSubmatch(string(text))
 	if m == nil {
 		if numberForm.Match(text) {
-			return errors.New("has no unit; write the number with one, such as 100B, 512KiB, 1MiB or 10MB")
+			return errors.New("has no unit; write the number with one, such as 100B, 512KiB, " +
+				"1MiB or 10MB")
 		}
-		return errors.New("isn't a size; write a number and a unit, such as 100B, 512KiB, 1MiB or 10MB")
+		return errors.New("isn't a size; write a number and a unit, such as 100B, 512KiB, 1MiB " +
+			"or 10MB")
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	n *= sizeUnits[m[2]]

@@ -17,7 +17,9 @@ import (
 )
 
 // Back puts a worker together. answers takes the good answers that may be served stale later.
-func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line, listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (*worker.Worker, error) {
+func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line,
+	listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (
+	*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
 		policies[name] = o.Policy()
@@ -38,7 +40,8 @@ func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[str
 		operations := map[string]worker.Operation{}
 		for operation, o := range c.Operations {
 			if o.Backend == name {
-				operations[operation] = worker.Operation{Method: o.Method, Path: o.Path, MaxResult: int64(o.MaxResult)}
+				operations[operation] = worker.Operation{Method: o.Method, Path: o.Path,
+					MaxResult: int64(o.MaxResult)}
 			}
 		}
 		back.Backends = append(back.Backends, worker.Backend{

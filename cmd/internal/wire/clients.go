@@ -84,7 +84,7 @@ type clientReader struct {
 func (r *clientReader) read(text []byte, was *clientSet) (*clientSet, clients.Changes, error) {
 	all := r.config.Identity.Clients
 	if path := r.config.Identity.ClientsFile; path != "" {
-		file, err := config.ParseClients(path, text, r.lookup, r.config, conditions)
+		file, err := config.ParseClients(path, text, r.lookup, r.config)
 		if err != nil {
 			return nil, clients.Changes{}, err
 		}
@@ -113,7 +113,8 @@ func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet,
 		listed:    map[string]config.Client{},
 	}
 	for _, client := range all {
-		who.Clients = append(who.Clients, identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
+		who.Clients = append(who.Clients,
+			identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
 		set.listed[client.Name] = client
 		if len(client.Callback.Secrets) > 0 {
 			set.callbacks[client.Name] = client.Callback

@@ -41,42 +41,48 @@ func keepLongest(c *config.Config, backend string) (longest time.Duration) {
 	return longest
 }
 
-// TellOverrides writes one line for each backend whose settings in force, set live, are others than its config's: what the file says is
-// without effect there until the override is taken back. It waits a few seconds for Redis at most.
+// TellOverrides writes one line for each backend whose settings in force, set live, are others than
+// its config's: what the file says is without effect there until the override is taken back. It
+// waits a few seconds for Redis at most.
 func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		st, err := lines[name].Status(ctx)
 		if err != nil {
-			log.Warn("not known whether a backend's settings are overridden", "backend", name, "error", err)
+			log.Warn("not known whether a backend's settings are "+
+				"overridden", "backend", name, "error", err)
 			continue
 		}
 		if differing := overrides(st); len(differing) > 0 {
-			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are overridden", append([]slog.Attr{slog.String("backend", name),
+			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are "+
+				"overridden", append([]slog.Attr{slog.String("backend", name),
 				slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
 		}
 	}
 }
 
-// overrides tell of each setting that is overridden with another value: the config's, and the one in
-// force.
+// overrides tell of each setting that is overridden with another value: the config's, and the one
+// in force.
 func overrides(st leaky.Status) (differing []slog.Attr) {
 	for _, name := range st.Override.Names() {
 		configured, inForce := st.Configured.Text(name), st.Text(name)
 		if configured != inForce {
-			differing = append(differing, slog.String(name, "config "+configured+", in force "+inForce))
+			differing = append(differing,
+				slog.String(name, "config "+configured+", in force "+inForce))
 		}
 	}
 	return differing
 }
 
 // Listen returns the process's ear for all lines of c.
-func Listen(c *config.Config, rdb redis.UniversalClient, options ...leaky.ListenOption) *leaky.Listener {
+func Listen(c *config.Config, rdb redis.UniversalClient,
+	options ...leaky.ListenOption) *leaky.Listener {
 	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)), options...)
 }
 
-// Warnings are sentences on what an operator should mend of the store and of what the lines keep there.
+// Warnings are sentences on what an operator should mend of the store and of what the lines keep
+// there.
 func Warnings(s *store.Store, lines map[string]*leaky.Line) []string {
 	all := s.Warnings()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
