@@ -352,7 +352,7 @@ type Operation struct {
 	Coalesce bool `key:"coalesce"`
 	// OnOverload is what is tried in order when a request is refused. reject comes last.
 	//   stale              the last good answer, as Cache permits
-	//   {operation: name}  a job of another, cheaper operation, by its own limits and line; at most 3
+	//   {operation: name}  a job of a cheaper operation, by its own limits and line; at most 3
 	//   {body: {...}}      a fixed answer
 	//   reject             429
 	OnOverload []Step `key:"on_overload" max:"10" default:"[stale, reject]"`
