@@ -71,7 +71,7 @@ func backendView(name string, st leaky.Status) api.Backend {
 		Burst:       setting(st.Configured.Burst, o.Burst, st.Burst),
 		Concurrency: setting(st.Configured.Concurrency, o.Concurrency, st.EffectiveConcurrency),
 		Capacity:    setting(st.Configured.Capacity, o.Capacity, st.Capacity),
-		Feedback:    setting(onOff(st.Configured.Feedback), nil, onOff(st.Feedback)),
+		Feedback:    setting(st.Configured.Feedback.String(), nil, st.Feedback.String()),
 		Paused:      st.Paused, TunedBy: st.By, TunedAt: web.Time(st.At),
 		Factor: st.Factor, Probing: st.Probing, GateUntil: web.Time(st.GateUntil),
 		WaitingOn: st.WaitingOn, Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
@@ -86,7 +86,7 @@ func backendView(name string, st leaky.Status) api.Backend {
 		v.Rate.Override = &text
 	}
 	if o.Feedback != nil {
-		text := onOff(*o.Feedback)
+		text := o.Feedback.String()
 		v.Feedback.Override = &text
 	}
 	if st.Cause != leaky.NoSign {
@@ -104,13 +104,6 @@ func outcomesView(b leaky.Books) api.Outcomes {
 	return api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed,
 		Canceled: b.Canceled, Expired: b.Expired, Lost: b.Lost, Redriven: b.Redriven,
 		Started: b.Started, Throttled: b.Throttled}
-}
-
-func onOff(on bool) string {
-	if on {
-		return api.FeedbackOn
-	}
-	return api.FeedbackOff
 }
 
 // effectiveRate is the part of the rate in force that feedback leaves, in the unit of that rate.

@@ -17,26 +17,8 @@ import (
 // Config has the parts of an Admission. It was checked before: every name in it is known, and
 // limits that apply to one request have different names.
 type Config struct {
-	Limiter    Limiter
-	Newcomers  Newcomers                     // nil: no tier has a grace period
-	Overrides  func(client string) *Override // by client id; nil: no client has any
-	Shadows    Shadows                       // nil: shadow refusals are only counted
-	Answers    Answers
-	Store      Store
-	Lines      map[string]Line // by backend
-	Cluster    bool            // no script reaches both limits and lines, or two lines
-	Tiers      map[string]Tier
-	Operations []Operation
-	Limits     []Limit // on the requests of every caller
-	Secret     Secret  // of the deployment
-	Health     Health  // nil: no backend is ever sick
-
-	// RejectOnFailure refuses requests at once while the store is unavailable. Otherwise they get a
-	// stored answer or the operation's fixed one, if there is any.
-	RejectOnFailure bool
-	// LocalChecks decides the checks of operations with CheckLocal: as Limiter does, and by itself
-	// while the store is unavailable. It may be nil if no operation has CheckLocal.
-	LocalChecks Decider
+	Rules
+	Parts
 
 	// Policy makes the front's description of a plan for clients. It is called once for each plan;
 	// nil: Plan.Policy is nil.
@@ -44,6 +26,33 @@ type Config struct {
 
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
+}
+
+// Rules say what requests may have.
+type Rules struct {
+	Tiers      map[string]Tier
+	Operations []Operation
+	Limits     []Limit                       // on the requests of every caller
+	Overrides  func(client string) *Override // by client id; nil: no client has any
+	// RejectOnFailure refuses requests at once while the store is unavailable. Otherwise they get
+	// a stored answer or the operation's fixed one, where there is any.
+	RejectOnFailure bool
+}
+
+// Parts are what an Admission asks.
+type Parts struct {
+	Limiter   Limiter
+	Lines     map[string]Line // by backend
+	Cluster   bool            // no script reaches both limits and lines, or two lines
+	Answers   Answers
+	Store     Store
+	Secret    Secret    // of the deployment
+	Health    Health    // nil: no backend is ever sick
+	Newcomers Newcomers // nil: no tier has a grace period
+	Shadows   Shadows   // nil: shadow refusals are only counted
+	// LocalChecks decides the checks of operations with CheckLocal: as Limiter does, and by itself
+	// while the store is unavailable. It may be nil where no operation has CheckLocal.
+	LocalChecks Decider
 }
 
 // Limit is a limit and the requests that it applies to.

@@ -30,10 +30,8 @@ func compiled(t *testing.T, l limits.Limit, when When) Limit {
 // plannerOf is a planner of two tiers and two operations, with limits of every kind.
 func plannerOf(t *testing.T) *planner {
 	t.Helper()
-	limit := func(name string, per limits.Per, when When) Limit {
-		return compiled(t, named(name, per), when)
-	}
-	c := Config{
+	limit := func(name string, per limits.Per, when When) Limit { return compiled(t, named(name, per), when) }
+	c := Config{Rules: Rules{
 		Tiers: map[string]Tier{
 			"free": {Weight: 1, Grace: Grace{Period: time.Hour, Factor: 2.5}, Limits: []Limit{
 				limit("tier-client", limits.PerClient, When{}),
@@ -53,7 +51,7 @@ func plannerOf(t *testing.T) *planner {
 			limit("pro-a-de", limits.PerGlobal,
 				When{Tiers: []string{"pro"}, Operations: []string{"a"}, Countries: []string{"DE"}}),
 		},
-	}
+	}}
 	operations := map[string]*Operation{
 		"a": {Name: "a", Limits: []Limit{limit("of-a", limits.PerClient, When{})}},
 		"b": {Name: "b",

@@ -57,19 +57,19 @@ func newDesk(t testing.TB, capacity int, change func(*desk, *Config)) *desk {
 	d.caller = Caller{Client: identity.Client{ID: redistest.Name(t, "acme"), Name: "acme",
 		Tier: "pro", Address: "192.0.2.1"}}
 	c := Config{
-		Limiter: limits.New(rdb, false), Answers: degrade.New(d.cache), Store: d, Health: d,
-		Lines:  map[string]Line{backend: d.line},
-		Tiers:  map[string]Tier{"pro": {Weight: 1}},
-		Secret: jobs.NewSecret(rdb),
-		Operations: []Operation{
-			{Name: d.report, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour,
-				MaxAge: time.Hour,
-				Overload: degrade.Policy{Share: degrade.ShareAll, StaleFor: time.Hour,
-					Steps: []degrade.Step{
-						{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: d.summary},
-						{Kind: degrade.Reject}}}},
-			{Name: d.summary, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour,
-				MaxAge: time.Hour},
+		Parts: Parts{
+			Limiter: limits.New(rdb, false), Answers: degrade.New(d.cache), Store: d, Health: d,
+			Lines:  map[string]Line{backend: d.line},
+			Secret: jobs.NewSecret(rdb),
+		},
+		Rules: Rules{
+			Tiers: map[string]Tier{"pro": {Weight: 1}},
+			Operations: []Operation{
+				{Name: d.report, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour,
+					Overload: degrade.Policy{Share: degrade.ShareAll, StaleFor: time.Hour, Steps: []degrade.Step{
+						{Kind: degrade.Stale}, {Kind: degrade.Operation, Operation: d.summary}, {Kind: degrade.Reject}}}},
+				{Name: d.summary, Backend: backend, Cost: Cost{Fixed: 1}, Keep: time.Hour, MaxAge: time.Hour},
+			},
 		},
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -13,47 +12,29 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// check finds the problems that reading single values can't find: values that are missing, out of
-// bounds or contradict another key.
-func (c *Config) check(r *strictyaml.Report) {
-	c.checkListeners(r)
+type report = strictyaml.Report
+
+// check finds everything that reading single values can't: what is missing, out of bounds or
+// contradicts another key.
+func (c *Config) check(r *report) {
 	r.Check(*c)
+	c.checkListeners(r)
 	c.checkRedis(r)
 	c.checkRegion(r)
-
-	if len(c.Tiers) == 0 {
-		r.Errorf("tiers", "has no tier; add one, such as free: {}, and name it where callers get "+
-			"their tier")
-	}
-	for _, name := range names(c.Tiers) {
-		key := strictyaml.Join("tiers", name)
-		if stored := c.Tiers[name].MaxStored; stored != 0 || r.Given(key+".max_stored") {
-			strictyaml.Within(r, key+".max_stored", stored, max(2*c.HTTP.MaxBody, 64<<10), 1<<40)
-		}
-		if g := c.Tiers[name].Grace; g != (Grace{}) || r.Given(key+".grace") {
-			checkPart(r, key+".grace.factor", g.Factor, 1, maxGrace,
-				"what a new client's limits are multiplied by")
-		}
-	}
 	c.checkIdentity(r)
 
-	checkNames(r, "tiers", c.Tiers)
-	checkNames(r, "backends", c.Backends)
-	checkNames(r, "operations", c.Operations)
-	if len(c.Backends) == 0 {
-		r.Errorf("backends", "has no backend; add the service to protect")
+	checkNames(r, "tiers", c.Tiers,
+		"has no tier; add one, such as free: {}, and name it where callers get their tier")
+	checkNames(r, "backends", c.Backends, "has no backend; add the service to protect")
+	checkNames(r, "operations", c.Operations, "has no operation; add what clients may ask for")
+	for _, name := range names(c.Tiers) {
+		c.checkTier(r, strictyaml.Join("tiers", name), c.Tiers[name])
 	}
 	for _, name := range names(c.Backends) {
-		key := strictyaml.Join("backends", name)
-		c.Backends[name].check(r, key)
-	}
-
-	if len(c.Operations) == 0 {
-		r.Errorf("operations", "has no operation; add what clients may ask for")
+		c.Backends[name].check(r, strictyaml.Join("backends", name))
 	}
 	for _, name := range names(c.Operations) {
-		key := strictyaml.Join("operations", name)
-		c.checkOperation(r, key, c.Operations[name])
+		c.checkOperation(r, strictyaml.Join("operations", name), c.Operations[name])
 	}
 	for _, list := range c.lists() {
 		c.checkList(r, list)
@@ -63,11 +44,11 @@ func (c *Config) check(r *strictyaml.Report) {
 		c.checkMeeting(r, tier, operation)
 	}
 	for n, client := range c.Identity.Clients {
-		c.checkOwn(r, fmt.Sprintf("identity.clients[%d]", n), client)
+		c.checkOwn(r, strictyaml.At("identity.clients", n), client)
 	}
 }
 
-func (c *Config) checkListeners(r *strictyaml.Report) {
+func (c *Config) checkListeners(r *report) {
 	checkAddress(r, "http.listen", c.HTTP.Listen)
 	strictyaml.Within(r, "http.max_buffered", c.HTTP.MaxBuffered, 2*c.HTTP.MaxBody, 64<<30)
 	checkAddress(r, "admin.listen", c.Admin.Listen)
@@ -76,15 +57,16 @@ func (c *Config) checkListeners(r *strictyaml.Report) {
 			"clients can't reach the admin API")
 	}
 	token := string(c.Admin.Token)
+	hidden := func(c rune) bool { return c <= ' ' || c > '~' }
 	switch {
-	case token == "" && !r.Given("admin.token"):
-		if !isLoopback(c.Admin.Listen) {
-			r.Errorf("admin.listen", "%s can be reached from other hosts; set admin.token, or "+
-				"listen on 127.0.0.1", r.Shown("admin.listen", c.Admin.Listen))
+	case token != "" || r.Given("admin.token"):
+		if len(token) < 16 || len(token) > 512 || strings.ContainsFunc(token, hidden) {
+			r.Errorf("admin.token", "must be 16 to 512 visible ASCII characters: openssl rand "+
+				"-hex 32")
 		}
-	case len(token) < 16 || len(token) > 512 ||
-		strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }):
-		r.Errorf("admin.token", "must be 16 to 512 visible ASCII characters: openssl rand -hex 32")
+	case !isLoopback(c.Admin.Listen):
+		r.Errorf("admin.listen", "%s can be reached from other hosts; set admin.token, or listen "+
+			"on 127.0.0.1", r.Shown("admin.listen", c.Admin.Listen))
 	}
 }
 
@@ -92,8 +74,8 @@ func (c *Config) checkListeners(r *strictyaml.Report) {
 func overlap(a, b string) bool {
 	hostA, portA, _ := net.SplitHostPort(a)
 	hostB, portB, _ := net.SplitHostPort(b)
-	return portA == portB && portA != "0" &&
-		(hostA == hostB || all(hostA) || all(hostB) || isLoopback(a) && isLoopback(b))
+	same := hostA == hostB || all(hostA) || all(hostB) || isLoopback(a) && isLoopback(b)
+	return portA == portB && portA != "0" && same
 }
 
 // all reports whether a listener's host stands for all addresses.
@@ -109,65 +91,57 @@ func isLoopback(listen string) bool {
 	return host == "localhost" || a.Unmap().IsLoopback()
 }
 
-func (c *Config) checkRedis(r *strictyaml.Report) {
+func (c *Config) checkRedis(r *report) {
+	header := "check.method_header"
 	switch {
-	case c.Checks.MethodHeader == "" && !r.Given("check.method_header"):
+	case c.Checks.MethodHeader == "" && !r.Given(header):
 	case !headerName.MatchString(c.Checks.MethodHeader):
-		r.Errorf("check.method_header", "%s isn't the name of a header field; write it as in "+
-			"X-Original-Method", r.Shown("check.method_header", c.Checks.MethodHeader))
+		r.Errorf(header, "%s isn't the name of a header field; write it as in X-Original-Method",
+			r.Shown(header, c.Checks.MethodHeader))
 	case len(c.HTTP.TrustedProxies) == 0:
-		r.Errorf("check.method_header", "is believed from http.trusted_proxies alone, and there "+
-			"are none; name the gateway's address there")
+		r.Errorf(header, "is believed from http.trusted_proxies alone, and there are none; name "+
+			"the gateway's address there")
 	}
-	if c.Redis.URL == "" && c.Redis.RedisLogin != (RedisLogin{}) {
-		r.Errorf("redis.url", "is required beside what logs in to it, such as "+
-			"redis://127.0.0.1:6379/0")
+	if c.Redis.URL != "" {
+		return
 	}
-	if c.Redis.URL == "" && r.Given("worker.embedded") && !r.Given("redis.url") &&
-		!c.Worker.Embedded {
+	if c.Redis.RedisLogin != (RedisLogin{}) {
+		r.Errorf("redis.url",
+			"is required beside what logs in to it, such as redis://127.0.0.1:6379/0")
+	}
+	if r.Given("worker.embedded") && !r.Given("redis.url") && !c.Worker.Embedded {
 		r.Errorf("worker.embedded", "can't be false without redis.url: nobody else can reach the "+
 			"embedded Redis; set redis.url, or leave this out")
 	}
 }
 
-// redisRules reports the objections of the connecting package's rules to a Redis. Its URL is at the
-// key url, and the keys of its login are beside that.
-func redisRules(r *strictyaml.Report, url string, to strictyaml.SecretURL, login RedisLogin,
-	rules []Rules) {
-	for _, rule := range rules {
-		if rule.Redis == nil || to == "" {
-			continue
-		}
-		if field, err := rule.Redis(to, login); err != nil {
-			key := url
-			if field != "url" {
-				key = url[:strings.LastIndex(url, ".")+1] + field
-			}
-			r.Errorf(key, "%v", err)
-		}
-	}
-}
-
-func (c *Config) checkRegion(r *strictyaml.Report) {
+func (c *Config) checkRegion(r *report) {
 	g := c.Region
 	if g == (Region{}) && !r.Given("region") {
 		return
 	}
 	checkName(r, "region.name", g.Name)
 	synced := g.Sync != (Sync{}) || r.Given("region.sync")
+	const share = "the part of every limit that this region decides over"
 	switch {
-	case g.Share == 0 && !r.Given("region.share"):
-		if !synced {
-			r.Errorf("region.share", "is required without region.sync: the part of every limit "+
-				"that this region decides over, such as 0.4")
-		}
-	default:
-		checkPart(r, "region.share", g.Share, 0, 1, "the part of every limit that this region "+
-			"decides over")
+	case g.Share != 0 || r.Given("region.share"):
+		checkPart(r, "region.share", g.Share, 0, 1, share)
+	case !synced:
+		r.Errorf("region.share", "is required without region.sync: %s, such as 0.4", share)
 	}
 	if synced && g.Sync.Redis == c.Redis.URL {
 		r.Errorf("region.sync.redis", "is also redis.url; regions that share one Redis count "+
 			"together without this, so leave region out")
+	}
+}
+
+func (c *Config) checkTier(r *report, key string, t Tier) {
+	if stored := key + ".max_stored"; t.MaxStored != 0 || r.Given(stored) {
+		strictyaml.Within(r, stored, t.MaxStored, max(2*c.HTTP.MaxBody, 64<<10), 1<<40)
+	}
+	if grace := key + ".grace"; t.Grace != (Grace{}) || r.Given(grace) {
+		checkPart(r, grace+".factor", t.Grace.Factor, 1, maxGrace,
+			"what a new client's limits are multiplied by")
 	}
 }
 
@@ -179,14 +153,17 @@ const nameMend = "isn't a name; write lower-case letters, digits and dashes, a l
 	"most 63"
 
 // checkName checks a name that is the value at key.
-func checkName(r *strictyaml.Report, key, name string) {
+func checkName(r *report, key, name string) {
 	if !nameForm.MatchString(name) {
 		r.Errorf(key, "%s %s", r.Shown(key, name), nameMend)
 	}
 }
 
-// checkNames checks the names in the map at key.
-func checkNames[V any](r *strictyaml.Report, key string, m map[string]V) {
+// checkNames checks the names in the map at key, and that there are some.
+func checkNames[V any](r *report, key string, m map[string]V, none string) {
+	if len(m) == 0 {
+		r.Errorf(key, "%s", none)
+	}
 	for _, name := range names(m) {
 		if !nameForm.MatchString(name) {
 			r.Errorf(strictyaml.Join(key, name), "%s %s", strictyaml.Quote(name), nameMend)
@@ -194,8 +171,8 @@ func checkNames[V any](r *strictyaml.Report, key string, m map[string]V) {
 	}
 }
 
-// checkTwice reports values that a list has twice.
-func checkTwice[T comparable](r *strictyaml.Report, key string, list []T) {
+// checkTwice reports what stands in a list twice.
+func checkTwice[T comparable](r *report, key string, list []T) {
 	for n, v := range list {
 		if at := strictyaml.At(key, n); slices.Contains(list[:n], v) {
 			r.Errorf(at, "%s stands in the list twice", r.Shown(at, v))
@@ -204,28 +181,31 @@ func checkTwice[T comparable](r *strictyaml.Report, key string, list []T) {
 }
 
 // checkPart checks a number that is above a bound and at most another.
-func checkPart(r *strictyaml.Report, key string, n, above, most float64, of string) {
+func checkPart(r *report, key string, n, above, most float64, of string) {
 	if n <= above || n > most {
-		r.Errorf(key, "%s is out of bounds; write %s, above %v and at most %v", r.Shown(key, n), of,
-			above, most)
+		r.Errorf(key, "%s is out of bounds; write %s, above %v and at most %v",
+			r.Shown(key, n), of, above, most)
 	}
 }
 
-func checkAddress(r *strictyaml.Report, key, listen string) {
+func checkAddress(r *report, key, listen string) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		r.Errorf(key, "%s isn't host:port; write it as in 127.0.0.1:8080, or :8080 for all "+
-			"addresses", r.Shown(key, listen))
+			"addresses",
+			r.Shown(key, listen))
 		return
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || !isHost(host) && host != "" {
-		r.Errorf(key, "%s isn't host:port with a port of 0 to 65535; write it as in "+
-			"127.0.0.1:8080", r.Shown(key, listen))
+		r.Errorf(key, "%s isn't host:port with a port of 0 to 65535; write it as in 127.0.0.1:8080",
+			r.Shown(key, listen))
 	}
 }
 
-var hostForm = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
-var numbersForm = regexp.MustCompile(`^[0-9.]+$`)
+var (
+	hostForm    = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)
+	numbersForm = regexp.MustCompile(`^[0-9.]+$`)
+)
 
 // isHost reports whether text is an address, or may be a name. Numbers alone are never a name.
 func isHost(text string) bool {

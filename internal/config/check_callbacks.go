@@ -8,14 +8,14 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// check checks the keys that a client needs for its webhooks, except the URL: see checkURLs.
-func (c Callback) check(r *strictyaml.Report, key string) {
+// check looks at what a client needs for its webhooks. Its URL is left to checkURLs.
+func (c Callback) check(r *report, key string) {
 	if c.URL == "" && len(c.Secrets) == 0 && !r.Given(key) {
 		return
 	}
 	if len(c.Secrets) == 0 {
-		r.Errorf(key+".secrets", "needs at least one, in a list: echo whsec_$(openssl rand "+
-			"-base64 32)")
+		r.Errorf(key+".secrets",
+			"needs at least one, in a list: echo whsec_$(openssl rand -base64 32)")
 	}
 	for n, secret := range c.Secrets {
 		if slices.Contains(c.Secrets[:n], secret) {
@@ -24,9 +24,9 @@ func (c Callback) check(r *strictyaml.Report, key string) {
 	}
 }
 
-// checkURLs checks the URLs of clients' webhooks by the rules for all, if those were understood. A
-// URL may come from the environment, so no part of it is shown.
-func (c *Config) checkURLs(r *strictyaml.Report, list string, clients []Client) {
+// checkURLs holds the URLs of clients' webhooks against the rules for all, if these were
+// understood. A URL may come from the environment, so nothing of it is shown.
+func (c *Config) checkURLs(r *report, list string, clients []Client) {
 	if r.FailedWithin("callbacks") {
 		return
 	}

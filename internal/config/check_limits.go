@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	minBytes = 1024 // a small body, so that no limit on requests becomes one on bytes by mistake
-	maxGrace = 100  // far more than a new client needs
+	minBytes = 1024 // a small body: so that no limit of requests becomes one of bytes
+	maxGrace = 100  // far above what a first week deserves
+
+	needsCountries = "needs to know countries; set identity.country_header or " +
+		"identity.country_database"
 )
 
 // checkList checks each limit of a list by itself.
-func (c *Config) checkList(r *strictyaml.Report, list limitList) {
+func (c *Config) checkList(r *report, list limitList) {
 	for n, l := range list.limits {
 		key := list.at(n)
 		checkName(r, key+".name", l.Name)
 		if l.Per == limits.PerCountry && !c.knowsCountries() {
-			r.Errorf(key+".per", "needs to know countries; set identity.country_header or "+
-				"identity.country_database")
+			r.Errorf(key+".per", needsCountries)
 		}
 		c.checkWhen(r, key+".when", l.When, list)
 		checkAmounts(r, key, l)
@@ -35,9 +37,9 @@ func (c *Config) checkList(r *strictyaml.Report, list limitList) {
 	}
 }
 
-// checkAmounts reports missing amounts, and the problems that package limits finds in single
+// checkAmounts reports what is missing, and the problems that package limits has with single
 // fields.
-func checkAmounts(r *strictyaml.Report, key string, l Limit) {
+func checkAmounts(r *report, key string, l Limit) {
 	named := "this limit"
 	if l.Name != "" {
 		named = "limit " + r.Shown(key+".name", l.Name)
@@ -53,8 +55,8 @@ func checkAmounts(r *strictyaml.Report, key string, l Limit) {
 	if l.Window == 0 && !r.Given(window) && l.Algorithm != limits.Concurrency {
 		r.Errorf(window, "is required: the time in which %s allows its amount, such as 1m", named)
 	}
-	// A window or burst of 0 in the file isn't the same as none: here, another invalid value stands
-	// for it.
+	// A window or burst of 0 that is given isn't the same as none: another value that is as wrong
+	// stands for it here.
 	whole := l.Owned("")
 	if whole.Window == 0 && r.Given(window) {
 		whole.Window = 1
@@ -68,8 +70,8 @@ func checkAmounts(r *strictyaml.Report, key string, l Limit) {
 	}
 }
 
-// checkBytes finds limits on bytes that no body fits.
-func (c *Config) checkBytes(r *strictyaml.Report, key string, l Limit) {
+// checkBytes finds a limit of bytes that no body would fit.
+func (c *Config) checkBytes(r *report, key string, l Limit) {
 	amount, least, share := key+".limit", int64(minBytes), ""
 	if l.Algorithm.HasBurst() && l.Burst != 0 && l.Burst != l.Limit {
 		amount = key + ".burst"
@@ -77,25 +79,25 @@ func (c *Config) checkBytes(r *strictyaml.Report, key string, l Limit) {
 	if part := c.part(); part < 1 {
 		least, share = int64(math.Ceil(minBytes/part)), ", of which the region has a share"
 	}
-	if most := l.Owned("").Capacity(); most > 0 && most < least &&
-		l.Algorithm != limits.Concurrency {
+	most := l.Owned("").Capacity()
+	if most > 0 && most < least && l.Algorithm != limits.Concurrency {
 		r.Errorf(amount, "%s is too little for a limit of bytes%s; write at least %d",
 			r.Shown(amount, most), share, least)
 	}
 }
 
-// checkReads finds keys that have no meaning in a limit on lists, which have no operation and end
-// at once.
-func checkReads(r *strictyaml.Report, key string, l Limit) {
+// checkReads finds what a limit on lists can't count: they are of no operation, and end at once.
+func checkReads(r *report, key string, l Limit) {
 	switch {
 	case l.Per.OfOperation():
 		r.Errorf(key+".per", "has no meaning for reads, which are of no operation; use client")
 	case len(l.When.Operations) > 0:
-		r.Errorf(key+".when.operation", "has no meaning for reads, which are of no operation; "+
-			"leave it out")
+		r.Errorf(key+".when.operation",
+			"has no meaning for reads, which are of no operation; leave it out")
 	case l.Algorithm == limits.Concurrency:
 		r.Errorf(key+".algorithm", "has no meaning for reads: a client has one list at a time; "+
-			"use %s", limits.TokenBucket)
+			"use %s",
+			limits.TokenBucket)
 	case l.Cost.Bytes:
 		r.Errorf(key+".cost.bytes", "has no meaning for reads, which have no body; leave it out")
 	}
@@ -103,42 +105,45 @@ func checkReads(r *strictyaml.Report, key string, l Limit) {
 
 var countryForm = regexp.MustCompile(`^[A-Z]{2}$`)
 
-func (c *Config) checkWhen(r *strictyaml.Report, key string, w limits.When, list limitList) {
-	each := func(key string, words limits.Names, check func(at, word string)) {
+func (c *Config) checkWhen(r *report, key string, w limits.When, list limitList) {
+	tiers, operations, countries := key+".tier", key+".operation", key+".country"
+	for n, tier := range w.Tiers {
+		r.Known(strictyaml.At(tiers, n), tier, "tier", names(c.Tiers))
+	}
+	for n, operation := range w.Operations {
+		r.Known(strictyaml.At(operations, n), operation, "operation", names(c.Operations))
+	}
+	for n, country := range w.Countries {
+		if at := strictyaml.At(countries, n); !countryForm.MatchString(country) {
+			r.Errorf(at, "%s isn't a country; write its two capital letters (ISO 3166-1), such as "+
+				"DE",
+				r.Shown(at, country))
+		}
+	}
+	for at, words := range map[string]limits.Names{
+		tiers: w.Tiers, operations: w.Operations, countries: w.Countries,
+	} {
 		if words != nil && len(words) == 0 {
-			r.Errorf(key, "is empty, so the limit would apply to nothing; name some, or leave it "+
+			r.Errorf(at, "is empty, so the limit would apply to nothing; name some, or leave it "+
 				"out to mean all")
 		}
-		for n, word := range words {
-			check(strictyaml.At(key, n), word)
-		}
-		checkTwice(r, key, words)
+		checkTwice(r, at, words)
 	}
-	each(key+".tier", w.Tiers, func(at, word string) { r.Known(at, word, "tier", names(c.Tiers)) })
-	each(key+".operation", w.Operations,
-		func(at, word string) { r.Known(at, word, "operation", names(c.Operations)) })
-	each(key+".country", w.Countries, func(at, word string) {
-		if !countryForm.MatchString(word) {
-			r.Errorf(at, "%s isn't a country; write its two capital letters (ISO 3166-1), such as "+
-				"DE", r.Shown(at, word))
-		}
-	})
+	const leavesOut = "leaves out the %s whose limit it is, so it would apply to nothing; leave " +
+		"it out, or move the limit"
 	switch {
 	case list.tier != "" && !w.Tiers.Have(list.tier):
-		r.Errorf(key+".tier", "leaves out the tier whose limit it is, so it would apply to "+
-			"nothing; leave it out, or move the limit")
+		r.Errorf(tiers, leavesOut, "tier")
 	case list.operation != "" && !w.Operations.Have(list.operation):
-		r.Errorf(key+".operation", "leaves out the operation whose limit it is, so it would apply "+
-			"to nothing; leave it out, or move the limit")
+		r.Errorf(operations, leavesOut, "operation")
 	case len(w.Countries) > 0 && !c.knowsCountries():
-		r.Errorf(key+".country", "needs to know countries; set identity.country_header or "+
-			"identity.country_database")
+		r.Errorf(countries, needsCountries)
 	}
 }
 
-// checkKept reports the first way in which the numbers of a limit can't be counted exactly, unless
-// the limit has another problem: as it stands, as its region's share, and for new clients.
-func (c *Config) checkKept(r *strictyaml.Report, list limitList) {
+// checkKept reports the first way in which the numbers of a limit can't be kept, if nothing else is
+// wrong with it: as it stands, as its region's share, and for new clients.
+func (c *Config) checkKept(r *report, list limitList) {
 	part, graces := c.part(), c.graces(list)
 	for n, l := range list.limits {
 		key := list.at(n)
@@ -156,16 +161,16 @@ func (c *Config) checkKept(r *strictyaml.Report, list limitList) {
 			}
 			return err == nil
 		}
+		const share = " as the region's share"
 		whole := l.Owned("")
 		if limitFailed(r, key) || !keeps("", whole) ||
-			part < 1 && !keeps(" as the region's share", whole.Scaled(part)) ||
-			!l.Per.OfClient() || list.reads {
+			part < 1 && !keeps(share, whole.Scaled(part)) || !l.Per.OfClient() || list.reads {
 			continue
 		}
 		for _, factor := range graces {
 			times := fmt.Sprintf(" times a tier's grace (%v)", factor)
 			if keeps(times, whole.Scaled(factor)) && part < 1 {
-				keeps(" as the region's share"+times, whole.Scaled(part).Scaled(factor))
+				keeps(share+times, whole.Scaled(part).Scaled(factor))
 			}
 		}
 	}
@@ -174,10 +179,9 @@ func (c *Config) checkKept(r *strictyaml.Report, list limitList) {
 // graces returns the factors by which limits of a list may be widened.
 func (c *Config) graces(list limitList) (factors []float64) {
 	for _, name := range names(c.Tiers) {
-		of := list.tier == name || list.tier == "" &&
-			(list.operation == "" || c.Operations[list.operation].Tiers.Have(name))
-		if f := c.Tiers[name].Grace.Factor; of && f > 1 && f <= maxGrace &&
-			!slices.Contains(factors, f) {
+		f := c.Tiers[name].Grace.Factor
+		of := list.tier == name || list.tier == "" && c.Operations[list.operation].Tiers.Have(name)
+		if of && f > 1 && f <= maxGrace && !slices.Contains(factors, f) {
 			factors = append(factors, f)
 		}
 	}
@@ -188,12 +192,12 @@ func (c *Config) graces(list limitList) (factors []float64) {
 var limitKeys = []string{"", ".name", ".per", ".when", ".algorithm", ".limit", ".window", ".burst",
 	".enforce", ".cost", ".cost.bytes"}
 
-// limitFailed reports whether a limit has a problem.
-func limitFailed(r *strictyaml.Report, key string) bool {
+// limitFailed reports whether something is wrong with a limit.
+func limitFailed(r *report, key string) bool {
 	return slices.ContainsFunc(limitKeys, func(below string) bool { return r.Failed(key + below) })
 }
 
-// limitFromEnv reports whether a part of a limit comes from the environment.
-func limitFromEnv(r *strictyaml.Report, key string) bool {
+// limitFromEnv reports whether something of a limit comes from the environment.
+func limitFromEnv(r *report, key string) bool {
 	return slices.ContainsFunc(limitKeys, func(below string) bool { return r.FromEnv(key + below) })
 }

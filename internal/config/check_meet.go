@@ -8,15 +8,15 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Bounds on the limits that may apply to one request. One script call decides on all limits, and a
-// job holds a permit of each concurrency limit until it ends.
+// Bounds of what may apply to one request. One script call decides over all limits, and a job keeps
+// a place in each limit of concurrency until it ends.
 const (
 	maxMeeting     = 64
 	maxConcurrency = 4
 )
 
-// requests are all kinds of request that limits distinguish without knowing the client: a tier, and
-// an operation that is open to it.
+// requests are all kinds of request that limits tell apart without knowing the client: a tier and
+// an operation that it may use.
 func (c *Config) requests() iter.Seq2[string, string] {
 	tiers, operations := names(c.Tiers), names(c.Operations)
 	return func(yield func(tier, operation string) bool) {
@@ -30,9 +30,9 @@ func (c *Config) requests() iter.Seq2[string, string] {
 	}
 }
 
-// checkMeeting checks the limits that apply to one request against its cost and against their
+// checkMeeting holds the limits that apply to one request against its cost and against their
 // bounds.
-func (c *Config) checkMeeting(r *strictyaml.Report, tier, operation string) {
+func (c *Config) checkMeeting(r *report, tier, operation string) {
 	all := c.meeting(tier, operation)
 	checkNumber(r, tier, operation, all)
 	cost := c.Operations[operation].Cost
@@ -52,7 +52,7 @@ func (c *Config) checkMeeting(r *strictyaml.Report, tier, operation string) {
 
 // checkOwn checks a client's own limits against the costs of operations and against the others that
 // apply.
-func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
+func (c *Config) checkOwn(r *report, key string, client Client) {
 	if len(client.Limits) == 0 || !nameForm.MatchString(client.Tier) {
 		return
 	}
@@ -62,8 +62,7 @@ func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 			continue
 		}
 		others := slices.DeleteFunc(c.meeting(client.Tier, operation), func(l placed) bool {
-			return l.list.tier == client.Tier &&
-				slices.ContainsFunc(client.Limits, func(o Limit) bool { return o.Name == l.Name })
+			return l.list.tier == client.Tier && slices.ContainsFunc(client.Limits, l.same)
 		})
 		own := list.meeting(client.Tier, operation)
 		for _, l := range own {
@@ -72,8 +71,9 @@ func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 					"costs more%s; raise it, or lower the cost",
 					operation, mostOf(r, l.key(), most, share))
 			}
-			i := slices.IndexFunc(others,
-				func(o placed) bool { return o.Name == l.Name && o.When.Overlaps(l.When) })
+			i := slices.IndexFunc(others, func(o placed) bool {
+				return o.same(l.Limit) && o.When.Overlaps(l.When)
+			})
 			if i >= 0 && l.Name != "" {
 				other := others[i].key()
 				r.Errorf(l.key()+".name", "%s is also the name of %s%s, which isn't of the tier, "+
@@ -85,15 +85,16 @@ func (c *Config) checkOwn(r *strictyaml.Report, key string, client Client) {
 	}
 }
 
-// checkNumber reports the first limit over the number that one request may have.
-func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
+// checkNumber reports the first limit that is too much for one request.
+func checkNumber(r *report, tier, operation string, all []placed) {
 	if len(all) > maxMeeting {
 		r.Errorf(all[maxMeeting].key(), "is one too many: %d limits may apply to a request of "+
 			"tier %s for operation %s; at most %d can",
 			len(all), tier, operation, maxMeeting)
 	}
-	jobs := slices.DeleteFunc(slices.Clone(all),
-		func(l placed) bool { return l.Algorithm != limits.Concurrency })
+	jobs := slices.DeleteFunc(slices.Clone(all), func(l placed) bool {
+		return l.Algorithm != limits.Concurrency
+	})
 	if len(jobs) <= maxConcurrency {
 		return
 	}
@@ -102,8 +103,9 @@ func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
 		countries = append(countries, l.When.Countries...)
 	}
 	for _, country := range countries {
-		meet := slices.DeleteFunc(slices.Clone(jobs),
-			func(l placed) bool { return !l.When.Countries.Have(country) })
+		meet := slices.DeleteFunc(slices.Clone(jobs), func(l placed) bool {
+			return !l.When.Countries.Have(country)
+		})
 		if len(meet) > maxConcurrency {
 			r.Errorf(meet[maxConcurrency].key(), "is one too many: %d limits of %s may apply to a "+
 				"request of tier %s for operation %s; at most %d can",
@@ -113,8 +115,8 @@ func checkNumber(r *strictyaml.Report, tier, operation string, all []placed) {
 	}
 }
 
-// checkLimitNames checks the names of all limits that apply to one request against each other.
-func (c *Config) checkLimitNames(r *strictyaml.Report) {
+// checkLimitNames holds the names of all limits that apply to one request against each other.
+func (c *Config) checkLimitNames(r *report) {
 	for _, list := range c.lists() {
 		var others []limitList
 		switch {
@@ -133,29 +135,28 @@ func (c *Config) checkLimitNames(r *strictyaml.Report) {
 	}
 }
 
-// distinct reports limits of one list that have the name of an earlier one in the list, or of one
-// in the other lists that may apply to the same request. Within a list, names are unique whatever
-// the conditions: such limits would share a count.
-func distinct(r *strictyaml.Report, list limitList, others []limitList) {
+// distinct reports limits of one list that share their name with an earlier one of it, or with one
+// of the others that may apply beside it. Within a list names are unique whatever the conditions:
+// such limits would share a count.
+func distinct(r *report, list limitList, others []limitList) {
 	for n, l := range list.limits {
 		if l.Name == "" {
 			continue
 		}
 		at := list.at(n) + ".name"
 		report := func(other, why string) {
-			r.Errorf(at, "%s is also the name of %s%s%s; rename one", r.Shown(at, l.Name), other,
-				r.OnLine(other), why)
+			r.Errorf(at, "%s is also the name of %s%s%s; rename "+
+				"one", r.Shown(at, l.Name), other, r.OnLine(other), why)
 		}
 		for _, o := range others {
 			i := slices.IndexFunc(o.limits, func(other Limit) bool {
-				return other.Name == l.Name && within(l.When, list).Overlaps(within(other.When, o))
+				return l.same(other) && within(l.When, list).Overlaps(within(other.When, o))
 			})
 			if i >= 0 {
 				report(o.at(i), ", and both apply to one request")
 			}
 		}
-		if i := slices.IndexFunc(list.limits[:n],
-			func(o Limit) bool { return o.Name == l.Name }); i >= 0 {
+		if i := slices.IndexFunc(list.limits[:n], l.same); i >= 0 {
 			report(list.at(i), "")
 		}
 	}

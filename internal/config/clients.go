@@ -1,13 +1,8 @@
 package config
 
-import (
-	"fmt"
+import "github.com/forebay/forebay/internal/strictyaml"
 
-	"github.com/forebay/forebay/internal/strictyaml"
-	"github.com/forebay/forebay/internal/units"
-)
-
-// MaxClientsFile bounds a clients file, in bytes. 10,000 clients with ten keys each take about that
+// MaxClientsFile bounds a clients file, in bytes: 10,000 clients of ten keys each take about as
 // much.
 const MaxClientsFile = 8 << 20
 
@@ -19,34 +14,30 @@ type ClientsFile struct {
 	written strictyaml.Written
 }
 
-// Describe returns the clients in effect, as Config.Describe does.
-func (f *ClientsFile) Describe() string {
-	return strictyaml.Describe(*f, f.written)
-}
+// Describe is as Config.Describe.
+func (f *ClientsFile) Describe() string { return strictyaml.Describe(*f, f.written) }
 
-// LoadClients reads the clients file at path. Its clients are added to those of c, a config that
-// was loaded. They are checked like identity.clients, and against these: names and keys are unique
-// over both. lookup, rules and errors are as for Load; c isn't changed.
+// LoadClients reads the clients file at path, for a config that was loaded: its clients beside
+// those of c. They are checked as identity.clients are, and against these too: names and keys are
+// unique over both. lookup and errors are as for Load; c isn't changed.
 //
-// A file without the key clients is an error: a truncated file must not remove all clients. A file
-// without clients has "clients: []".
-func LoadClients(path string, lookup func(string) (string, bool), c *Config,
-	rules ...Rules) (*ClientsFile, error) {
+// A file without the key clients is an error: a file that was cut short must not make all clients
+// unknown. "clients: []" is a file without clients.
+func LoadClients(path string, lookup func(string) (string, bool), c *Config) (*ClientsFile, error) {
 	text, err := readFile(path, MaxClientsFile)
 	if err != nil {
 		return nil, err
 	}
-	return ParseClients(path, text, lookup, c, rules...)
+	return ParseClients(path, text, lookup, c)
 }
 
-// ParseClients is LoadClients for a text that was already read. Errors name it by path, unless c
-// has the path from the environment.
-func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config,
-	rules ...Rules) (*ClientsFile, error) {
+// ParseClients is LoadClients for a text that was read already; path is what errors call it, unless
+// c has it from the environment.
+func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config) (
+	*ClientsFile, error) {
 	path = c.written.Or("identity.clients_file", path)
-	if len(text) > MaxClientsFile {
-		return nil, Errors{{File: path,
-			Text: fmt.Sprintf("is longer than %v; a config is not", units.Size(MaxClientsFile))}}
+	if err := tooLong(path, text, MaxClientsFile); err != nil {
+		return nil, err
 	}
 	file := &ClientsFile{Path: path}
 	r, err := strictyaml.Read(path, text, lookup, file)
@@ -59,9 +50,9 @@ func ParseClients(path string, text []byte, lookup func(string) (string, bool), 
 	}
 	beside := newRoster(r, " of the config")
 	beside.add("identity.clients", c.Identity.Clients)
-	beside.clients(c, "clients", file.Clients)
+	beside.check(c, "clients", file.Clients)
 	for n, client := range file.Clients {
-		key := fmt.Sprintf("clients[%d]", n)
+		key := strictyaml.At("clients", n)
 		l := clientList(key, client)
 		c.checkList(r, l)
 		distinct(r, l, nil)

@@ -148,7 +148,7 @@ func TestPathsBeginWhereTheConfigLies(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, _, err := Load(file, env)
+	c, _, err := Load(file, env, Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,10 @@
-// Package config reads Forebay's one YAML file. The structs below are its manual. Their tags have
-// each key with its default, its bounds and the meaning of its absence; the comments have the
+// Package config reads Forebay's one YAML file. The structs below are its manual: their tags have
+// each key with its default, its bounds and what it means that it is absent; the comments have the
 // reasons.
 //
-// A file is unambiguous or refused. Unknown and repeated keys, numbers without their unit and
-// contradictions are errors. Each names file, line, key and the mend, and all are reported at once
-// (see package strictyaml). Durations are written 500ms, 30s, 5m, 12h, 7d; sizes 512B, 64KiB, 1MiB,
+// A file says what it means or is refused: unknown and doubled keys, numbers without their unit and
+// contradictions are errors that name file, line, key and the mend, all of them at once (see
+// package strictyaml). Durations are written 500ms, 30s, 5m, 12h, 7d; sizes 512B, 64KiB, 1MiB,
 // 10MB; rates 5/s, 0.2/s, 6/m, 100/d or unlimited.
 //
 // ${NAME} inside a value stands for an environment variable, $${ for a plain ${. A variable becomes
@@ -63,9 +63,9 @@ type Stop struct {
 	// Shutdown is how long its running requests and calls may go on. Jobs whose calls are still
 	// running then return to the line.
 	Shutdown time.Duration `key:"shutdown" default:"30s" range:"100ms to 1h"`
-	// ShutdownDelay is how long an api process serves on while /readyz reports not ready, so that
-	// load balancers send requests elsewhere before it closes. The default is two of their usual
-	// probes.
+	// ShutdownDelay is for how long an api goes on as before, but for /readyz, which is red, so
+	// that load balancers send their requests elsewhere before it closes. The default is two of
+	// their looks.
 	ShutdownDelay time.Duration `key:"shutdown_delay" default:"5s" range:"0s to 5m"`
 }
 
@@ -75,13 +75,14 @@ type HTTP struct {
 	Listen string `key:"listen" default:":8080"`
 	// MaxBody bounds a request's body. Each request under way has its whole body in memory.
 	MaxBody units.Size `key:"max_body" default:"1MiB" range:"1KiB to 64MiB"`
-	// MaxBuffered bounds the memory for all requests' bodies together, and separately that for all
-	// unread answers. A request that finds no room gets 503, or 429 if its own client takes the
-	// room. At least twice MaxBody, so that bodies don't all wait for one another; at most 64GiB.
+	// MaxBuffered bounds the memory for all requests' bodies together, and by as much again that
+	// for all answers until they are read. A request that finds no room gets 503, or 429 where its
+	// own client takes the room. At least twice MaxBody, so that not every body waits for another;
+	// at most 64GiB.
 	MaxBuffered units.Size `key:"max_buffered" default:"256MiB"`
-	// MaxConnections bounds the listener's connections at one time. If it is reached, idle
-	// connections are closed to make room; if there are none, new ones are closed. The number
-	// derived from the file limit is at most 20000.
+	// MaxConnections bounds the listener's connections at one time. Where it is reached, idle ones
+	// are closed to make room; where there are none, new ones are. What is derived from the file
+	// limit is at most 20000.
 	MaxConnections int `key:"max_connections" range:"1 to 1000000" absent:"what the process's file limit leaves (ulimit -n)"`
 	// MaxConnectionsPerAddress bounds those from one address, or one IPv6 network (see IPv6Prefix),
 	// so that none takes all. TrustedProxies don't have this bound.
@@ -110,12 +111,12 @@ type Admin struct {
 // Redis is the store of all data.
 type Redis struct {
 	// URL is redis://, unix://, redis+sentinel:// (user:password@host:port,host:port/master/db) or
-	// redis+cluster:// (host:port,host:port); rediss instead of redis means TLS. Without a URL, a
+	// redis+cluster:// (host:port,host:port); rediss instead of redis is with TLS. Without it a
 	// Redis inside the process is used, for trying out.
 	URL strictyaml.SecretURL `key:"url" absent:"embedded, in memory: nothing is kept"`
 	RedisLogin
-	// OnFailure is the answer to a request for a job while Redis is unavailable: degrade is the
-	// last good answer from memory if the operation permits one, otherwise 503; reject is 503 at
+	// OnFailure is what a request for a job gets while Redis is unavailable: degrade is the last
+	// good answer from memory where the operation permits one, and otherwise 503; reject is 503 at
 	// once.
 	OnFailure string `key:"on_failure" default:"degrade" words:"degrade, reject"`
 }
@@ -123,15 +124,15 @@ type Redis struct {
 // RedisLogin is the login to a Redis beside its URL.
 type RedisLogin struct {
 	// Username and Password are those of the server, master or nodes, taken literally: no character
-	// is special, as it would be in the URL. They are given here or in the URL.
+	// of them is special, as it would be in the URL. They are given here or there.
 	Username string            `key:"username"`
 	Password strictyaml.Secret `key:"password"`
-	// SentinelUsername and SentinelPassword are those of the sentinels, which may differ from those
-	// of the servers that they watch. Absent: the sentinels need none.
+	// SentinelUsername and SentinelPassword are those of the sentinels, which may ask for others
+	// than the servers that they watch. Absent: the sentinels ask for none.
 	SentinelUsername string            `key:"sentinel_username"`
 	SentinelPassword strictyaml.Secret `key:"sentinel_password"`
-	// TLS is for servers whose authority isn't one of the system's, or that require certificates.
-	// It needs a URL with TLS.
+	// TLS is for servers that the system's authorities don't vouch for, or that ask for
+	// certificates. It needs a URL with TLS.
 	TLS RedisTLS `key:"tls" absent:"servers with TLS are verified against the system's authorities"`
 }
 
@@ -152,13 +153,13 @@ type Checks struct {
 	// OnFailure is their answer while Redis is unavailable. With local, each process decides by
 	// itself, with its part of every limit.
 	OnFailure string `key:"on_failure" default:"local" words:"local, allow, refuse"`
-	// Processes is the least number of api processes. They count each other in Redis; a process
-	// that starts while Redis is unavailable uses this number.
+	// Processes is how many api processes there are at least. They count each other in Redis; one
+	// that starts while Redis is away goes by this.
 	Processes int `key:"processes" default:"1" range:"1 to 1000"`
-	// MethodHeader is the one field in which the gateway gives the method of the request that it
-	// asks about: X-Original-Method, X-Forwarded-Method or another that it always sets itself, so
-	// that its clients can't. It lets a CORS preflight, which carries no key, through uncounted. It
-	// is believed from http.trusted_proxies only.
+	// MethodHeader is the one field in which the gateway tells the method of the request that it
+	// asks about: X-Original-Method, X-Forwarded-Method or any other that it always sets itself, so
+	// that its clients can't. By it a CORS preflight, which carries no key, is let through
+	// uncounted. It is believed from http.trusted_proxies alone.
 	MethodHeader string `key:"method_header" absent:"no method is told: a preflight is a request like any other"`
 }
 
@@ -166,9 +167,9 @@ type Checks struct {
 // own and doesn't see the counts of the others.
 type Region struct {
 	Name string `key:"name" required:""` // different in each region
-	// Share is the part of every limit that this region decides on: above 0, at most 1, and 1 over
-	// all regions together. An amount is rounded down, but never below 1. It is required without
-	// Sync; with Sync, it is in force while the center is unavailable.
+	// Share is the part of every limit that this region decides over: above 0, at most 1, and 1
+	// over all regions together. An amount is rounded down, but never below 1. Required without
+	// Sync; with it, the share holds while the centre is lost.
 	Share float64 `key:"share" absent:"while the centre of sync is lost, the same for each region last seen"`
 	Sync  Sync    `key:"sync" absent:"this region decides over its share by itself"`
 }
@@ -186,8 +187,8 @@ type Sync struct {
 
 // Worker is the back path inside the api process.
 type Worker struct {
-	// Embedded makes the api process drain the lines too. With embedded Redis it always does, since
-	// no other process can reach that.
+	// Embedded makes the api process drain the lines too. It always does with embedded Redis, which
+	// no other process can reach.
 	Embedded bool `key:"embedded"`
 }
 
@@ -196,15 +197,15 @@ type Identity struct {
 	// Anonymous is the tier of callers without a key. Limits count them by address. Their jobs
 	// belong to the bearers of the ids, as strangers may share an address.
 	Anonymous string `key:"anonymous" absent:"a key is required"`
-	// CountryHeader is the header in which trusted proxies give the caller's country in two
-	// letters, such as CF-IPCountry. It needs http.trusted_proxies: any other sender could invent
-	// its value.
+	// CountryHeader is the header in which the trusted proxies say the caller's country in two
+	// letters, such as CF-IPCountry. It needs http.trusted_proxies: anybody else could write
+	// anything in it.
 	CountryHeader string `key:"country_header" absent:"no header tells a caller's country"`
-	// CountryDatabase is a MaxMind file (.mmdb) of countries, for addresses without a country in
-	// the header. A relative path starts at this config's directory.
+	// CountryDatabase is a MaxMind file (.mmdb) of countries, asked about addresses that the header
+	// says nothing of. A path that isn't absolute begins where this config lies.
 	CountryDatabase string `key:"country_database" absent:"no database tells a caller's country"`
 	// ClientsFile holds further clients under the one key "clients", and is read again when it
-	// changes and on SIGHUP. A broken file is an error at the start; later, the clients stay as
+	// changes and on SIGHUP. A broken one is refused at the start, and later the clients stay as
 	// they were. The path is as for CountryDatabase.
 	ClientsFile string `key:"clients_file" absent:"the clients are those of this file"`
 	// Clients are the owners of API keys.
@@ -216,7 +217,8 @@ type Client struct {
 	Name string `key:"name" required:""` // unique
 	Tier string `key:"tier"`             // required
 	// KeySHA256 are the SHA-256 digests of its keys in hexadecimal: printf %s "$KEY" | sha256sum.
-	// One is required. More allow a new key to be rolled out before the old one is removed.
+	// One is required; there may be more, so that a new key can be rolled out before the old one
+	// goes.
 	KeySHA256 []identity.Digest `key:"key_sha256" max:"10"`
 	// Weight is its own instead of the tier's.
 	Weight float64 `key:"weight" range:"0.001 to 1000" absent:"that of its tier"`
@@ -232,33 +234,33 @@ type Callback struct {
 	URL string `key:"url" absent:"the jobs whose requests name a callback_url are told of"`
 	// Secrets sign what is sent (Standard Webhooks): whsec_ and the base64 of 24 to 64 random
 	// bytes. One is required. Each of them signs, so that a new one can be rolled out before the
-	// old one is removed.
+	// old one goes.
 	Secrets []webhook.Secret `key:"secrets" max:"5"`
 }
 
 // Tier is a named set of limits and a weight.
 type Tier struct {
-	// Weight is the tier's part of a line in which clients of several tiers wait: with weight 4 a
-	// client gets four slots for each slot of a client with weight 1. Beyond the bounds, clients
-	// with a low weight would almost never get a slot.
+	// Weight is the tier's share where clients of several tiers wait in one line: with weight 4 a
+	// client gets four slots for each one of weight 1. Beyond the bounds the light ones would all
+	// but never get their turn.
 	Weight float64 `key:"weight" default:"1" range:"0.001 to 1000"`
-	// MaxStored bounds the bytes of each client's jobs in Redis, on each backend: payloads and
-	// results of jobs that wait, run or are kept. At least 64KiB, and twice HTTP.MaxBody, so that
-	// no job takes all of it; at most 1024GiB.
+	// MaxStored is how many bytes each client's jobs may take in Redis, on each backend: payloads
+	// and results of those that wait, run and are kept. At least 64KiB, and twice HTTP.MaxBody, so
+	// that no job takes all of it; at most 1024GiB.
 	MaxStored units.Size `key:"max_stored" absent:"a client's jobs may take any number of bytes"`
 	// Grace is for new clients of the tier.
 	Grace Grace `key:"grace" absent:"new clients have the same limits as others"`
 	// Limits apply to each client of the tier.
 	Limits []Limit `key:"limits" max:"20"`
-	// Reads are limits on each client's lists of jobs, counted in jobs that are looked at. They
-	// can't be per operation, or have when or concurrency; [] is no limit. The default lets a
-	// client with 10,000 jobs look at all of them at once, and afterwards take under 1% of Redis's
-	// time.
+	// Reads are limits of each client's lists of jobs, counted in jobs that are looked at. Not per
+	// operation, and without when and concurrency; [] is no limit. By the default a client with
+	// 10,000 jobs may look at all of them at once, and then takes under 1% of Redis's time.
 	Reads []Limit `key:"reads" max:"20" default:"[{name: reads, algorithm: token-bucket, limit: 60000, window: 1m, burst: 10000}]"`
 }
 
-// Grace widens the limits that count a new client by itself: those per client and client+operation,
-// in any list. A caller without a key has no grace: strangers may share an address.
+// Grace widens, for a client's first time, the limits that count it by itself: those per client and
+// client+operation, whichever list they are in. A caller without a key has none: strangers may
+// share an address.
 type Grace struct {
 	// Period begins when the client is first seen.
 	Period time.Duration `key:"period" range:"1m to 366d" required:"how long a client counts as new, such as 7d"`
@@ -280,22 +282,22 @@ type Limit struct {
 	//   token-bucket            a steady rate, and bursts after idling
 	//   leaky-bucket            fills by the cost, leaks at limit/window, holds burst
 	//   sliding-window-counter  an amount in any window, within a few percent
-	//   sliding-window-log      an amount in any window, exactly, for more memory: at most 10000
+	//   sliding-window-log      an amount in any window, exactly, for more memory; limit ≤ 10000
 	//   fixed-window            an amount in each window of the clock or the calendar: quotas
 	//   concurrency             jobs that wait and run at one time; no window
 	Algorithm limits.Algorithm `key:"algorithm"`
 	// Limit is the amount per Window, in units of the operations' cost, or as Cost says; for
 	// concurrency the number of jobs. Required; 1 to 1,000,000,000, and at least 1024 bytes.
 	Limit int64 `key:"limit"`
-	// Window is required, except for concurrency; 1ms to 366d, and for a fixed-window also day or
-	// month of the UTC calendar. Limit and Window are counted exactly, in whole numbers: if they
-	// have no common measure (such as 1000003 in 24h), a rounder pair may be required.
+	// Window is required but for concurrency; 1ms to 366d, and for a fixed-window also day or month
+	// of the UTC calendar. Limit and Window are counted exactly, in whole numbers: where they have
+	// no common measure (such as 1000003 in 24h) a rounder pair may be asked for.
 	Window Window `key:"window"`
-	// Burst is the amount that a token-bucket allows at once after idling, or that a leaky-bucket
-	// holds. Default: Limit; 1 to 1,000,000,000. Buckets only.
+	// Burst is how much a token-bucket allows at once after idling, or a leaky-bucket holds.
+	// Default: Limit; 1 to 1,000,000,000. Buckets only.
 	Burst int64 `key:"burst"`
-	// Enforce is whether the limit refuses requests. With false it is a shadow limit: it counts and
-	// shows which requests it would refuse.
+	// Enforce is whether the limit refuses. With false it is a shadow: counted and shown, to see
+	// which requests it would refuse.
 	Enforce bool `key:"enforce" default:"true"`
 	// Cost is the amount that a request takes of the limit.
 	Cost LimitCost `key:"cost" absent:"a request takes its operation's cost, or one job"`
@@ -317,14 +319,14 @@ type Backend struct {
 	// Timeout is how long one call may take.
 	Timeout time.Duration `key:"timeout" default:"30s" range:"10ms to 24h"`
 	Retry   Retry         `key:"retry"`
-	// MaxAge bounds a job's age when an attempt begins; an older job expires. Payloads stay in
-	// Redis for as long.
+	// MaxAge is how old a job may be when an attempt begins; an older one expires. Its payload
+	// stays in Redis so long.
 	MaxAge time.Duration `key:"max_age" default:"24h" range:"1s to 30d"`
-	// Feedback is whether a backend in trouble is called less: fewer slots, none while it asks for
-	// rest, and then one call as a trial.
-	Feedback strictyaml.Switch `key:"feedback" default:"on"`
+	// Feedback is whether a backend that is in trouble is called less: fewer slots, none while it
+	// asks for rest, then one call to try.
+	Feedback units.Switch `key:"feedback" default:"on"`
 	// KeepFailed is how long a failed job stays listed, so that an operator can see why it failed
-	// and put it back into the line. Its record is kept at least as long.
+	// and put it back into the line; it stays on record at least so long.
 	KeepFailed time.Duration `key:"keep_failed" default:"7d" range:"1s to 30d"`
 	// Headers are sent with every call; values may hold secrets from the environment. Not those
 	// that the service itself sets (Idempotency-Key, Forebay-*, Host, Content-Length and the like).
@@ -346,25 +348,25 @@ type Operation struct {
 	// Cost is the amount that one request takes of each limit, except those of concurrency.
 	Cost  Cost  `key:"cost" default:"1"`
 	Cache Cache `key:"cache"`
-	// Coalesce makes requests for the same payload share one job while it waits or runs, if their
-	// callers share its answers (Cache).
+	// Coalesce has requests for the same share one job while it waits or runs, if their callers
+	// share its answers (Cache).
 	Coalesce bool `key:"coalesce"`
 	// OnOverload are the steps that are tried in order when a request is refused. reject comes
 	// last.
 	//   stale              the last good answer, as Cache permits
-	//   {operation: name}  a job of a fallback operation, by its own limits and line; at most 3
+	//   {operation: name}  a job of a cheaper operation, by its own limits and line; at most 3
 	//   {body: {...}}      a fixed answer
 	//   reject             429
 	OnOverload []Step `key:"on_overload" max:"10" default:"[stale, reject]"`
 	// Degrade says when stale answers are served before the line is tried.
 	Degrade Degrade `key:"degrade" absent:"a stale answer is served only where a request is refused"`
-	// OnFailure is the answer to gateways' checks of the operation while Redis is unavailable. See
+	// OnFailure is what gateways' checks of the operation get while Redis is unavailable. See
 	// Checks.
 	OnFailure string `key:"on_failure" words:"local, allow, refuse" absent:"as check.on_failure"`
 	// KeepResult is how long a finished job and its result can be fetched.
 	KeepResult time.Duration `key:"keep_result" default:"24h" range:"1s to 30d"`
-	// MaxResult bounds the backend's answer; a longer one fails the job. The whole answer is held
-	// in memory and in Redis.
+	// MaxResult bounds the backend's answer; a longer one fails the job. It is held in memory and
+	// in Redis whole.
 	MaxResult units.Size `key:"max_result" default:"1MiB" range:"1B to 64MiB"`
 	// Limits apply to requests for this operation.
 	Limits []Limit `key:"limits" max:"20"`
@@ -406,24 +408,24 @@ type Degrade struct {
 // DegradeWhen is a condition on the operation's backend.
 type DegradeWhen struct {
 	Backend string `key:"backend" required:"sick" words:"sick"`
-	// Below is a part of the backend's rate: the backend counts as sick while feedback leaves less
-	// of it. Above 0, at most 1. A backend that asks for rest is always sick.
+	// Below is the part of its rate under which the backend counts as sick, by what feedback leaves
+	// of it: above 0, at most 1. A backend that asks for rest is sick anyway.
 	Below float64 `key:"below" default:"0.5"`
 }
 
 // Cache says which stored answers may be served.
 type Cache struct {
-	// FreshFor bounds the age of an answer that is served to a request for the same, as if it were
-	// new.
+	// FreshFor is how old an answer may be that is served to any request for the same, as if it
+	// were new.
 	FreshFor time.Duration `key:"fresh_for" range:"1s to 366d" absent:"no answer is served as new"`
 	// StaleFor bounds the age of a stale answer.
 	StaleFor time.Duration `key:"stale_for" range:"1s to 366d" absent:"no stale answer is served"`
-	// Share says which clients may get one client's answers: itself only, its tier or all. Callers
-	// without a key aren't clients: they get answers shared with tier or all only.
+	// Share is who sees one client's answers: nobody else, its tier or all. Callers without a key
+	// are no client: they take part with tier and all alone.
 	Share string `key:"share" default:"client" words:"client, tier, all"`
 	// Key are JSON Pointers to the parts of the payload that distinguish answers.
 	Key []string `key:"key" max:"16" absent:"the whole payload tells answers apart"`
-	// Refresh has an answer that was served stale replaced by one job that no client waits for, if
-	// the line has room.
+	// Refresh has an answer that was served stale be asked for anew, by one job that no client
+	// waits for, where the line has room.
 	Refresh bool `key:"refresh"`
 }

@@ -53,7 +53,7 @@ operations: {report: {backend: reports, path: /render}}
 `
 
 func load(text string) (*Config, []Warning, error) {
-	return read("forebay.yaml", []byte(text), env, nil)
+	return read("forebay.yaml", []byte(text), env, Rules{})
 }
 
 // opaque compares types that hide their parts.
@@ -110,7 +110,7 @@ func TestABustedFileIsRefusedWithPlacesAndMends(t *testing.T) {
 	for _, file := range testdata(t, "busted_*.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			c, warnings, err := Load(file, env)
+			c, warnings, err := Load(file, env, Rules{})
 			if c != nil || warnings != nil || err == nil {
 				t.Fatalf("got a config %v and warnings %v beside error %v", c, warnings, err)
 			}
@@ -134,7 +134,7 @@ func TestAWorkingFileIsAccepted(t *testing.T) {
 	for _, file := range testdata(t, "working_*.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			_, warnings, err := Load(file, env)
+			_, warnings, err := Load(file, env, Rules{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestAWorkingFileIsAccepted(t *testing.T) {
 
 func TestALongListOfErrorsIsCutWhenPrinted(t *testing.T) {
 	t.Parallel()
-	_, _, err := Load("testdata/busted_many.yaml", env)
+	_, _, err := Load("testdata/busted_many.yaml", env, Rules{})
 	got := strings.Split(err.Error(), "\n")
 	if all := err.(Errors); len(all) != 25 || len(got) != 21 || got[20] != "and 5 more" ||
 		got[19] != all[19].String() {
@@ -159,19 +159,17 @@ func TestAFileThatCanNotBeReadIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "missing.yaml")
-	if _, _, err := Load(missing, env); !errors.Is(err, fs.ErrNotExist) ||
-		!strings.Contains(err.Error(), missing) {
+	if _, _, err := Load(missing, env, Rules{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, _, err := Load(dir, env); err == nil || !strings.Contains(err.Error(), dir) {
+	if _, _, err := Load(dir, env, Rules{}); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a directory: %v", err)
 	}
 	long := filepath.Join(dir, "long.yaml")
 	if err := os.WriteFile(long, bytes.Repeat([]byte("#\n"), maxFile/2+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Load(long, env); err == nil ||
-		err.Error() != long+": is longer than 2MiB; a config is not" {
+	if _, _, err := Load(long, env, Rules{}); err == nil || err.Error() != long+": is longer than 2MiB; a config is not" {
 		t.Errorf("a long file: %v", err)
 	}
 }
@@ -335,7 +333,7 @@ limits[0].window: "month" is of the calendar, and the algorithm of limit "odd" i
 
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	t.Parallel()
-	c, _, err := Load("testdata/working_full.yaml", env)
+	c, _, err := Load("testdata/working_full.yaml", env, Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,10 +39,10 @@ func settleLimits(limits []Limit) {
 	}
 }
 
-// demo is the config of a start without a file; its backends have no URL yet. The limit is wide
-// enough to fill both lines first, and narrow enough to be reached within a minute of trying. There
-// is no load balancer in front, and Ctrl-C should be quick. The embedded Redis bounds its keys, and
-// a flood for a day must not reach that bound.
+// demo runs without a config file, and its backends have no URL yet. The limit is wide enough to
+// fill both lines first and narrow enough to be met within a minute of trying. No load balancer
+// stands before it, and Ctrl-C should be quick. The embedded Redis has a bound on its keys: a flood
+// for a day must not reach it.
 const demo = `
 http: {trusted_proxies: []}
 worker: {embedded: true}
@@ -58,8 +58,8 @@ operations:
   thumbnail: {backend: thumbnails, path: /thumbnail, on_overload: [reject], keep_result: 1h}
 `
 
-// Demo returns the config that is used if there is no file: embedded Redis and worker, callers
-// without a key, an operation that may get a stale answer (report) and one that may not
+// Demo returns the config that is used where there is no file: embedded Redis and worker, callers
+// without a key, an operation that may be answered from stock (report) and one that may not
 // (thumbnail), each on its own backend. The backends, reports and thumbnails, have no URL yet.
 // Check completes it.
 func Demo() *Config {

@@ -17,9 +17,8 @@ func readBack(t *testing.T, text string) *Config {
 		"secrets: ["+hookSecret+", whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw]")
 	text = strings.ReplaceAll(text, `"***"`, "0123456789abcdef")
 	text = strings.ReplaceAll(text, "***@", "")
-	text = regexp.MustCompile(`"([0-9a-f]{8})…"`).ReplaceAllString(text,
-		"${1}"+strings.Repeat("0", 56))
-	c, _, err := read("described", []byte(text), env, nil)
+	text = regexp.MustCompile(`"([0-9a-f]{8})…"`).ReplaceAllString(text, "${1}"+strings.Repeat("0", 56))
+	c, _, err := read("described", []byte(text), env, Rules{})
 	if err != nil {
 		t.Fatalf("%v\nin\n%s", err, text)
 	}
@@ -30,7 +29,7 @@ func readBack(t *testing.T, text string) *Config {
 func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 	t.Parallel()
 	for _, file := range testdata(t, "working_*.yaml") {
-		c, _, err := Load(file, env)
+		c, _, err := Load(file, env, Rules{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +65,7 @@ func TestDescribeShowsWhatIsInEffect(t *testing.T) {
 // C123: the listing shows what a limit does, also if it refuses nothing or is a client's own.
 func TestDescribeShowsEveryLimitWithWhatItDoes(t *testing.T) {
 	t.Parallel()
-	c, _, err := Load("testdata/working_full.yaml", env)
+	c, _, err := Load("testdata/working_full.yaml", env, Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +170,7 @@ func FuzzLoad(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, _, err := read("f", text, env, nil)
+		c, _, err := read("f", text, env, Rules{})
 		if err != nil {
 			all, ok := err.(Errors)
 			if !ok || len(all) == 0 || err.Error() == "" || c != nil {

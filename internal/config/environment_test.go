@@ -16,7 +16,7 @@ func TestAVariableCanNotAddToTheConfig(t *testing.T) {
 	text += "shutdown: ${DURATION}\n"
 	c, _, err := read("f", []byte(text), func(name string) (string, bool) {
 		return map[string]string{"NASTY": nasty, "DURATION": "7s"}[name], true
-	}, nil)
+	}, Rules{})
 	if err != nil {
 		t.Fatal(err)
 	}

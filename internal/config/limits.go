@@ -8,12 +8,12 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Owned returns the limit in the form of package limits. The owner distinguishes limits of the same
-// name in different lists.
+// Owned is the limit as package limits has it. The owner is the name by which limits of the same
+// name in different places are told apart.
 func (l Limit) Owned(owner string) limits.Limit {
 	out := limits.Limit{Name: l.Name, Owner: owner, Algorithm: l.Algorithm, Per: l.Per,
-		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst,
-		Shadow: !l.Enforce, Bytes: l.Cost.Bytes}
+		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce,
+		Bytes: l.Cost.Bytes}
 	if l.Window == Day {
 		out.Window = limits.Month // for another algorithm a day is as invalid as a month
 		if l.Algorithm == limits.FixedWindow {
@@ -23,6 +23,9 @@ func (l Limit) Owned(owner string) limits.Limit {
 	return out
 }
 
+// same reports whether two limits have one name.
+func (l Limit) same(other Limit) bool { return l.Name == other.Name }
+
 // limitList is a list of limits, and the tier and operation that it belongs to; "": to any.
 type limitList struct {
 	limits          []Limit
@@ -31,8 +34,8 @@ type limitList struct {
 	reads           bool   // a tier's limits on reads
 }
 
-// key is the list's key in the config. It is made only for messages, since there are many kinds of
-// request to check.
+// key is where the list stands. It is made only for a message: there are many kinds of request to
+// look at.
 func (list limitList) key() string {
 	switch {
 	case list.own != "":
@@ -53,8 +56,8 @@ func (list limitList) at(n int) string { return strictyaml.At(list.key(), n) }
 func (c *Config) lists() []limitList {
 	var all []limitList
 	for _, name := range names(c.Tiers) {
-		all = append(all, c.tierList(name),
-			limitList{limits: c.Tiers[name].Reads, tier: name, reads: true})
+		reads := limitList{limits: c.Tiers[name].Reads, tier: name, reads: true}
+		all = append(all, c.tierList(name), reads)
 	}
 	all = append(all, c.everywhere())
 	for _, name := range names(c.Operations) {
@@ -89,8 +92,8 @@ type placed struct {
 
 func (l placed) key() string { return l.list.at(l.n) }
 
-// meeting returns the limits that may apply to a tier's request for an operation, without a
-// client's own.
+// meeting are the limits that may apply to a tier's request for an operation, before a client's
+// own.
 func (c *Config) meeting(tier, operation string) (all []placed) {
 	for _, list := range []limitList{c.everywhere(), c.tierList(tier), c.operationList(operation)} {
 		all = append(all, list.meeting(tier, operation)...)
@@ -107,8 +110,8 @@ func (list limitList) meeting(tier, operation string) (all []placed) {
 	return all
 }
 
-// part is the part of every limit that this region decides on by itself; 1 if there is no other
-// region.
+// part is the part of every limit that this region decides over by itself; 1 where there is no
+// other.
 func (c *Config) part() float64 {
 	if s := c.Region.Share; s > 0 && s < 1 {
 		return s
@@ -116,9 +119,8 @@ func (c *Config) part() float64 {
 	return 1
 }
 
-// fits is the most that one request may take of a limit in this region. share is a phrase for
-// messages if that is a share of the limit. Any cost fits a limit that refuses nothing, or counts
-// jobs or bytes.
+// fits is the most that one request may take of a limit in this region; share says where that is
+// less than the whole. A limit that refuses nothing, or counts jobs or bytes, fits all.
 func (c *Config) fits(l Limit) (most int64, share string) {
 	whole := l.Owned("")
 	if !l.Enforce || l.Algorithm == limits.Concurrency || l.Cost.Bytes || whole.Capacity() < 1 {
@@ -138,8 +140,8 @@ func (c Cost) usual() int64 {
 	return c.Fixed
 }
 
-// mostOf is the most that a limit allows, in brackets; "" if that comes from the environment.
-func mostOf(r *strictyaml.Report, key string, most int64, share string) string {
+// mostOf is how much a limit allows at most, in brackets, unless the environment says it.
+func mostOf(r *report, key string, most int64, share string) string {
 	if limitFromEnv(r, key) {
 		return ""
 	}

@@ -5,28 +5,30 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/units"
 )
 
-// Warning is a problem that doesn't keep a config from being used. Errors are all problems that do.
+// Warning is a problem that doesn't keep a config from being used; Errors are all that do.
 type (
 	Warning = strictyaml.Problem
 	Errors  = strictyaml.Errors
 )
 
-// maxFile bounds a config file. One with as many clients as it may have, 10,000, is about as long.
+// maxFile bounds a config file. The longest that its own bounds allow, with 10,000 clients, is
+// about as long.
 const maxFile = 2 << 20
 
 // Load reads the file at path. lookup finds environment variables, as os.LookupEnv does. A config
-// that is returned without an error is complete and free of contradictions. An error about the
-// content is an Errors. Neither errors nor warnings show a value that came from lookup or belongs
-// to a secret key.
+// that comes without an error is complete and free of contradictions. An error about the contents
+// is an Errors; neither it nor a warning shows a value that came from lookup or belongs to a secret
+// key.
 //
-// Objections of the rules are reported at the key that they are about.
-func Load(path string, lookup func(string) (string, bool),
-	rules ...Rules) (*Config, []Warning, error) {
+// Problems that the rules find are reported at their place in the file.
+func Load(path string, lookup func(string) (string, bool), rules Rules) (
+	*Config, []Warning, error) {
 	text, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, nil, err
@@ -34,12 +36,12 @@ func Load(path string, lookup func(string) (string, bool),
 	return read(path, text, lookup, rules)
 }
 
-// Rules are further conditions, of the packages that use the config. A nil function has none.
+// Rules are what only the host of the process can tell. A function that is nil finds nothing wrong.
 type Rules struct {
-	// Redis checks each Redis. Its error says what is wrong with the key field beside the URL, or
-	// with the URL itself (field is url), and shows no part of either.
+	// Redis checks how to reach a Redis. Its error says what is wrong with the key field beside the
+	// URL, or with the URL itself (field is url), and shows nothing of either.
 	Redis func(url strictyaml.SecretURL, login RedisLogin) (field string, err error)
-	// File checks each file that a key names, by its path. Its error doesn't show the path.
+	// File checks the file at path that a key names. Its error doesn't show the path.
 	File func(key, path string) error
 }
 
@@ -54,67 +56,78 @@ func readFile(path string, most units.Size) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
-	if len(text) > int(most) {
-		return nil, Errors{{File: path,
-			Text: fmt.Sprintf("is longer than %v; a config is not", most)}}
-	}
-	return text, nil
+	return text, tooLong(path, text, most)
 }
 
-func read(file string, text []byte, lookup func(string) (string, bool),
-	rules []Rules) (*Config, []Warning, error) {
+// tooLong is an error if the text of a file is longer than so many bytes.
+func tooLong(path string, text []byte, most units.Size) error {
+	if len(text) <= int(most) {
+		return nil
+	}
+	return Errors{{File: path, Text: fmt.Sprintf("is longer than %v; a config is not", most)}}
+}
+
+func read(file string, text []byte, lookup func(string) (string, bool), rules Rules) (
+	*Config, []Warning, error) {
 	c := Default()
 	r, err := strictyaml.Read(file, text, lookup, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.written = r.Written()
-	return c.verdict(r, rules)
+	warnings, err := c.complete(r, rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, warnings, nil
 }
 
-// Check checks a config that was made or changed in code by the rules that Load applies, and fills
-// in the defaults that depend on other keys.
-func (c *Config) Check(rules ...Rules) ([]Warning, error) {
-	_, warnings, err := c.verdict(strictyaml.NewReport(""), rules)
-	return warnings, err
-}
+// Check holds a config that was made or changed in code against the rules that Load applies, and
+// fills in the defaults that depend on other keys.
+func (c *Config) Check() ([]Warning, error) { return c.complete(strictyaml.NewReport(""), Rules{}) }
 
-func (c *Config) verdict(r *strictyaml.Report, rules []Rules) (*Config, []Warning, error) {
+func (c *Config) complete(r *report, rules Rules) ([]Warning, error) {
 	c.check(r)
 	c.settle(filepath.Dir(r.File()))
 	for _, list := range c.lists() {
 		c.checkKept(r, list)
 	}
 	c.checkURLs(r, "identity.clients", c.Identity.Clients)
-	redisRules(r, "redis.url", c.Redis.URL, c.Redis.RedisLogin, rules)
-	redisRules(r, "region.sync.redis", c.Region.Sync.Redis, c.Region.Sync.RedisLogin, rules)
-	c.fileRules(r, rules)
+	rules.check(r, c)
 	if err := r.Err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c.warn(r)
-	return c, r.Warnings(), nil
+	return r.Warnings(), nil
 }
 
-// fileRules reports the rules' objections to files that aren't part of a Redis's login.
-func (c *Config) fileRules(r *strictyaml.Report, rules []Rules) {
-	for key, path := range map[string]string{
-		"identity.country_database": c.Identity.CountryDatabase,
-		"identity.clients_file":     c.Identity.ClientsFile,
-	} {
-		for _, rule := range rules {
-			if rule.File == nil || path == "" {
-				continue
-			}
-			if err := rule.File(key, path); err != nil {
-				r.Errorf(key, "%s %v", r.Shown(key, path), err)
-			}
+func (rules Rules) check(r *report, c *Config) {
+	redis := func(url string, to strictyaml.SecretURL, login RedisLogin) {
+		if rules.Redis == nil || to == "" {
+			return
+		}
+		if field, err := rules.Redis(to, login); field == "url" && err != nil {
+			r.Errorf(url, "%v", err)
+		} else if err != nil {
+			r.Errorf(url[:strings.LastIndex(url, ".")+1]+field, "%v", err)
 		}
 	}
+	file := func(key, path string) {
+		if rules.File == nil || path == "" {
+			return
+		}
+		if err := rules.File(key, path); err != nil {
+			r.Errorf(key, "%s %v", r.Shown(key, path), err)
+		}
+	}
+	redis("redis.url", c.Redis.URL, c.Redis.RedisLogin)
+	redis("region.sync.redis", c.Region.Sync.Redis, c.Region.Sync.RedisLogin)
+	file("identity.country_database", c.Identity.CountryDatabase)
+	file("identity.clients_file", c.Identity.ClientsFile)
 }
 
 // Describe returns the config as it is in effect, as YAML: every default filled in, every number
-// with its unit, secrets as *** and key digests shortened. Values from the environment are shown as
-// in the file, with ${NAME}. An absent key whose absence has a meaning is shown as a comment.
-// Except for the hidden values, the text is a config of the same meaning.
+// with its unit, secrets as *** and key digests shortened. What came from the environment is shown
+// as the file has it, with ${NAME}. A key that is absent and means something by it stands there as
+// a comment. Without what it hides, the text is a config of the same meaning.
 func (c *Config) Describe() string { return strictyaml.Describe(*c, c.written) }

@@ -25,7 +25,7 @@ func TestAStatusIsInOneListOfRetry(t *testing.T) {
 			"backends:\n  reports: {url: \"http://127.0.0.1:9000\", drain: {rate: 5/s}, retry: {" +
 			retry + "}}\n"
 		got := ""
-		if _, _, err := read("f.yaml", []byte(text), env, nil); err != nil {
+		if _, _, err := read("f.yaml", []byte(text), env, Rules{}); err != nil {
 			got = err.Error()
 		}
 		if got != want {

@@ -79,8 +79,7 @@ func tree(t *testing.T, file string) (*yaml.Node, []leaf) {
 }
 
 // build is the verdict on a tree.
-func build(file string, root *yaml.Node, lookup func(string) (string, bool),
-	rules []Rules) (*Config, []Warning, error) {
+func build(file string, root *yaml.Node, lookup func(string) (string, bool), rules Rules) (*Config, []Warning, error) {
 	text, err := yaml.Marshal(root)
 	if err != nil {
 		return nil, nil, err
@@ -111,7 +110,7 @@ func buildWith(root, n *yaml.Node, text, variable, value string) ([]Warning, err
 			return value, true
 		}
 		return env(name)
-	}, nil)
+	}, Rules{})
 	return warnings, err
 }
 
@@ -287,7 +286,7 @@ func TestDescribeShowsNoValueOfTheEnvironment(t *testing.T) {
 						return v, true
 					}
 					return sampleEnv(name)
-				}, nil)
+				}, Rules{})
 				*l.node = was
 				if err != nil {
 					continue
@@ -348,9 +347,8 @@ func TestAnUnknownKeyIsRefusedEverywhere(t *testing.T) {
 	}
 	for _, at := range places {
 		was := at.Content
-		at.Content = append(slices.Clone(was), &yaml.Node{Kind: yaml.ScalarNode, Value: "Limit"},
-			&yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
-		_, _, err := build("f", root, env, nil)
+		at.Content = append(slices.Clone(was), &yaml.Node{Kind: yaml.ScalarNode, Value: "Limit"}, &yaml.Node{Kind: yaml.ScalarNode, Value: "1"})
+		_, _, err := build("f", root, env, Rules{})
 		at.Content = was
 		if err == nil || !strings.Contains(err.Error(), "Limit: unknown key; ") {
 			t.Errorf("beside %s: got %v", at.Content[0].Value, err)
@@ -390,7 +388,7 @@ func switchedOn(t *testing.T) string {
 func TestTheSampleIsAWorkingConfigWithoutWarnings(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{sample, switchedOn(t)} {
-		c, warnings, err := Load(file, sampleEnv)
+		c, warnings, err := Load(file, sampleEnv, Rules{})
 		if err != nil || len(warnings) > 0 {
 			t.Fatalf("%s\n%v", lines(warnings), err)
 		}
@@ -469,7 +467,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 		if path == "http.trusted_proxies" {
 			file = sample
 		}
-		whole, _, err := Load(file, sampleEnv)
+		whole, _, err := Load(file, sampleEnv, Rules{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -478,7 +476,7 @@ func TestTheSampleShowsTheDefaults(t *testing.T) {
 			t.Errorf("%s is not in the sample", path)
 			continue
 		}
-		without, _, err := build(file, root, sampleEnv, nil)
+		without, _, err := build(file, root, sampleEnv, Rules{})
 		if err != nil {
 			t.Errorf("without %s: %v", path, err)
 		} else if whole.Describe() != without.Describe() {

@@ -1,130 +1,126 @@
 package config
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
 
+	"github.com/forebay/forebay/internal/identity"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// warn finds settings that are allowed and rarely intended. It is called on a config without
-// errors.
-func (c *Config) warn(r *strictyaml.Report) {
+// warn finds what is allowed and yet is rarely meant. It is called on a config without errors.
+func (c *Config) warn(r *report) {
 	for n, p := range c.HTTP.TrustedProxies {
 		if p.Bits() == 0 {
-			r.Warnf(fmt.Sprintf("http.trusted_proxies[%d]", n), "trusts every address, so any "+
+			r.Warnf(strictyaml.At("http.trusted_proxies", n), "trusts every address, so any "+
 				"caller can invent its own; name only your proxies")
 		}
 	}
-
 	if c.Identity.Anonymous != "" && c.HTTP.TrustedProxies == nil &&
 		!r.Given("http.trusted_proxies") {
 		r.Warnf("identity.anonymous", "behind a proxy all callers without a key would count as "+
 			"one; name your proxies in http.trusted_proxies, or write [] if there are none")
 	}
+	used := c.usedTiers()
+	c.warnTiers(r, used)
+	c.warnLimits(r)
+	for _, name := range names(c.Operations) {
+		c.warnOperation(r, name, used)
+	}
+	for _, name := range names(c.Backends) {
+		c.warnBackend(r, name)
+	}
+}
 
-	inUse := map[string]string{} // tier: the key that gives it to callers
+// usedTiers are the tiers that some caller has, each with the key that gives it one.
+func (c *Config) usedTiers() map[string]string {
+	used := map[string]string{}
 	if a := c.Identity.Anonymous; a != "" {
-		inUse[a] = "identity.anonymous"
+		used[a] = "identity.anonymous"
 	}
 	for n, client := range c.Identity.Clients {
-		if inUse[client.Tier] == "" {
-			inUse[client.Tier] = fmt.Sprintf("identity.clients[%d].tier", n)
+		if used[client.Tier] == "" {
+			used[client.Tier] = strictyaml.At("identity.clients", n) + ".tier"
 		}
 	}
-	openEnded := c.Identity.ClientsFile != "" // any tier may have clients
+	return used
+}
+
+// openEnded reports whether any tier may have callers: those of a clients file, which isn't known
+// here.
+func (c *Config) openEnded() bool { return c.Identity.ClientsFile != "" }
+
+func (c *Config) warnTiers(r *report, used map[string]string) {
 	for _, tier := range names(c.Tiers) {
-		at, used := inUse[tier]
-		if used && !slices.ContainsFunc(names(c.Operations),
-			func(o string) bool { return c.Operations[o].Tiers.Have(tier) }) {
+		if at := used[tier]; at != "" && len(c.openTo(tier)) == 0 {
 			r.Warnf(at, "no operation allows tier %s, so its callers can do nothing; add it to "+
 				"the tiers of an operation", tier)
 		}
-		if used || openEnded {
+		if used[tier] != "" || c.openEnded() {
 			c.warnUnlimited(r, tier)
 		}
-	}
-
-	c.warnLimits(r)
-
-	called := map[string]bool{}
-	for _, name := range names(c.Operations) {
-		o, key := c.Operations[name], strictyaml.Join("operations", name)
-		called[o.Backend] = true
-		if !openEnded && !slices.ContainsFunc(names(inUse), o.Tiers.Have) {
-			r.Warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; "+
-				"give one to a client", strings.Join(o.Tiers, ", "))
-		}
-		if o.Cache.StaleFor == 0 && o.triesStale() && r.Given(key+".on_overload") {
-			r.Warnf(key+".on_overload", "stale has no effect without cache.stale_for; set that, "+
-				"or write [reject]")
-		}
-		if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {
-			for _, of := range []string{".cache.share", ".cache.key"} {
-				if r.Given(key + of) {
-					r.Warnf(key+of, "has no effect without cache.stale_for, cache.fresh_for or "+
-						"coalesce; set one, or leave it out")
-				}
-			}
-		}
-		if b, known := c.Backends[o.Backend]; known && o.Degrade != (Degrade{}) &&
-			!bool(b.Feedback) {
-			r.Warnf(key+".degrade", "has no effect: with feedback: off backend %s is never found "+
-				"sick; turn that on, or leave this out", o.Backend)
-		}
-	}
-	for _, name := range names(c.Backends) {
-		b, key := c.Backends[name], strictyaml.Join("backends", name)
-		if !called[name] {
-			r.Warnf(key, "no operation uses it; point one at it, or remove it")
-		}
-		if b.Line.MaxWait > b.MaxAge {
-			r.Warnf(key+".line.max_wait", "is longer than max_age (%s), so jobs may be accepted "+
-				"only to expire; lower max_wait or raise max_age",
-				r.Shown(key+".max_age", b.MaxAge))
+		if c.Tiers[tier].Grace != (Grace{}) {
+			c.warnGrace(r, tier)
 		}
 	}
 }
 
-// warnUnlimited finds callers that only the lines hold back.
-func (c *Config) warnUnlimited(r *strictyaml.Report, tier string) {
-	var free []string
-	for _, name := range names(c.Operations) {
-		if !c.Operations[name].Tiers.Have(tier) {
-			continue
-		}
-		// A limit with a condition on countries doesn't apply in others, and a shadow limit refuses
-		// nothing.
-		if !slices.ContainsFunc(c.meeting(tier, name),
-			func(l placed) bool { return l.Enforce && len(l.When.Countries) == 0 }) {
-			free = append(free, name)
-		}
-	}
+// openTo are the operations that a tier may use.
+func (c *Config) openTo(tier string) []string {
+	closed := func(name string) bool { return !c.Operations[name].Tiers.Have(tier) }
+	return slices.DeleteFunc(names(c.Operations), closed)
+}
+
+// warnUnlimited finds callers that nothing but the lines holds back.
+func (c *Config) warnUnlimited(r *report, tier string) {
+	// A condition on countries leaves the others out; a shadow refuses no request.
+	holds := func(l placed) bool { return l.Enforce && len(l.When.Countries) == 0 }
+	free := slices.DeleteFunc(c.openTo(tier), func(name string) bool {
+		return slices.ContainsFunc(c.meeting(tier, name), holds)
+	})
 	if len(free) > 0 {
 		r.Warnf(strictyaml.Join("tiers", tier), "no limit applies to all its callers on %s: one "+
-			"of them alone can fill the line; add tiers.%s.limits or limits",
-			strictyaml.List(free), tier)
+			"of them alone can fill the line; add tiers.%s.limits or "+
+			"limits", strictyaml.List(free), tier)
 	}
 }
 
-// warnLimits finds limits that never apply or can't apply as written, and keys that only absent
-// limits need.
-func (c *Config) warnLimits(r *strictyaml.Report) {
+// warnGrace finds a grace that widens nothing, or the limits of no client.
+func (c *Config) warnGrace(r *report, tier string) {
+	key := strictyaml.Join("tiers", tier) + ".grace"
+	has := func(client Client) bool { return client.Tier == tier }
+	if !c.openEnded() && !slices.ContainsFunc(c.Identity.Clients, has) {
+		r.Warnf(key, "has no effect: it is for clients, and no client has this tier (callers "+
+			"without a key are never new); give it to one, or leave it out")
+		return
+	}
+	for _, operation := range c.openTo(tier) {
+		for _, l := range c.meeting(tier, operation) {
+			if l.Per.OfClient() {
+				return
+			}
+		}
+	}
+	r.Warnf(key, "has no effect: no limit of its clients has per: client or client+operation; add "+
+		"one, or leave it out")
+}
+
+// warnLimits finds limits that never do what they say, and keys for limits that aren't there.
+func (c *Config) warnLimits(r *report) {
 	counted, requests := false, c.requests()
 	for _, list := range c.lists() {
 		for n, l := range list.limits {
-			key := strictyaml.At(list.key(), n)
+			key := list.at(n)
 			counted = counted || l.Per == limits.PerCountry || len(l.When.Countries) > 0
 			for i, country := range l.When.Countries {
-				if at := fmt.Sprintf("%s.when.country[%d]", key, i); nowhere(country) {
+				if at := strictyaml.At(key+".when.country", i); !identity.IsCountry(country) {
 					r.Warnf(at, "%s stands for no country, and whoever comes with it counts as "+
 						"unknown, so it never holds; take it out", r.Shown(at, country))
 				}
 			}
-			if !c.reachable(requests, list, l) {
+			if !reachable(requests, list, l) {
 				r.Warnf(key+".when", "holds for no request that its list is for, so the limit "+
 					"never applies; name operations that these tiers may use")
 			}
@@ -134,28 +130,21 @@ func (c *Config) warnLimits(r *strictyaml.Report) {
 			}
 		}
 	}
-	if id := c.Identity; !counted && id.ClientsFile == "" {
-		const text = "has no effect: no limit has per: country or when.country; " +
-			"add one, or leave this out"
-		if id.CountryHeader != "" {
-			r.Warnf("identity.country_header", text)
-		}
-		if id.CountryDatabase != "" {
-			r.Warnf("identity.country_database", text)
-		}
+	if counted || c.openEnded() {
+		return
 	}
-	for _, name := range names(c.Tiers) {
-		if c.Tiers[name].Grace != (Grace{}) {
-			c.warnGrace(r, name)
-		}
+	const idle = "has no effect: no limit has per: country or when.country; add one, or leave " +
+		"this out"
+	if c.Identity.CountryHeader != "" {
+		r.Warnf("identity.country_header", idle)
 	}
-	for _, name := range names(c.Operations) {
-		c.warnCost(r, name)
+	if c.Identity.CountryDatabase != "" {
+		r.Warnf("identity.country_database", idle)
 	}
 }
 
-// reachable reports whether a limit of a list may apply to any request, by its condition.
-func (c *Config) reachable(requests iter.Seq2[string, string], in limitList, l Limit) bool {
+// reachable reports whether some request may meet a limit of a list, as far as its condition goes.
+func reachable(requests iter.Seq2[string, string], in limitList, l Limit) bool {
 	if len(l.When.Tiers)+len(l.When.Operations) == 0 {
 		return true
 	}
@@ -168,41 +157,45 @@ func (c *Config) reachable(requests iter.Seq2[string, string], in limitList, l L
 	return false
 }
 
-// warnGrace finds a grace without clients, or without limits to widen.
-func (c *Config) warnGrace(r *strictyaml.Report, tier string) {
-	key, id := strictyaml.Join("tiers", tier)+".grace", c.Identity
-	if id.ClientsFile == "" &&
-		!slices.ContainsFunc(id.Clients, func(client Client) bool { return client.Tier == tier }) {
-		r.Warnf(key, "has no effect: it is for clients, and no client has this tier (callers "+
-			"without a key are never new); give it to one, or leave it out")
-		return
+func (c *Config) warnOperation(r *report, name string, used map[string]string) {
+	o, key := c.Operations[name], strictyaml.Join("operations", name)
+	if !c.openEnded() && !slices.ContainsFunc(names(used), o.Tiers.Have) {
+		r.Warnf(key+".tiers", "no caller has one of these tiers (%s), so nobody can use it; give "+
+			"one to a client", strings.Join(o.Tiers, ", "))
 	}
-	for _, operation := range names(c.Operations) {
-		if c.Operations[operation].Tiers.Have(tier) &&
-			slices.ContainsFunc(c.meeting(tier, operation),
-				func(l placed) bool { return l.Per.OfClient() }) {
-			return
+	if o.Cache.StaleFor == 0 && o.triesStale() && r.Given(key+".on_overload") {
+		r.Warnf(key+".on_overload",
+			"stale has no effect without cache.stale_for; set that, or write [reject]")
+	}
+	if o.Cache.StaleFor == 0 && o.Cache.FreshFor == 0 && !o.Coalesce {
+		for _, at := range []string{key + ".cache.share", key + ".cache.key"} {
+			if r.Given(at) {
+				r.Warnf(at, "has no effect without cache.stale_for, cache.fresh_for or coalesce; "+
+					"set one, or leave it out")
+			}
 		}
 	}
-	r.Warnf(key, "has no effect: no limit of its clients has per: client or client+operation; add "+
-		"one, or leave it out")
+	if o.Degrade != (Degrade{}) && !bool(c.Backends[o.Backend].Feedback) {
+		r.Warnf(key+".degrade", "has no effect: with feedback: off backend %s is never found "+
+			"sick; turn that on, or leave this out", o.Backend)
+	}
+	if o.Cost.From != "" {
+		c.warnCost(r, name)
+	}
 }
 
-// warnCost finds the first limit that an operation's most expensive requests never fit.
-func (c *Config) warnCost(r *strictyaml.Report, operation string) {
-	cost := c.Operations[operation].Cost
-	if cost.From == "" {
-		return
-	}
+// warnCost finds the first limit that an operation's dearest requests never fit.
+func (c *Config) warnCost(r *report, operation string) {
+	o := c.Operations[operation]
 	for _, tier := range names(c.Tiers) {
-		if !c.Operations[operation].Tiers.Have(tier) {
+		if !o.Tiers.Have(tier) {
 			continue
 		}
 		for _, l := range c.meeting(tier, operation) {
-			if most, share := c.fits(l.Limit); most < cost.Max {
-				r.Warnf(strictyaml.Join("operations", operation)+".cost.max",
-					"is more than limit %s (%s) can ever allow%s: dearer requests are refused for "+
-						"good; lower max, or raise the limit",
+			if most, share := c.fits(l.Limit); most < o.Cost.Max {
+				r.Warnf(strictyaml.Join("operations", operation)+".cost.max", "is more than limit "+
+					"%s (%s) can ever allow%s: dearer requests are refused for good; lower max, "+
+					"or raise the limit",
 					r.Shown(l.key()+".name", l.Name), l.key(), mostOf(r, l.key(), most, share))
 				return
 			}
@@ -210,14 +203,14 @@ func (c *Config) warnCost(r *strictyaml.Report, operation string) {
 	}
 }
 
-// nowhere reports whether two letters stand for no country, though proxies and databases send them:
-// for unknown, for many, or (A*, Q*, X*, Z*) for private use.
-func nowhere(code string) bool {
-	switch code {
-	case "XK": // Kosovo, everywhere
-		return false
-	case "AA", "AP", "EU", "EZ", "UN", "ZZ":
-		return true
+func (c *Config) warnBackend(r *report, name string) {
+	b, key := c.Backends[name], strictyaml.Join("backends", name)
+	calls := func(operation string) bool { return c.Operations[operation].Backend == name }
+	if !slices.ContainsFunc(names(c.Operations), calls) {
+		r.Warnf(key, "no operation uses it; point one at it, or remove it")
 	}
-	return code[0] == 'X' || code[0] == 'Q' && code[1] >= 'M'
+	if b.Line.MaxWait > b.MaxAge {
+		r.Warnf(key+".line.max_wait", "is longer than max_age (%s), so jobs may be accepted only "+
+			"to expire; lower max_wait or raise max_age", r.Shown(key+".max_age", b.MaxAge))
+	}
 }

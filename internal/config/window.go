@@ -38,8 +38,8 @@ func (w *Window) UnmarshalText(text []byte) error {
 		*w = Month
 		return nil
 	case "year", "week", "hour", "minute", "second":
-		return errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, or " +
-			"day or month of the calendar")
+		return errors.New("isn't a window; write a number and a unit, such as 30s, 1h or 7d, " +
+			"or day or month of the calendar")
 	}
 	d, err := units.ParseDuration(string(text))
 	if err == nil {

@@ -13,20 +13,22 @@ type Config struct {
 	Finals    Finals
 	Answers   Answers
 	Store     Store
+	Callbacks Callbacks   // nil: no job's end is notified
+	Web       *web.Server // speaks HTTP, logs, and takes the metrics
 
-	Callbacks Callbacks // nil: no job's end is notified
+	Requests
+}
 
+// Requests are bounds and forms of the public API's requests.
+type Requests struct {
 	// CheckMethod is the field in which a gateway that is a trusted proxy names the original
 	// request's method; "": none.
 	CheckMethod string
-
-	MaxBody int64 // bytes of a POST's body
+	MaxBody     int64 // bytes of a POST's body
 	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and by as
 	// much again those of all answers that clients haven't read yet; 0: no bound.
 	MaxBuffered int64
 	Legacy      LegacyHeaders // "": Epoch
-
-	Web *web.Server // speaks HTTP, logs, and takes the metrics
 }
 
 // Callbacks are the webhooks that are notified of jobs' ends.

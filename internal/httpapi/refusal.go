@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/limits"
+	"github.com/forebay/forebay/internal/units"
 	"github.com/forebay/forebay/internal/web"
 )
 
@@ -103,12 +103,5 @@ func windowText(d time.Duration) string {
 	case limits.Month:
 		return "month"
 	}
-	text := d.String()
-	for _, empty := range [][2]string{{"0s", "m"}, {"0m", "h"}} {
-		short, cut := strings.CutSuffix(text, empty[0])
-		if cut && strings.HasSuffix(short, empty[1]) {
-			text = short
-		}
-	}
-	return text
+	return units.ShortDuration(d)
 }

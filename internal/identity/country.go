@@ -70,6 +70,9 @@ func country(code string) string {
 	}
 }
 
+// IsCountry reports whether a code is one that Client.Country may be.
+func IsCountry(code string) bool { return code != "" && country(code) == code }
+
 func upper(b byte) byte {
 	if b >= 'a' && b <= 'z' {
 		return b - 'a' + 'A'

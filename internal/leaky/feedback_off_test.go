@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/units"
 )
 
 func TestWithoutFeedbackAThrottledJobWaitsByItself(t *testing.T) {
@@ -36,7 +37,7 @@ func TestWithoutFeedbackAThrottledJobWaitsByItself(t *testing.T) {
 			t.Errorf("%s: %+v", trouble.Sign, f)
 		}
 	}
-	if s := b.status(); s.Feedback || s.Factor != 1 || s.EffectiveRate != 10 ||
+	if s := b.status(); bool(s.Feedback) || s.Factor != 1 || s.EffectiveRate != 10 ||
 		s.Books.Throttled != 2 {
 		t.Errorf("status = %+v", s)
 	}
@@ -66,11 +67,11 @@ func TestFeedbackIsSwitchedLive(t *testing.T) {
 	if r := b.release(); r.Reason != leaky.OnCooldown {
 		t.Fatalf("release = %+v", r)
 	}
-	off, on := false, true
+	off, on := units.Switch(false), units.Switch(true)
 	b.tune(leaky.Override{Feedback: &off})
 	b.pass(100 * time.Millisecond)
 	other := b.again()
-	if s := other.status(); s.Feedback || s.Override.Feedback == nil || *s.Override.Feedback ||
+	if s := other.status(); bool(s.Feedback) || s.Override.Feedback == nil || bool(*s.Override.Feedback) ||
 		s.Factor != 1 || s.Cause != "" || !s.GateUntil.IsZero() {
 		t.Errorf("switched off: %+v", s)
 	}
@@ -81,14 +82,14 @@ func TestFeedbackIsSwitchedLive(t *testing.T) {
 	}
 	// Switched on again it begins anew, as its old state doesn't count any more.
 	other.tune(leaky.Override{Feedback: &on})
-	if s := other.status(); !s.Feedback || !*s.Override.Feedback || s.Factor != 1 ||
+	if s := other.status(); !bool(s.Feedback) || !bool(*s.Override.Feedback) || s.Factor != 1 ||
 		!s.GateUntil.IsZero() {
 		t.Errorf("switched on: %+v", s)
 	}
 	if err := other.ResetTuning(context.Background(), "operator"); err != nil {
 		t.Fatal(err)
 	}
-	if s := other.status(); !s.Feedback || s.Override.Feedback != nil {
+	if s := other.status(); !bool(s.Feedback) || s.Override.Feedback != nil {
 		t.Errorf("reset: %+v", s)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/units"
 )
 
 func (b *bench) health() leaky.Health {
@@ -44,7 +45,7 @@ func TestABackendsHealthIsThatOfFeedback(t *testing.T) {
 	if h := b.health(); h.Probing || h.Factor <= 0.5 || h.Factor >= 1 {
 		t.Errorf("on the mend: %+v", h)
 	}
-	off := false
+	off := units.Switch(false)
 	b.tune(leaky.Override{Feedback: &off})
 	if h := b.health(); h != (leaky.Health{Factor: 1}) {
 		t.Errorf("without feedback: %+v", h)

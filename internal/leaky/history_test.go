@@ -16,6 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/limits"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/units"
 )
 
 // Whatever happens to a line, in any order, each script does and returns the same as the model.
@@ -307,7 +308,7 @@ func (h *history) tune() {
 		paused := rapid.Bool().Draw(h.T, "paused")
 		o.Paused = &paused
 	case "feedback":
-		feedback := rapid.IntRange(0, 3).Draw(h.T, "on") > 0
+		feedback := units.Switch(rapid.IntRange(0, 3).Draw(h.T, "on") > 0)
 		o.Feedback = &feedback
 	}
 	h.model.tune(o, "op")

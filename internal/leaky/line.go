@@ -8,6 +8,7 @@ import (
 
 	"github.com/forebay/forebay/internal/groupcommit"
 	"github.com/forebay/forebay/internal/jobs"
+	"github.com/forebay/forebay/internal/units"
 )
 
 // Settings are the configured settings of one backend's line and drain. Live overrides (Tune) take
@@ -16,8 +17,9 @@ type Settings struct {
 	Backend string
 	Drain
 	Room
-	Attempts int  // attempts of a job before it fails; ≥ 1
-	Feedback bool // a sick backend is called less: factor, gate and probe
+	Attempts int          // attempts of a job before it fails; ≥ 1
+	Feedback units.Switch // a sick backend is called less: factor, gate and probe
+	Paused   bool         // no job is started; only an override sets it
 	// KeepFailed is how long a failed job stays listed, and on record if its Keep isn't longer; 0:
 	// it isn't listed.
 	KeepFailed time.Duration

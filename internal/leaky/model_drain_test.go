@@ -7,6 +7,7 @@ import (
 
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/units"
 )
 
 const noWake = 3600e6 // µs
@@ -341,14 +342,13 @@ func (m *model) tune(o leaky.Override, by string) {
 // status is the model's Status.
 func (m *model) status() leaky.Status {
 	v := m.view()
-	s := leaky.Status{Configured: m.s, Override: m.override, By: m.by, Rate: m.s.Rate,
-		Burst:       int(v.burst),
-		Concurrency: either(m.override.Concurrency, m.s.Concurrency), Capacity: int(v.capacity),
-		Paused: v.paused, Feedback: v.feedback,
+	s := leaky.Status{Settings: m.s, Configured: m.s, Override: m.override, By: m.by,
 		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval,
 		EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)),
 		Delayed:  int64(len(m.delayed)),
 		InFlight: int64(len(m.inflight)), WaitingOn: leaky.OnIdle, CallTime: span(m.call)}
+	s.Burst, s.Concurrency = int(v.burst), either(m.override.Concurrency, m.s.Concurrency)
+	s.Capacity, s.Paused, s.Feedback = int(v.capacity), v.paused, units.Switch(v.feedback)
 	if m.override.Rate != nil {
 		s.Rate = *m.override.Rate
 	}

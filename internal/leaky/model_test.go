@@ -123,9 +123,9 @@ func (m *model) view() *view {
 	if m.override.Rate != nil {
 		rate = *m.override.Rate
 	}
-	v.feedback, v.factor = m.s.Feedback, 1
+	v.feedback, v.factor = bool(m.s.Feedback), 1
 	if m.override.Feedback != nil {
-		v.feedback = *m.override.Feedback
+		v.feedback = bool(*m.override.Feedback)
 	}
 	if !v.feedback {
 		v.gate = 0

@@ -35,8 +35,8 @@ func ParseRate(text string) (r Rate, err error) {
 	return r, nil
 }
 
-// UnmarshalText is ParseRate, but its error is the second half of a sentence whose subject is the text,
-// which it doesn't show.
+// UnmarshalText is ParseRate, but its error is the second half of a sentence whose subject is the
+// text, which it doesn't show.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if string(text) == Unlimited.text {
 		*r = Unlimited
@@ -45,18 +45,24 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	amount, unit, found := strings.Cut(string(text), "/")
 	period, known := rateUnits[unit]
 	n, err := strconv.ParseFloat(amount, 64)
-	if plain := strings.Trim(amount, "0123456789.") == ""; !plain || errors.Is(err, strconv.ErrSyntax) || found && !known {
-		return errors.New("isn't a rate; write a number per s, m, h or d, such as 5/s, 0.2/s or 6/m, or unlimited")
+	plain := strings.Trim(amount, "0123456789.") == "" && !errors.Is(err, strconv.ErrSyntax)
+	if !plain || found && !known {
+		return errors.New("isn't a rate; write a number per s, m, h or d, such as 5/s, 0.2/s or " +
+			"6/m, or unlimited")
 	}
 	switch interval := period / n; {
 	case !found:
-		return errors.New("has no unit; write the number per s, m, h or d, such as 5/s, 0.2/s or 6/m")
+		return errors.New("has no unit; write the number per s, m, h or d, such as 5/s, 0.2/s or " +
+			"6/m")
 	case n == 0:
-		return errors.New("would never start a job; write a rate over 0 (to stop a drain for a while, pause the backend)")
+		return errors.New("would never start a job; write a rate over 0 (to stop a drain for a " +
+			"while, pause the backend)")
 	case interval < minInterval:
-		return errors.New("is over 100000/s, more than timers can keep; write a lower rate, or unlimited")
+		return errors.New("is over 100000/s, more than timers can keep; write a lower rate, or " +
+			"unlimited")
 	case interval > maxInterval:
-		return errors.New("is under one in 30 days, later than any job may start; write a higher rate")
+		return errors.New("is under one in 30 days, later than any job may start; write a higher " +
+			"rate")
 	default:
 		*r = Rate{text: string(text), interval: interval}
 		return nil

@@ -124,7 +124,7 @@ func (l *Line) runOn(
 	s := l.settings
 	all := make([]any, 0, 8+len(args))
 	all = append(all, l.now(), jobs.KeyPrefix(s.Backend), s.Rate.Interval(), s.Burst, s.Concurrency,
-		s.Capacity, flag(s.Feedback), s.KeepFailed.Milliseconds())
+		s.Capacity, flag(bool(s.Feedback)), s.KeepFailed.Milliseconds())
 	all = append(all, args...)
 	values, err := script.Run(ctx, l.rdb, keys, all...).Slice()
 	if err != nil {

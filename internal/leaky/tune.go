@@ -6,32 +6,16 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 )
 
-// Override is a live change of a backend's drain and line. A nil field isn't changed.
-type Override struct {
-	Rate        *Rate
-	Burst       *int
-	Concurrency *int
-	Capacity    *int
-	Paused      *bool
-	Feedback    *bool
-}
-
 // Status is one backend's drain and line at one moment.
 type Status struct {
-	Configured  Settings  // in this process's config
-	Override    Override  // live overrides; nil fields are as configured
-	By          string    // by of the last Tune or ResetTuning; "": none
-	At          time.Time // of the last Tune or ResetTuning
-	Rate        Rate      // in force
-	Burst       int       // in force
-	Concurrency int       // in force
-	Capacity    int       // in force
-	Paused      bool
-	Feedback    bool // in force
+	Settings             // in force
+	Configured Settings  // in this process's config
+	Override   Override  // live overrides; nil fields are as configured
+	By         string    // by of the last Tune or ResetTuning; "": none
+	At         time.Time // of the last Tune or ResetTuning
 
 	// What feedback leaves of rate and concurrency: everything while it is off or the backend is
 	// healthy.
@@ -74,61 +58,39 @@ type Books struct {
 }
 
 // Tune sets live overrides, for all workers at once: their next release reads them. They stay in
-// Redis until ResetTuning. by names the operator, for Status. Burst, concurrency and capacity are
-// at least 1.
+// Redis until ResetTuning. by names the operator, for Status. A number is at least 1, and within the
+// bounds of its setting.
 func (l *Line) Tune(ctx context.Context, o Override, by string) error {
-	args := []any{by}
-	if o.Rate != nil {
-		if o.Rate.String() == "" {
-			return fmt.Errorf("tune %s: the rate is empty", l.settings.Backend)
-		}
-		args = append(args, "rate", o.Rate.String(), "interval",
-			strconv.FormatFloat(o.Rate.Interval(), 'f', -1, 64))
+	args, err := o.arguments()
+	if err != nil {
+		return fmt.Errorf("tune %s: %w", l.settings.Backend, err)
 	}
-	numbers := map[string]*int{
-		"burst": o.Burst, "concurrency": o.Concurrency, "capacity": o.Capacity,
-	}
-	for field, value := range numbers {
-		if value == nil {
-			continue
-		}
-		if *value < 1 {
-			return fmt.Errorf("tune %s: %s must be at least 1, not %d", l.settings.Backend, field,
-				*value)
-		}
-		args = append(args, field, *value)
-	}
-	if o.Paused != nil {
-		word := ""
-		if *o.Paused {
-			word = "1"
-		}
-		args = append(args, "paused", word)
-	}
-	if o.Feedback != nil {
-		args = append(args, "feedback", flag(*o.Feedback))
-	}
-	_, err := l.run(ctx, tuneScript, args...)
+	_, err = l.run(ctx, tuneScript, append([]any{by}, args...)...)
 	return err
 }
 
 // ResetTuning clears all overrides, including a pause and a switch of feedback. The configured
 // settings are in force again.
 func (l *Line) ResetTuning(ctx context.Context, by string) error {
-	_, err := l.run(ctx, tuneScript, by, "rate", "", "interval", "", "burst", "", "concurrency", "",
-		"capacity", "", "paused", "", "feedback", "")
+	args := []any{by, "interval", ""}
+	for _, name := range Tunables() {
+		args = append(args, name, "")
+	}
+	_, err := l.run(ctx, tuneScript, args...)
 	return err
 }
 
 // Status reads one backend's line and drain at one moment.
 func (l *Line) Status(ctx context.Context) (Status, error) {
-	a, err := l.run(ctx, statusScript)
+	var names []any
+	for _, name := range Tunables() {
+		names = append(names, name)
+	}
+	a, err := l.run(ctx, statusScript, names...)
 	if err != nil {
 		return Status{}, err
 	}
-	c := l.settings
-	s := Status{Configured: c, Rate: c.Rate, Burst: c.Burst, Concurrency: c.Concurrency,
-		Capacity: c.Capacity, Feedback: c.Feedback}
+	s := Status{Configured: l.settings}
 	now := a.number()
 	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
 	if accepted := a.number(); accepted != 0 {
@@ -181,31 +143,15 @@ func readCalls(a *answer) (c Calls) {
 }
 
 func (s *Status) readOverride(a *answer) error {
-	if text := a.text(); text != "" {
-		rate, err := ParseRate(text)
-		if err != nil {
-			return fmt.Errorf("override of %s: %w", s.Configured.Backend, err)
-		}
-		s.Override.Rate, s.Rate = &rate, rate
-	}
-	for _, f := range []struct {
-		set   **int
-		force *int
-	}{{&s.Override.Burst, &s.Burst}, {&s.Override.Concurrency, &s.Concurrency},
-		{&s.Override.Capacity, &s.Capacity}} {
-		if n := int(a.number()); n != 0 {
-			*f.set, *f.force = &n, n
-		}
-	}
-	if a.text() == "1" {
-		s.Paused = true
-		s.Override.Paused = &s.Paused
-	}
-	if word := a.text(); word != "" {
-		s.Feedback = word == "1"
-		s.Override.Feedback = &s.Feedback
-	}
 	s.By, s.At = a.text(), a.when()
+	for _, t := range tunables {
+		if text := a.text(); text != "" {
+			if err := t.read(&s.Override, text); err != nil {
+				return fmt.Errorf("override of %s: %s %q %w", s.Configured.Backend, t.name, text, err)
+			}
+		}
+	}
+	s.Settings = s.Override.Apply(s.Configured)
 	return a.err
 }
 

@@ -2,11 +2,13 @@ package leaky_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/units"
 )
 
 func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
@@ -47,9 +49,9 @@ func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
 func TestTuningToNothingIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
-	zero, less := 0, -1
+	zero, less, more := 0, -1, 10_001
 	for _, o := range []leaky.Override{{Burst: &zero}, {Concurrency: &zero}, {Capacity: &less},
-		{Rate: &leaky.Rate{}}} {
+		{Burst: &more}, {Concurrency: &more}, {Rate: &leaky.Rate{}}} {
 		if err := b.Tune(context.Background(), o, "operator"); err == nil {
 			t.Errorf("%+v was taken", o)
 		}
@@ -151,5 +153,42 @@ func TestStatusHasStatisticsOfTheLastCalls(t *testing.T) {
 	b.pass(2 * time.Minute)
 	if c := b.status().Recent; c != (leaky.Calls{}) {
 		t.Errorf("two minutes later: %+v", c)
+	}
+}
+
+// Whatever can be set live is read, reported and taken back by the one list of it.
+func TestTheFieldsOfAnOverrideAreTheListOfWhatCanBeTuned(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, nil)
+	all := leaky.Override{Rate: new(rate(t, "0.5/s")), Burst: new(2), Concurrency: new(3),
+		Capacity: new(4), Paused: new(true), Feedback: new(units.Switch(false))}
+	names := []string{"rate", "burst", "concurrency", "capacity", "paused", "feedback"}
+	if !slices.Equal(leaky.Tunables(), names) || !slices.Equal(all.Names(), names) {
+		t.Fatalf("the names are %v and %v", leaky.Tunables(), all.Names())
+	}
+	configured := b.status()
+	b.tune(all)
+	s := b.status()
+	if s.Settings != all.Apply(configured.Settings) || s.Configured != configured.Settings ||
+		!slices.Equal(s.Override.Names(), names) {
+		t.Errorf("in force: %+v", s)
+	}
+	for n, want := range []string{"10/s 0.5/s", "1 2", "10 3", "100 4", "false true", "on off"} {
+		if got := s.Configured.Text(names[n]) + " " + s.Text(names[n]); got != want {
+			t.Errorf("%s: %s, want %s", names[n], got, want)
+		}
+	}
+	for name, want := range map[string]int{
+		"burst": 10_000, "concurrency": jobs.MaxConcurrency, "capacity": 10_000_000, "rate": 0,
+	} {
+		if field, most := all.Field(name); field == nil || most != want {
+			t.Errorf("%s: %v, at most %d, want %d", name, field, most, want)
+		}
+	}
+	if field, _ := all.Field("max_wait"); field != nil {
+		t.Error("there is a field for what can't be tuned")
+	}
+	if s.Text("max_wait") != "" {
+		t.Error("there is a text for what can't be tuned")
 	}
 }

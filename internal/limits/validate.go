@@ -22,8 +22,8 @@ func (p Problem) Text(value, limit string) string {
 
 func (p Problem) Error() string { return p.Field + " " + p.Text(fmt.Sprint(p.Value), "this limit") }
 
-// Problems returns all that is wrong with single fields of l. Even if there is nothing, its numbers
-// together may be impossible to count exactly: see Validate.
+// Problems are all that is wrong with single fields of l. Without any, its numbers together may
+// still be impossible to count exactly: see Validate.
 func (l Limit) Problems() []Problem {
 	var all []Problem
 	found := func(field string, value any, format string, args ...any) {
@@ -41,11 +41,12 @@ func (l Limit) Problems() []Problem {
 	}
 	switch {
 	case l.Amount < 1 || l.Amount > MaxAmount:
-		found("limit", l.Amount, "{value} is out of bounds for {limit}; write 1 to %d "+
-			"(to allow nothing, take the operation from the tier)", MaxAmount)
+		found("limit", l.Amount, "{value} is out of bounds for {limit}; write 1 to %d (to allow "+
+			"nothing, take the operation from the tier)", MaxAmount)
 	case l.Algorithm == SlidingWindowLog && l.Amount > MaxLog:
 		found("limit", l.Amount, "{value} is too much for {limit}: a %s remembers each request; "+
-			"write 1 to %d, or use %s", SlidingWindowLog, MaxLog, SlidingWindowCounter)
+			"write 1 to %d, or use %s",
+			SlidingWindowLog, MaxLog, SlidingWindowCounter)
 	}
 	switch day := 24 * time.Hour; {
 	case l.Algorithm == Concurrency:
@@ -55,23 +56,23 @@ func (l Limit) Problems() []Problem {
 		}
 	case l.Window == Month:
 		if known == nil && l.Algorithm != FixedWindow {
-			found("window", "month", "{value} is of the calendar, and the algorithm of {limit} "+
-				"is %s; write a duration such as 24h, or use %s", l.Algorithm, FixedWindow)
+			found("window", "month", "{value} is of the calendar, and the algorithm of {limit} is "+
+				"%s; write a duration such as 24h, or use %s", l.Algorithm, FixedWindow)
 		}
 	case l.Window < MinWindow || l.Window > MaxWindow:
-		found("window", l.Window, "{value} is out of bounds for {limit}; write %v to %dd",
-			MinWindow, MaxWindow/day)
+		found("window", l.Window, "{value} is out of bounds for {limit}; write %v to "+
+			"%dd", MinWindow, MaxWindow/day)
 	}
 	switch {
 	case l.Burst != 0 && known == nil && !l.Algorithm.HasBurst():
-		found("burst", l.Burst, "has no meaning for {limit}, whose algorithm is %s; "+
-			"leave it out, or use %s", l.Algorithm, TokenBucket)
+		found("burst", l.Burst, "has no meaning for {limit}, whose algorithm is %s; leave it out, "+
+			"or use %s", l.Algorithm, TokenBucket)
 	case l.Burst < 0 || l.Burst > MaxAmount:
 		found("burst", l.Burst, "{value} is out of bounds for {limit}; write 1 to %d", MaxAmount)
 	}
 	if l.Bytes && l.Algorithm == Concurrency {
-		found("cost.bytes", l.Bytes, "has no meaning for %s, which counts jobs; "+
-			"leave it out, or use %s", Concurrency, TokenBucket)
+		found("cost.bytes", l.Bytes, "has no meaning for %s, which counts jobs; leave it out, or "+
+			"use %s", Concurrency, TokenBucket)
 	}
 	return all
 }

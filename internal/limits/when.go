@@ -15,7 +15,7 @@ type When struct {
 	// Operations leave out requests without an operation, such as those for a job's status.
 	Operations Names `key:"operation" max:"1000" absent:"every operation"`
 	// Countries are two capital letters each (ISO 3166-1). A caller whose country isn't known is in
-	// none of them.
+	// none.
 	Countries Names `key:"country" max:"250" absent:"every country"`
 }
 

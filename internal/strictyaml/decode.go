@@ -50,20 +50,20 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string, line, most in
 			d.scalar(n, v, key)
 		}
 	case v.Kind() == reflect.Map:
-		if d.wants(n, yaml.MappingNode, empty, key,
-			"wants names, each with what belongs to it below") {
+		if d.wants(n, yaml.MappingNode, empty, key, "wants names, each with what belongs to it "+
+			"below") {
 			d.mapping(n, v, key, most)
 		}
 	case v.Kind() == reflect.Slice:
-		if d.wants(n, yaml.SequenceNode, false, key,
-			"wants a list, such as [a, b], or lines that begin with a dash") {
+		if d.wants(n, yaml.SequenceNode, false, key, "wants a list, such as [a, b], or lines that "+
+			"begin with a dash") {
 			d.list(n, v, key, most)
 		}
 	default:
 		switch s := shapeOf(v.Type()); {
 		case s.whole == nil:
-			if d.wants(n, yaml.MappingNode, empty, key,
-				"wants keys of its own: "+strings.Join(s.keys(), ", ")) {
+			text := "wants keys of its own: " + strings.Join(s.keys(), ", ")
+			if d.wants(n, yaml.MappingNode, empty, key, text) {
 				d.structure(n, v, key)
 			}
 		case empty:
@@ -143,7 +143,7 @@ func (d *decoder) element(n *yaml.Node, t reflect.Type, key string, line int) re
 	return e
 }
 
-// pairs calls each for every key of a mapping, and reports keys that aren't text or appear twice.
+// pairs calls each for every key of a mapping, and reports those that are no text or come twice.
 func (d *decoder) pairs(n *yaml.Node, key string,
 	each func(name, path string, line int, value *yaml.Node)) {
 	first := map[string]int{}

@@ -12,9 +12,9 @@ import (
 )
 
 // Describe returns the struct v as YAML, with every default filled in and every number with its
-// unit. A type with a Redacted method is shown by that; values from the environment are shown as in
-// written. An absent key whose absence has a meaning is shown as a comment. Except for the hidden
-// values, the text is a file of the same meaning.
+// unit. A type with a Redacted method is shown by that; what came from the environment is shown as
+// written has it. A key that is absent, and means something by it, stands there as a comment.
+// Without what it hides, the text is a file of the same meaning.
 func Describe(v any, written Written) string {
 	d := describer{written: written}
 	d.structure("", reflect.ValueOf(v), "")
@@ -38,8 +38,8 @@ func (d *describer) structure(path string, v reflect.Value, indent string) {
 	}
 }
 
-// saysNothing reports whether a value may be left out. A switch is never left out, and neither is a
-// duration of 0 unless that means absent.
+// saysNothing reports whether a value may be left out. A switch says something whatever it is, and
+// so does a duration of 0 where that is no word for absent.
 func saysNothing(v reflect.Value, means string) bool {
 	_, spans := v.Interface().(time.Duration)
 	switch {

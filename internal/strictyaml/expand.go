@@ -12,10 +12,10 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // onlyVariable is text that is one variable and nothing else.
 var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z0-9_]+\}$`)
 
-// expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after the
-// YAML was parsed, and not to the inserted values. used reports whether there was a variable.
-func expand(text string,
-	lookup func(string) (string, bool)) (expanded string, used bool, err error) {
+// expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after
+// the YAML was parsed, and not again to what it put in. used says that a variable was.
+func expand(text string, lookup func(string) (string, bool)) (
+	expanded string, used bool, err error) {
 	var out strings.Builder
 	for {
 		at := strings.Index(text, "${")
@@ -36,8 +36,8 @@ func expand(text string,
 		}
 		value, ok := lookup(name)
 		if !ok {
-			return "", true, fmt.Errorf("needs the environment variable %s, which is not set",
-				Quote(name))
+			return "", true, fmt.Errorf("needs the environment variable %s, which is not "+
+				"set", Quote(name))
 		}
 		out.WriteString(value)
 		text, used = rest, true

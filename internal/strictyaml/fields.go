@@ -125,8 +125,8 @@ func (s *shape) find(key string) *field {
 	return nil
 }
 
-// suggest is the mend for an unknown key of a struct: its nearest key, otherwise the place in the
-// file (root) where a key of that name belongs, otherwise all of its keys.
+// suggest is the mend for an unknown key of a struct: the nearest one that it has, otherwise where
+// in the file (root) a key of that name belongs, otherwise those that it has.
 func suggest(name string, t, root reflect.Type) string {
 	keys := shapeOf(t).keys()
 	if near := nearest(name, keys); near != "" {

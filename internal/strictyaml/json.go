@@ -11,7 +11,8 @@ import (
 // JSON is a JSON text that a config gives as YAML.
 type JSON string
 
-// maxNesting bounds the nesting of a JSON value. No reasonable answer is deeper.
+// maxNesting bounds how deep a JSON value may be nested: no answer for people or programs is
+// deeper.
 const maxNesting = 32
 
 // json writes a YAML value as JSON, its members in their order.
@@ -29,24 +30,24 @@ func (d *decoder) json(n *yaml.Node, out *JSON, key string) {
 	*out = JSON(text)
 	if fromEnv {
 		at := d.places[key]
-		shown, _ := appendJSON(nil, n, maxNesting,
-			func(text string) (string, error) { return text, nil })
+		asIs := func(text string) (string, error) { return text, nil }
+		shown, _ := appendJSON(nil, n, maxNesting, asIs)
 		at.fromEnv, at.written = true, string(shown)
 		d.places[key] = at
 	}
 }
 
-// appendJSON appends n to out, each of its texts as expand returns it.
-func appendJSON(out []byte, n *yaml.Node, depth int,
-	expand func(string) (string, error)) ([]byte, error) {
+// appendJSON writes n after out, each text of it as expand has it.
+func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string, error)) (
+	[]byte, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("is nested deeper than %d levels", maxNesting)
 	}
 	var err error
 	switch n.Kind {
 	case yaml.AliasNode: // a few of them can stand for gigabytes
-		return nil, fmt.Errorf("has an alias (*%s) on line %d; write out what it stands for",
-			n.Value, n.Line)
+		return nil, fmt.Errorf("has an alias (*%s) on line %d; write out what it stands "+
+			"for", n.Value, n.Line)
 	case yaml.SequenceNode:
 		out = append(out, '[')
 		for i, item := range n.Content {
@@ -85,8 +86,8 @@ func appendJSON(out []byte, n *yaml.Node, depth int,
 		if json.Valid([]byte(n.Value)) {
 			return append(out, n.Value...), nil
 		}
-		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has "+
-			"it, or in quotes", Quote(n.Value), n.Line)
+		return nil, fmt.Errorf("has %s on line %d, which JSON can't say; write it as JSON has it, "+
+			"or in quotes", Quote(n.Value), n.Line)
 	case "!!str", "!!timestamp":
 		text, err := expand(n.Value)
 		if err != nil {
@@ -94,8 +95,8 @@ func appendJSON(out []byte, n *yaml.Node, depth int,
 		}
 		return appendText(out, text), nil
 	}
-	return nil, errors.New("has a YAML tag (" + Quote(n.Tag) +
-		"), which means nothing here; remove it")
+	return nil, errors.New("has a YAML tag (" + Quote(n.Tag) + "), which means nothing here; " +
+		"remove it")
 }
 
 // appendText writes a string. A JSON text of strings can't fail.

@@ -12,10 +12,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Read reads the one YAML document of text into the struct that v points to. Absent keys stay as
-// they are. lookup finds environment variables, as os.LookupEnv does. The report has all problems
-// and the line of each key; it names the text by file. If the text isn't YAML at all, the error, an
-// Errors of one problem, says so.
+// Read reads the one YAML document of text into the struct that v points to. What the text leaves
+// out stays as it is. lookup finds environment variables, as os.LookupEnv does. The report has all
+// that was wrong, and where each key stands; file is what it calls the text. Where the text isn't
+// YAML at all there is nothing else to report: that is the error, an Errors of one.
 func Read(file string, text []byte, lookup func(string) (string, bool), v any) (*Report, error) {
 	root, problem := parseYAML(text)
 	if problem != nil {

@@ -50,8 +50,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Report collects the problems that are found while a file is read and checked: at most one error a
-// key, and none of a key inside one that has an error. Not safe for concurrent use.
+// Report gathers what is found while a file is read and checked: at most one error a key, and none
+// of a key inside one that has an error. It belongs to one goroutine.
 type Report struct {
 	file     string
 	places   map[string]place // by key path: every key that the file gives
@@ -181,8 +181,9 @@ func (r *Report) OnLine(key string) string {
 	return ""
 }
 
-// Known reports a name at key that isn't one of a kind's names, with the nearest of those. It
-// reports nothing if the names, at the key kind + "s", were not understood themselves.
+// Known reports a name at key that nothing of a kind has, with the nearest one that something has.
+// Where those were not understood themselves that is error enough; they stand at the key kind +
+// "s".
 func (r *Report) Known(key, name, kind string, known []string) {
 	if slices.Contains(known, name) || r.failed[kind+"s"] {
 		return
@@ -194,18 +195,11 @@ func (r *Report) Known(key, name, kind string, known []string) {
 	r.Errorf(key, "there is no %s %s; %s", kind, r.Shown(key, name), mend)
 }
 
-// OneOf reports a value at key that isn't one of the choices.
-func OneOf[T ~string](r *Report, key string, value T, choices ...T) {
-	if !slices.Contains(choices, value) {
-		r.Errorf(key, "%s is none of %s", r.Shown(key, value), strings.Join(asTexts(choices), ", "))
-	}
-}
-
 // Within reports a value at key that is under least or over most.
 func Within[T cmp.Ordered](r *Report, key string, value, least, most T) {
 	if value < least || value > most {
-		r.Errorf(key, "%s is out of bounds; write %s to %s", r.Shown(key, value), scalarText(least),
-			scalarText(most))
+		r.Errorf(key, "%s is out of bounds; write %s to "+
+			"%s", r.Shown(key, value), scalarText(least), scalarText(most))
 	}
 }
 
@@ -243,12 +237,4 @@ func Quote(text string) string {
 		text = string(runes[:most]) + "…"
 	}
 	return fmt.Sprintf("%q", text)
-}
-
-func asTexts[T ~string](words []T) []string {
-	texts := make([]string, len(words))
-	for i, word := range words {
-		texts[i] = string(word)
-	}
-	return texts
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// redacted is a value of which messages and descriptions show only this text. A type is secret as a
-// whole if its zero value has the text ***.
+// redacted is a value of which messages and descriptions show this text alone. A type is secret as
+// a whole where its zero value has the text ***.
 type redacted interface{ Redacted() string }
 
 const hidden = "***"
 
-// redactedText is the part of a file's text for a value of a type that may be shown, if the text
-// has variables; "" if there is none.
+// redactedText is what may be shown of a file's text for a value of a type, if the text has
+// variables: "" where that is nothing.
 func redactedText(t reflect.Type, text string) string {
 	zero, hides := reflect.Zero(t).Interface().(redacted)
 	switch {
@@ -73,32 +73,7 @@ func (u SecretURL) String() string { return u.Redacted() }
 // MarshalText hides the same parts as Redacted, from encoding/json and log/slog.
 func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.Redacted()), nil }
 
-// Switch is a value that is on or off.
-type Switch bool
-
-// String is the switch as a file has it.
-func (s Switch) String() string {
-	if s {
-		return "on"
-	}
-	return "off"
-}
-
-// UnmarshalText reads on or off.
-func (s *Switch) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "on", "off":
-		*s = string(text) == "on"
-		return nil
-	case "true", "yes":
-		return errors.New("isn't a switch; write on")
-	case "false", "no":
-		return errors.New("isn't a switch; write off")
-	}
-	return errors.New("isn't a switch; write on or off")
-}
-
-// The errors of the parsers below have the form of UnmarshalText's (see the package comment).
+// Errors of the parsers below are as those of UnmarshalText.
 
 var errTooLarge = errors.New("is a larger number than can be counted")
 

@@ -26,7 +26,7 @@ type house struct {
 // basement is promoted.
 type basement struct {
 	Depth float64              `key:"depth"`
-	Pump  strictyaml.Switch    `key:"pump"`
+	Pump  units.Switch         `key:"pump"`
 	Feed  strictyaml.SecretURL `key:"feed"`
 }
 
@@ -210,7 +210,7 @@ func TestACallersRulesAddToTheReport(t *testing.T) {
 	_, r, _ := read("rooms:\n  attic: {floor: x}\n  hall: {floor: 9}\nname: ${SECRET}\n")
 	r.Errorf("rooms.attic.floor", "is missing")
 	strictyaml.Within(r, "rooms.hall.floor", 9, 0, 3)
-	strictyaml.OneOf(r, "name", "hunter2", "ours", "theirs")
+	r.Errorf("name", "%s is none of ours", r.Shown("name", "hunter2"))
 	r.Known("rooms.hall.next", "atic", "loft", []string{"attic", "hall"})
 	r.Errorf("doors[0].code", "is required")
 	r.Warnf("depth", "is shallow")
@@ -218,7 +218,7 @@ func TestACallersRulesAddToTheReport(t *testing.T) {
 h.yaml:2: rooms.attic.floor: "x" isn't a whole number such as 10
 h.yaml:3: rooms.hall.floor: "9" is out of bounds; write 0 to 3
 h.yaml:3: rooms.hall.next: there is no loft "atic"; did you mean attic?
-h.yaml:4: name: "${SECRET}" (with the environment's value) is none of ours, theirs`
+h.yaml:4: name: "${SECRET}" (with the environment's value) is none of ours`
 	if err := r.Err(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

@@ -1,19 +1,18 @@
 package strictyaml
 
 import (
-	"cmp"
 	"iter"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// SetDefaults sets the defaults in the tags of the struct that v points to. A struct that may be
-// left out as a whole stays as it is: its defaults apply if the file gives it.
+// SetDefaults sets what the default tags of the struct that v points to say. A struct that may be
+// left out as a whole stays as it is: its defaults hold where the file gives it.
 func SetDefaults(v any) { setDefaults(reflect.ValueOf(v).Elem()) }
 
-// setDefaults sets the defaults of a struct, unless it may also be given as one value: such a
-// struct has defaults if it is given by keys.
+// setDefaults sets those of a struct that isn't one that may also be a value: that has defaults
+// where it is given by keys.
 func setDefaults(v reflect.Value) {
 	if v.Kind() == reflect.Struct && !isScalar(v.Type()) && shapeOf(v.Type()).whole == nil {
 		setFields(v)
@@ -35,8 +34,8 @@ func setFields(v reflect.Value) {
 	}
 }
 
-// Check checks the struct v, which the report is about, by the tags required, range and words.
-// Values in maps and lists are checked too.
+// Check reports what the tags required, range and words say against the struct v, which the report
+// is of. Values in maps and lists are checked too.
 func (r *Report) Check(v any) { r.checkStruct("", reflect.ValueOf(v)) }
 
 func (r *Report) checkStruct(key string, v reflect.Value) {
@@ -59,8 +58,8 @@ func (r *Report) checkValue(key string, v reflect.Value, f *field) {
 	switch {
 	case isScalar(v.Type()):
 		if f.bounds != nil && !f.bounds.hold(v) {
-			r.Errorf(key, "%s is out of bounds; write %s", r.Shown(key, v.Interface()),
-				f.bounds.text)
+			r.Errorf(key, "%s is out of bounds; write "+
+				"%s", r.Shown(key, v.Interface()), f.bounds.text)
 		}
 		if f.words != nil && !slices.Contains(f.words, v.String()) {
 			r.Errorf(key, "%s is none of %s", r.Shown(key, v.Interface()),
@@ -75,8 +74,8 @@ func (r *Report) checkValue(key string, v reflect.Value, f *field) {
 			r.checkValue(At(key, i), v.Index(i), f)
 		}
 	default:
-		if whole := shapeOf(v.Type()).whole; whole != nil &&
-			(r.Scalar(key) || !v.FieldByIndex(whole.index).IsZero()) {
+		whole := shapeOf(v.Type()).whole
+		if whole != nil && (r.Scalar(key) || !v.FieldByIndex(whole.index).IsZero()) {
 			r.checkValue(key, v.FieldByIndex(whole.index), whole)
 		} else {
 			r.checkStruct(key, v)
@@ -90,7 +89,7 @@ func elements(v reflect.Value) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int {
-			return cmp.Compare(a.String(), b.String())
+			return strings.Compare(a.String(), b.String())
 		})
 		for _, key := range keys {
 			if !yield(key.String(), v.MapIndex(key)) {

@@ -191,26 +191,29 @@ func (w *World) config(su Setup) Config {
 		Lines:   map[string]Line{w.Backend: w.Line},
 		Answers: degrade.New(w.Cache),
 		Enter: admission.Config{
-			Limiter: limits.New(w.Redis, false),
-			Secret:  jobs.NewSecret(w.Redis),
-			Tiers: map[string]admission.Tier{
-				"free": {Weight: 1, Limits: w.Limits("free", su.Free)},
-				"pro":  {Weight: 2, Limits: w.Limits("pro", su.Pro), Grace: su.Grace},
+			Rules: admission.Rules{
+				Tiers: map[string]admission.Tier{
+					"free": {Weight: 1, Limits: w.Limits("free", su.Free)},
+					"pro":  {Weight: 2, Limits: w.Limits("pro", su.Pro), Grace: su.Grace},
+				},
+				Operations: []admission.Operation{
+					operation(w.Report, degrade.ShareClient, su.Report),
+					operation(w.Shared, degrade.ShareAll, nil),
+					operation(w.Plain, "", nil),
+					operation(w.Inner, "", nil, "pro"),
+				},
+				Limits: w.Limits("global", su.Global),
 			},
-			Operations: []admission.Operation{
-				operation(w.Report, degrade.ShareClient, su.Report),
-				operation(w.Shared, degrade.ShareAll, nil),
-				operation(w.Plain, "", nil),
-				operation(w.Inner, "", nil, "pro"),
+			Parts: admission.Parts{
+				Limiter: limits.New(w.Redis, false),
+				Secret:  jobs.NewSecret(w.Redis),
 			},
-			Limits: w.Limits("global", su.Global),
 			Policy: httpapi.LastingPolicy,
 		},
 		Config: httpapi.Config{
 			Identity: identity.New(callers),
 			Finals:   w.Finals,
-			MaxBody:  64 << 10,
-			Legacy:   su.Legacy,
+			Requests: httpapi.Requests{MaxBody: 64 << 10, Legacy: su.Legacy},
 		},
 		Operators: adminapi.Config{Stored: w.Cache, Token: su.Token},
 	}

@@ -1,8 +1,8 @@
-// Package units reads and writes durations and sizes as people do: 500ms, 30s, 5m, 12h, 7d, and
-// 512B, 64KiB, 1MiB, 10MB. A number without its unit is an error.
+// Package units reads and writes durations, sizes and switches as people do: 500ms, 30s, 5m, 12h,
+// 7d; 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is none.
 //
-// The errors of its parsers are the second half of a sentence whose subject is the text ("isn't a
-// duration; write ..."). They don't repeat the text, which may be secret.
+// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't
+// a duration; write ..."). They don't repeat it: it may be a secret.
 package units
 
 import (
@@ -11,6 +11,7 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,8 +23,8 @@ var (
 	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
 )
 
-// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number is an error,
-// even 0.
+// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no
+// meaning, not even 0.
 func ParseDuration(s string) (time.Duration, error) {
 	if numberForm.MatchString(s) {
 		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, " +
@@ -50,15 +51,23 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // FormatDuration writes a duration for ParseDuration: 7d rather than 168h0m0s, but 24h.
 func FormatDuration(d time.Duration) string {
-	switch {
-	case d >= 2*day && d%day == 0:
+	if d >= 2*day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
-	case d >= time.Hour && d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= time.Minute && d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
 	}
-	return d.String()
+	return ShortDuration(d)
+}
+
+// ShortDuration writes a duration as Go does, for programs that read no days, but 1m rather than
+// 1m0s and 168h rather than 168h0m0s.
+func ShortDuration(d time.Duration) string {
+	text := d.String()
+	if short, cut := strings.CutSuffix(text, "m0s"); cut {
+		text = short + "m"
+	}
+	if short, cut := strings.CutSuffix(text, "h0m"); cut {
+		text = short + "h"
+	}
+	return text
 }
 
 // Size is a number of bytes.
@@ -66,8 +75,8 @@ type Size int64
 
 var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(B|KB|MB|GB|KiB|MiB|GiB)$`)
 
-var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10,
-	"MiB": 1 << 20, "GiB": 1 << 30}
+var sizeUnits = map[string]float64{"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9,
+	"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 // UnmarshalText reads a number and its unit. Half a KiB is a size, half a byte isn't.
 func (s *Size) UnmarshalText(text []byte) error {
@@ -103,4 +112,29 @@ func (s Size) String() string {
 		return fmt.Sprintf("%dKiB", s>>10)
 	}
 	return fmt.Sprintf("%dB", s)
+}
+
+// Switch is a value that is on or off.
+type Switch bool
+
+// String is the switch as people write it.
+func (s Switch) String() string {
+	if s {
+		return "on"
+	}
+	return "off"
+}
+
+// UnmarshalText reads on or off.
+func (s *Switch) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "on", "off":
+		*s = string(text) == "on"
+		return nil
+	case "true", "yes":
+		return errors.New("isn't a switch; write on")
+	case "false", "no":
+		return errors.New("isn't a switch; write off")
+	}
+	return errors.New("isn't a switch; write on or off")
 }

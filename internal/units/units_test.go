@@ -53,10 +53,12 @@ func TestWhatIsWrittenIsReadTheSame(t *testing.T) {
 			t.Fatalf("%s: got %v, %v", s, got, err)
 		}
 	})
-	for d, want := range map[time.Duration]string{0: "0s", 24 * time.Hour: "24h",
-		48 * time.Hour: "2d", 90 * time.Second: "1m30s", 5 * time.Minute: "5m", 1500: "1.5µs"} {
+	for d, want := range map[time.Duration]string{0: "0s", 24 * time.Hour: "24h", 48 * time.Hour: "2d", 90 * time.Second: "1m30s", 90 * time.Minute: "1h30m", 36 * time.Hour: "36h", time.Hour + 10*time.Second: "1h0m10s", 10 * time.Minute: "10m", 100 * time.Hour: "100h", 5 * time.Minute: "5m", 1500: "1.5µs"} {
 		if got := units.FormatDuration(d); got != want {
 			t.Errorf("%d: got %s, want %s", d, got, want)
+		}
+		if got, err := time.ParseDuration(units.ShortDuration(d)); err != nil || got != d {
+			t.Errorf("%s: Go reads %v, %v", units.ShortDuration(d), got, err)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 // Back puts a worker together. answers takes the good answers that may be served stale later.
 func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line,
-	listener worker.Listener, metrics prometheus.Registerer,
-	log *slog.Logger) (*worker.Worker, error) {
+	listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (
+	*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
 		policies[name] = o.Policy()

@@ -21,7 +21,7 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
-// Webhooks puts together the sender of webhooks. It runs in the process that runs jobs: see
+// Webhooks puts together what tells the ends of jobs. It belongs to where jobs are run: see
 // RunBack.
 func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[string]*leaky.Line,
 	metrics prometheus.Registerer, log *slog.Logger) *webhook.Sender {
@@ -38,8 +38,8 @@ func Webhooks(c *config.Config, clients *Clients, s *store.Store, lines map[stri
 	})
 }
 
-// RunBack drains the lines and sends webhooks until ctx ends, or one of the two can't begin. After
-// an error, parts of them may still be running.
+// RunBack drains the lines and tells the ends of jobs until ctx ends, or one of the two can't
+// begin. After an error something may be left running.
 func RunBack(ctx context.Context, w *worker.Worker, hooks *webhook.Sender) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,21 +74,12 @@ func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
 	}
 	view := jobview.ForClient(look, look.Now)
 	finished := look.Standing.FinishedAt
-	event := api.Event{
-		Type:      api.EventType(view.Status),
-		Timestamp: api.Time{Time: finished},
-		Data:      *view,
-	}
-	body, err := json.Marshal(event)
+	body, err := json.Marshal(api.Event{Type: api.EventType(view.Status),
+		Timestamp: api.Time{Time: finished}, Data: *view})
 	if err != nil {
-		return webhook.End{}, fmt.Errorf("event of job %s: %w", id, err)
+		return webhook.End{}, fmt.Errorf("what is told of job %s: %w", id, err)
 	}
-	return webhook.End{
-		Client:     look.Job.Client,
-		URL:        look.Job.Callback,
-		FinishedAt: finished,
-		ExpiresAt:  look.Standing.ExpiresAt,
-		Type:       event.Type,
-		Event:      body,
-	}, nil
+	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback,
+		FinishedAt: finished, ExpiresAt: look.Standing.ExpiresAt,
+		Type: api.EventType(view.Status), Event: body}, nil
 }

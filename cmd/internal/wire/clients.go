@@ -85,7 +85,7 @@ type clientReader struct {
 func (r *clientReader) read(text []byte, was *clientSet) (*clientSet, clients.Changes, error) {
 	all := r.config.Identity.Clients
 	if path := r.config.Identity.ClientsFile; path != "" {
-		file, err := config.ParseClients(path, text, r.lookup, r.config, conditions)
+		file, err := config.ParseClients(path, text, r.lookup, r.config)
 		if err != nil {
 			return nil, clients.Changes{}, err
 		}
@@ -120,8 +120,8 @@ func (r *clientReader) compile(all []config.Client, was *clientSet) (*clientSet,
 		listed:    map[string]config.Client{},
 	}
 	for _, client := range all {
-		callers.Clients = append(callers.Clients, identity.Registered{Name: client.Name,
-			Tier: client.Tier, Keys: client.KeySHA256})
+		callers.Clients = append(callers.Clients,
+			identity.Registered{Name: client.Name, Tier: client.Tier, Keys: client.KeySHA256})
 		set.listed[client.Name] = client
 		if len(client.Callback.Secrets) > 0 {
 			set.callbacks[client.Name] = client.Callback

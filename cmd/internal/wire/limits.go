@@ -8,8 +8,8 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// rules compiles the limits of one owner, a name that distinguishes limits of the same name in
-// different lists. The rules are this region's part of each limit.
+// rules compiles the limits of one owner: the name by which limits of the same name in different
+// places are told apart. They are what this process decides over: its region's part of each limit.
 func rules(c *config.Config, owner string, given []config.Limit) ([]admission.Limit, error) {
 	var out []admission.Limit
 	for _, l := range given {
@@ -25,8 +25,8 @@ func rules(c *config.Config, owner string, given []config.Limit) ([]admission.Li
 	return out, nil
 }
 
-// share is the part of every limit that this process's region decides on: all of it if the regions
-// exchange their counts.
+// share is the part of every limit that this process's region decides over: all of it where the
+// regions tell each other what they counted.
 func share(c *config.Config) float64 {
 	if c.Region.Share == 0 || c.Region.Sync.Redis != "" {
 		return 1

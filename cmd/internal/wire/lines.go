@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,7 +12,6 @@ import (
 	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
-	"github.com/forebay/forebay/internal/strictyaml"
 )
 
 // Lines returns the line of each backend, by name.
@@ -25,7 +23,7 @@ func Lines(c *config.Config, rdb redis.UniversalClient) map[string]*leaky.Line {
 			Drain:       b.Drain,
 			Room:        b.Line,
 			Attempts:    b.Retry.Attempts,
-			Feedback:    bool(b.Feedback),
+			Feedback:    b.Feedback,
 			KeepFailed:  b.KeepFailed,
 			KeepLongest: b.MaxAge + keepLongest(c, name),
 		})
@@ -43,55 +41,48 @@ func keepLongest(c *config.Config, backend string) (longest time.Duration) {
 	return longest
 }
 
-// TellOverrides logs one line for each backend whose settings in force, set live, differ from its
-// config's: until the override is removed, those of the file have no effect. It waits for Redis for
-// a few seconds at most.
+// TellOverrides writes one line for each backend whose settings in force, set live, are others than
+// its config's: what the file says is without effect there until the override is taken back. It
+// waits a few seconds for Redis at most.
 func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		st, err := lines[name].Status(ctx)
 		if err != nil {
-			log.Warn("not known whether a backend's settings are overridden", "backend", name,
-				"error", err)
+			log.Warn("not known whether a backend's settings are "+
+				"overridden", "backend", name, "error", err)
 			continue
 		}
 		if differing := overrides(st); len(differing) > 0 {
-			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are overridden",
-				append([]slog.Attr{slog.String("backend", name),
-					slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
+			log.LogAttrs(ctx, slog.LevelInfo, "settings of the config are "+
+				"overridden", append([]slog.Attr{slog.String("backend", name),
+				slog.String("by", st.By), slog.Time("at", st.At)}, differing...)...)
 		}
 	}
 }
 
-// overrides has, for each setting that is overridden with another value, the config's value and the
-// one in force.
+// overrides tell of each setting that is overridden with another value: the config's, and the one
+// in force.
 func overrides(st leaky.Status) (differing []slog.Attr) {
-	c := st.Configured
-	tell := func(setting, configured, inForce string) {
+	for _, name := range st.Override.Names() {
+		configured, inForce := st.Configured.Text(name), st.Text(name)
 		if configured != inForce {
 			differing = append(differing,
-				slog.String(setting, "config "+configured+", in force "+inForce))
+				slog.String(name, "config "+configured+", in force "+inForce))
 		}
 	}
-	tell("rate", c.Rate.String(), st.Rate.String())
-	tell("burst", strconv.Itoa(c.Burst), strconv.Itoa(st.Burst))
-	tell("concurrency", strconv.Itoa(c.Concurrency), strconv.Itoa(st.Concurrency))
-	tell("capacity", strconv.Itoa(c.Capacity), strconv.Itoa(st.Capacity))
-	tell("paused", "false", strconv.FormatBool(st.Paused))
-	tell("feedback", strictyaml.Switch(c.Feedback).String(),
-		strictyaml.Switch(st.Feedback).String())
 	return differing
 }
 
-// Listen returns the process's listener for all lines of c.
+// Listen returns the process's ear for all lines of c.
 func Listen(c *config.Config, rdb redis.UniversalClient,
 	options ...leaky.ListenOption) *leaky.Listener {
 	return leaky.Listen(rdb, slices.Sorted(maps.Keys(c.Backends)), options...)
 }
 
-// Warnings are sentences about problems of the store, and of the lines' data in it, that an
-// operator should mend.
+// Warnings are sentences on what an operator should mend of the store and of what the lines keep
+// there.
 func Warnings(s *store.Store, lines map[string]*leaky.Line) []string {
 	all := s.Warnings()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {

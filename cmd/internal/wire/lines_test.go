@@ -13,6 +13,7 @@ import (
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/redistest"
+	"github.com/forebay/forebay/internal/units"
 )
 
 const drained = `
@@ -62,10 +63,8 @@ func TestAStartLogsWhereTheFileIsOverridden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	burst, on, paused := 2, true, true
-	for name, o := range map[string]leaky.Override{
-		"a": {Rate: &rate, Burst: &burst}, "b": {Feedback: &on, Paused: &paused},
-	} {
+	burst, on, paused := 2, units.Switch(true), true
+	for name, o := range map[string]leaky.Override{"a": {Rate: &rate, Burst: &burst}, "b": {Feedback: &on, Paused: &paused}} {
 		if err := lines[name].Tune(t.Context(), o, "maria"); err != nil {
 			t.Fatal(err)
 		}

@@ -28,16 +28,16 @@ const (
 )
 
 // Load reads and checks the config file. Errors name file, line, key and mend.
-func Load(path string,
-	lookup func(string) (string, bool)) (*config.Config, []config.Warning, error) {
+func Load(path string, lookup func(string) (string, bool)) (
+	*config.Config, []config.Warning, error) {
 	return config.Load(path, lookup, conditions)
 }
 
 // conditions are the rules of other packages for parts of the config.
 var conditions = config.Rules{Redis: reachable, File: readable}
 
-// Check implements -check. It checks the config file and the files that it names, prints the
-// settings in effect without secrets, and returns the exit code.
+// Check is what -check does: it says whether the file is right, and those that it names, and prints
+// what is in effect, secrets left out.
 func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
 	c, warnings, err := Load(path, lookup)
 	for _, w := range warnings {
@@ -49,21 +49,21 @@ func Check(path string, lookup func(string) (string, bool), stdout, stderr io.Wr
 	}
 	var clients *config.ClientsFile
 	if file := c.Identity.ClientsFile; file != "" {
-		if clients, err = config.LoadClients(file, lookup, c, conditions); err != nil {
+		if clients, err = config.LoadClients(file, lookup, c); err != nil {
 			fmt.Fprintln(stderr, err)
 			return ExitUsage
 		}
 	}
 	fmt.Fprintf(stdout, "# %s is valid. In effect:\n%s", path, c.Describe())
 	if clients != nil {
-		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the above:\n%s",
-			clients.Path, clients.Describe())
+		fmt.Fprintf(stdout, "---\n# %s is valid. In effect beside the "+
+			"above:\n%s", clients.Path, clients.Describe())
 	}
 	return ExitOK
 }
 
-// readable checks a file that the config names. The contents of the clients file are checked later:
-// their errors have lines of their own.
+// readable is the rule for a file that the config names. The clients file's contents are read
+// later: what is wrong there has places of its own.
 func readable(key, path string) error {
 	var err error
 	if key == "identity.country_database" {
@@ -121,8 +121,8 @@ func Version() string {
 // Metrics returns a registry with the metrics of Go processes and of the build.
 func Metrics() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info",
-		Help:        "Always 1; the label tells the version.",
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "forebay_build_info", Help: "Always " +
+		"1; the label tells the version.",
 		ConstLabels: prometheus.Labels{"version": Version()}})
 	build.Set(1)
 	r.MustRegister(build, collectors.NewGoCollector(),

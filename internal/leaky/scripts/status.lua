@@ -1,7 +1,8 @@
 -- status: one backend's line and drain at one moment.
+-- ARGV[9..] names of settings that may be overridden
 -- Returns now, waiting, delayed, in flight, accepted-at of the next job µs (0: none), gate µs, what
 --         the line waits on, smoothed call µs,
---         {rate, burst, concurrency, capacity, paused, feedback, tuned_by, tuned_at} overrides,
+--         {tuned_by, tuned_at, override of ARGV[9], override of ARGV[10], ...},
 --         {field, n, ...} books,
 --         {factor, cause, '1': a probe is under way, interval µs, concurrency} in force by
 --         feedback,
@@ -18,8 +19,7 @@ for ago = 0, 1 do
   for _, v in ipairs(call('HGETALL', minute_key(ago))) do recent[#recent + 1] = v end
 end
 local cause = factor < 1 and call('HGET', PACE, 'cause') or ''
-local overrides = call('HMGET', PACE, 'rate', 'burst', 'concurrency', 'capacity', 'paused',
-  'feedback', 'tuned_by', 'tuned_at')
+local overrides = call('HMGET', PACE, 'tuned_by', 'tuned_at', unpack(ARGV, 9))
 local probing = probe and probe ~= 'due' and '1' or '0'
 return { us(now), call('ZCARD', LINE), call('ZCARD', DELAYED), inflight, oldest, us(gate), waits,
   us(call_time), overrides, call('HGETALL', BOOKS),
