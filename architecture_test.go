@@ -111,15 +111,19 @@ func TestImportsAreThoseOfTheArchitecture(t *testing.T) {
 func TestLibrariesHaveOneDoor(t *testing.T) {
 	t.Parallel()
 	doors := map[string][]string{
-		"github.com/hibiken/asynq":                        {"internal/jobs", "bench"}, // which measures against it
-		"github.com/gorilla/mux":                          {"internal/web"},
-		"go.yaml.in/yaml/v3":                              {"internal/strictyaml", "internal/testforebay"},
-		"github.com/alicebob/miniredis/v2":                {"internal/store", "internal/redistest"},
-		"github.com/oschwald/maxminddb-golang/v2":         {"internal/identity"},
-		"github.com/maypok86/otter/v2":                    {"internal/cache"},
-		"github.com/forebay/forebay/internal/config":      {"cmd/api", "cmd/worker", "cmd/internal/wire"},
+		"github.com/hibiken/asynq":                {"internal/jobs", "bench"}, // a baseline
+		"github.com/gorilla/mux":                  {"internal/web"},
+		"go.yaml.in/yaml/v3":                      {"internal/strictyaml", "internal/testforebay"},
+		"github.com/alicebob/miniredis/v2":        {"internal/store", "internal/redistest"},
+		"github.com/oschwald/maxminddb-golang/v2": {"internal/identity"},
+		"github.com/maypok86/otter/v2":            {"internal/cache"},
+
+		"github.com/forebay/forebay/internal/config": {"cmd/api", "cmd/worker",
+			"cmd/internal/wire"},
+
+		// These are for tests alone.
 		"github.com/forebay/forebay/internal/redistest":   {"internal/testforebay"},
-		"github.com/forebay/forebay/internal/testforebay": {}, // tests alone
+		"github.com/forebay/forebay/internal/testforebay": {},
 	}
 	for pkg, list := range imports(t) {
 		for library, may := range doors {
