@@ -197,7 +197,7 @@ func TestAChangeOfUnknownOutcomeIsOnRecord(t *testing.T) {
 	w.audited(`msg="job redriven"`, "outcome=unknown", "job_id="+id)
 }
 
-// deafLine does what it is told to, and never hears that it was done.
+// deafLine carries out each call and loses the reply.
 type deafLine struct{ testforebay.Line }
 
 var errDeaf = errors.New("the reply was lost")

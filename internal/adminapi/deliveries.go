@@ -65,10 +65,10 @@ func (s *Server) redeliver(c *web.Call) error {
 		return jobview.LookError(err)
 	case look.Job.Callback == "":
 		return web.Problem(http.StatusConflict, api.CodeNoCallback,
-			"Nobody is told about this job.")
+			"The job has no callback URL.")
 	case !look.Standing.State.Final(): // perhaps again
 		return web.Problem(http.StatusConflict, api.CodeNotFinished,
-			"The job is "+look.Standing.State.Public()+": its end is told when it has come.")
+			"The job is "+look.Standing.State.Public()+": its webhook is sent when it has ended.")
 	}
 	err = s.Deliveries.Redeliver(c.Ctx, id)
 	s.audit(c, "webhook redelivered", err, slog.String("job_id", id),

@@ -199,7 +199,7 @@ func TestARedrivenJobIsNotToldAgainBeforeItEnds(t *testing.T) {
 	w.Want(w.tune(`{"paused":false}`), 200)
 	w.Succeed(id, 200, "text/plain", []byte("at last"))
 	var d api.Delivery
-	w.Eventually("its second end is told", func() bool {
+	w.Eventually("the webhook of its second end is sent", func() bool {
 		d = w.awaitDelivery(id, api.DeliveryDone, 1)
 		return d.WebhookID != first.WebhookID
 	})

@@ -187,7 +187,7 @@ func TestARedriveThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-// What was done before a redrive was cut short is told, since it stands.
+// A redrive that is cut short reports the jobs that it has put back: they stay in the line.
 func TestARedriveThatIsCutShortTellsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *setup) {

@@ -46,7 +46,7 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 		}
 	}
 	if h.recall(common, caller("a", "x", ""), -1) != nil {
-		t.Error("an old reading is told")
+		t.Error("an old reading is returned")
 	}
 	known := func() bool { return h.recall(common, caller("a", "x", ""), time.Hour) != nil }
 	// A read that began before the decision was made says nothing.
@@ -54,7 +54,7 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 		verdict(report, at.Add(time.Second)))
 	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(time.Second)), time.Now())
 	if known() {
-		t.Error("a read from before the decision is told")
+		t.Error("a read from before the decision is returned")
 	}
 	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(2*time.Second)), time.Now())
 	if !known() {
@@ -65,7 +65,7 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 	h.peek(common, caller("a", "x", ""), verdict(common, at.Add(3*time.Second)),
 		asked.Add(-time.Millisecond))
 	if known() {
-		t.Error("what was forgotten is told")
+		t.Error("a forgotten reading is returned")
 	}
 	// Two decisions of one moment: nobody knows which came last.
 	for range 2 {
@@ -73,7 +73,7 @@ func TestRecentLimitsAreOneCallersAndNotOld(t *testing.T) {
 			verdict(report, at.Add(4*time.Second)))
 	}
 	if known() {
-		t.Error("one of two decisions of one moment is told")
+		t.Error("one of two decisions of one moment is returned")
 	}
 	for i := range maxRecent + 1 {
 		h.peek(common, caller("n"+strconv.Itoa(i), "x", ""), verdict(common, at), time.Now())

@@ -105,7 +105,7 @@ type Admin struct {
 	Listen string `key:"listen" default:"127.0.0.1:8081"` // host:port
 	// Token is sent by operators as "Authorization: Bearer <token>". It is required if Listen isn't
 	// a loopback address; 16 to 512 visible ASCII characters, so that it can't be guessed.
-	Token strictyaml.Secret `key:"token" absent:"whoever reaches the listener may use it"`
+	Token strictyaml.Secret `key:"token" absent:"every caller that reaches the listener may use it"`
 }
 
 // Redis is the store of all data.
@@ -160,7 +160,7 @@ type Checks struct {
 	// asks about: X-Original-Method, X-Forwarded-Method or any other that it always sets itself, so
 	// that its clients can't. By it a CORS preflight, which carries no key, is let through
 	// uncounted. It is believed from http.trusted_proxies alone.
-	MethodHeader string `key:"method_header" absent:"no method is told: a preflight is a request like any other"`
+	MethodHeader string `key:"method_header" absent:"no field names the method: a preflight is a request like any other"`
 }
 
 // Region is this config's part of a service that runs in several regions. Each has a Redis of its

@@ -116,8 +116,8 @@ func (c *Config) warnLimits(r *report) {
 			counted = counted || l.Per == limits.PerCountry || len(l.When.Countries) > 0
 			for i, country := range l.When.Countries {
 				if at := strictyaml.At(key+".when.country", i); !identity.IsCountry(country) {
-					r.Warnf(at, "%s stands for no country, and whoever comes with it counts as "+
-						"unknown, so it never holds; take it out", r.Shown(at, country))
+					r.Warnf(at, "%s stands for no country. Its callers count as "+
+						"unknown, so it never applies; take it out", r.Shown(at, country))
 				}
 			}
 			if !reachable(requests, list, l) {

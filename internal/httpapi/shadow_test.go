@@ -75,7 +75,7 @@ func TestALimitOnTrialIsCountedAndNeverToldOfInFields(t *testing.T) {
 	if a := w.Want(w.Submit(w.Plain, `1`, from("192.0.2.1")),
 		http.StatusAccepted); a.Header.Get("RateLimit") != "" ||
 		a.Header.Get("X-RateLimit-Limit") != "" {
-		t.Errorf("a trial alone is told of: %v", a.Header)
+		t.Errorf("a trial alone is in the fields: %v", a.Header)
 	}
 }
 

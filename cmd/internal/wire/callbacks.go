@@ -77,7 +77,7 @@ func (e ends) End(ctx context.Context, id string) (webhook.End, error) {
 	body, err := json.Marshal(api.Event{Type: api.EventType(view.Status),
 		Timestamp: api.Time{Time: finished}, Data: *view})
 	if err != nil {
-		return webhook.End{}, fmt.Errorf("what is told of job %s: %w", id, err)
+		return webhook.End{}, fmt.Errorf("webhook of job %s: %w", id, err)
 	}
 	return webhook.End{Client: look.Job.Client, URL: look.Job.Callback,
 		FinishedAt: finished, ExpiresAt: look.Standing.ExpiresAt,

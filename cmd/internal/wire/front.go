@@ -180,6 +180,7 @@ func (f *Front) Run(ctx context.Context) {
 		all.Go(func() { work(ctx) })
 	}
 	all.Wait()
+	f.Admission.Wait() // a refresh that is still being offered
 }
 
 // processName distinguishes this process from all others that use the same Redis. A restarted
