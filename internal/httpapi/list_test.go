@@ -93,7 +93,7 @@ func TestJobsThatCameTogetherAreEachListedOnce(t *testing.T) {
 	own := make([]string, crowd)
 	for i := range own {
 		all.Go(func() {
-			a, err := w.Try("POST", w.URL+"/v1/jobs",
+			a, err := w.Persist("POST", w.URL+"/v1/jobs",
 				`{"operation":"`+[]string{w.Plain, w.Inner}[i%2]+`","payload":1}`, key(keyA),
 				field("Idempotency-Key", fmt.Sprint(i)))
 			if err != nil || a.StatusCode != http.StatusAccepted {

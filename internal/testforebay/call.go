@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/api"
 )
@@ -151,4 +152,15 @@ func (w *World) Metric(name string) string {
 		}
 	}
 	return ""
+}
+
+// Persist is Try again and again, for 20 s at most, while the answer is a 503: on a busy machine
+// the store may be late for some of a crowd.
+func (w *World) Persist(method, url, body string, fields ...[2]string) (Answer, error) {
+	for end := time.Now().Add(20 * time.Second); ; {
+		a, err := w.Try(method, url, body, fields...)
+		if err != nil || a.StatusCode != http.StatusServiceUnavailable || time.Now().After(end) {
+			return a, err
+		}
+	}
 }
