@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/cmd/internal/wire"
 )
 
 // Changes by operators are logged at every log level.
@@ -35,7 +38,7 @@ operations: {report: {backend: reports, path: /}}
 		args := []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr,
 			"-log", "error"}
 		none := func(string) (string, bool) { return "", false }
-		ended <- run(ctx, nil, args, none, &bytes.Buffer{}, &log)
+		ended <- run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: &log})
 	}()
 	tune := func() bool {
 		r, _ := http.NewRequestWithContext(ctx, "PATCH",

@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"os"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/config"
@@ -20,35 +15,22 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-type api struct {
-	log     *slog.Logger
-	audit   *slog.Logger // at every level of log
-	stdout  io.Writer
-	metrics *prometheus.Registry
-}
-
-// demo starts a fragile backend for each of c's, on a free port, and points c at them. Each needs
-// its own, which the load of two would exceed.
-func (a api) demo(c *config.Config) (end func(), err error) {
-	var servers []*http.Server
-	end = func() {
-		for _, s := range servers {
-			s.Close()
-		}
-	}
+// startDemo returns the demo's config. It starts a fragile backend for each of the config's, on a
+// free port. Each needs its own, which the load of two would exceed.
+func (a *api) startDemo(log *slog.Logger) (*config.Config, error) {
+	c := config.Demo()
 	for name, b := range c.Backends {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			end()
 			return nil, fmt.Errorf("demo backend: %w", err)
 		}
 		b.URL = "http://" + l.Addr().String()
 		c.Backends[name] = b
-		server := web.NewHTTPServer(demo.New(), a.log)
-		servers = append(servers, server)
+		server := web.NewHTTPServer(demo.New(), log)
+		a.demo.Add(server.Close)
 		go server.Serve(l)
 	}
-	return end, nil
+	return c, nil
 }
 
 // serve runs the api until ctx ends, and then stops it in order:
@@ -59,30 +41,35 @@ func (a api) demo(c *config.Config) (end func(), err error) {
 //   - Requests under way are answered.
 //   - The background goroutines write their remaining data.
 //   - The connections to Redis are closed.
-func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Config,
-	clients *wire.Clients, trying bool) (err error) {
-	s, err := wire.OpenStore(ctx, c, a.log)
+func (a *api) serve(ctx context.Context, p *wire.Start) (err error) {
+	c := p.Config
+	s, err := wire.OpenStore(ctx, c, p.Log)
 	if err != nil {
 		return err
 	}
+	var opened wire.Closers
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	opened.Add(s.Close)
 	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
-	front, err := wire.NewFront(c, clients, s, lines, listener, a.metrics, a.log, a.audit)
+	opened.Add(listener.Close)
+	front, err := wire.NewFront(c, p.Clients, s, lines, listener, p.Metrics, p.Log, a.audit)
 	if err != nil {
-		return errors.Join(err, listener.Close(), s.Close())
+		return err
 	}
 	// Before the worker begins: the most likely failure of a start is a port in use.
-	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), wire.PublicBounds(c, a.log),
-		a.metrics, a.log)
+	public, err := wire.Open("public", c.HTTP.Listen, front.Public(), wire.PublicBounds(c, p.Log),
+		p.Metrics, p.Log)
 	if err != nil {
-		return errors.Join(err, listener.Close(), s.Close())
+		return err
 	}
+	opened.Add(public.Cut)
 	admin, err := wire.Open("admin", c.Admin.Listen, front.Admin(), wire.AdminBounds(),
-		a.metrics, a.log)
+		p.Metrics, p.Log)
 	if err != nil {
-		public.Close(0)
-		return errors.Join(err, listener.Close(), s.Close())
+		return err
 	}
+	opened.Add(admin.Cut)
 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -90,13 +77,11 @@ func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Conf
 	drain, endDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer endDrain()
 	if c.Worker.Embedded {
-		w, err := wire.Back(c, s, front.Answers, lines, listener, a.metrics, a.log)
+		w, err := wire.Back(c, s, front.Answers, lines, listener, p.Metrics, p.Log)
 		if err != nil {
-			public.Close(0)
-			admin.Close(0)
-			return errors.Join(err, listener.Close(), s.Close())
+			return err
 		}
-		hooks := wire.Webhooks(c, clients, s, lines, a.metrics, a.log)
+		hooks := wire.Webhooks(c, p.Clients, s, lines, p.Metrics, p.Log)
 		go func() {
 			err := wire.RunBack(drain, w, hooks)
 			if err != nil {
@@ -110,12 +95,12 @@ func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Conf
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() { front.Run(background) })
-	running.Go(func() { wire.TellOverrides(background, lines, a.log) })
-	running.Go(func() { clients.Follow(background, signals) })
+	running.Go(func() { wire.TellOverrides(background, lines, p.Log) })
+	running.Go(func() { p.Clients.Follow(background, p.Signals) })
 	public.Serve(fail)
 	admin.Serve(fail)
-	if trying {
-		welcome(a.stdout, public.Addr(), admin.Addr())
+	if p.File == "" {
+		welcome(p.Stdout, public.Addr(), admin.Addr())
 	}
 
 	<-ctx.Done()
@@ -124,7 +109,7 @@ func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Conf
 	if !errors.Is(cause, context.Canceled) {
 		delay = 0 // it can't continue to serve
 	}
-	a.log.Info("stopping", "delay", delay, "grace", c.Shutdown)
+	p.Log.Info("stopping", "delay", delay, "grace", c.Shutdown)
 	front.Leave()
 	time.Sleep(delay)
 	if c.Worker.Embedded {
@@ -140,15 +125,15 @@ func (a api) serve(ctx context.Context, signals <-chan os.Signal, c *config.Conf
 	all.Wait()
 	endBackground()
 	running.Wait()
-	if left == nil {
+	if left != nil {
 		// With calls left behind, asynq still uses the connection, and would panic without it. The
 		// process ends anyway.
-		err = errors.Join(listener.Close(), s.Close())
+		opened.Abandon()
 	}
 	if !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return err
+	return nil
 }
 
 // requestGrace is the time that requests under way get once the worker has ended. Each is answered

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/redistest"
 )
 
@@ -123,7 +123,7 @@ func serve(ctx context.Context, t *testing.T, config string) (base string, ended
 	go func() {
 		args := []string{"-config", config, "-listen", addr, "-admin-listen", "127.0.0.1:0"}
 		none := func(string) (string, bool) { return "", false }
-		ended <- run(ctx, nil, args, none, &bytes.Buffer{}, log)
+		ended <- run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: log})
 	}()
 	base = "http://" + addr
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {

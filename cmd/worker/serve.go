@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -17,49 +15,53 @@ import (
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/cache"
-	"github.com/forebay/forebay/internal/config"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/store"
 )
 
-// serve drains until ctx ends. Then running calls get the time of c.Shutdown, and those that still
-// run go back to their line.
-func serve(ctx context.Context, signals <-chan os.Signal, c *config.Config, clients *wire.Clients,
-	listen string, metrics *prometheus.Registry, log *slog.Logger) error {
-	s, err := wire.OpenStore(ctx, c, log)
+// serve drains until ctx ends. Then running calls get the time of Config.Shutdown, and those that
+// still run go back to their line.
+func (*worker) serve(ctx context.Context, p *wire.Start) (err error) {
+	c := p.Config
+	s, err := wire.OpenStore(ctx, c, p.Log)
 	if err != nil {
 		return err
 	}
+	var opened wire.Closers
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	opened.Add(s.Close)
 	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // no client waits here
-	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, metrics, log)
+	opened.Add(listener.Close)
+	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, p.Metrics, p.Log)
 	if err != nil {
-		return errors.Join(err, listener.Close(), s.Close())
+		return err
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	operators := adminapi.NewOperators(string(c.Admin.Token), nil, metrics, log)
-	site, err := wire.Open("admin", listen, admin(ctx, s, lines, metrics, operators),
-		wire.AdminBounds(), metrics, log)
+	operators := adminapi.NewOperators(string(c.Admin.Token), nil, p.Metrics, p.Log)
+	site, err := wire.Open("admin", c.Admin.Listen, admin(ctx, s, lines, p.Metrics, operators),
+		wire.AdminBounds(), p.Metrics, p.Log)
 	if err != nil {
-		return errors.Join(err, listener.Close(), s.Close())
+		return err
 	}
 	site.Serve(fail)
 	var following sync.WaitGroup
-	following.Go(func() { clients.Follow(ctx, signals) })
+	following.Go(func() { p.Clients.Follow(ctx, p.Signals) })
 
-	err = wire.RunBack(ctx, w, wire.Webhooks(c, clients, s, lines, metrics, log))
+	err = wire.RunBack(ctx, w, wire.Webhooks(c, p.Clients, s, lines, p.Metrics, p.Log))
 	following.Wait()
 	site.Close(time.Second)
 	if err != nil {
 		// With calls left behind, asynq still uses the connection, and would panic without it. The
 		// process ends anyway.
+		opened.Abandon()
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		err = cause
+		return cause
 	}
-	return errors.Join(err, listener.Close(), s.Close())
+	return nil
 }
 
 // admin serves the probes and, to operators only, /metrics.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -61,6 +62,16 @@ func (s *Site) Close(grace time.Duration) {
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.server.Close()
 	}
+}
+
+// Cut closes the listener and all connections at once, even if Serve was never called. After Close
+// it does nothing.
+func (s *Site) Cut() error {
+	err := s.server.Close()
+	if closing := s.listener.Close(); !errors.Is(closing, net.ErrClosed) {
+		err = errors.Join(err, closing)
+	}
+	return err
 }
 
 const (
