@@ -1,13 +1,10 @@
 package adminapi
 
 import (
-	"encoding/base64"
+	"cmp"
 	"errors"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/api"
@@ -100,13 +97,13 @@ func (s *Server) listDeliveries(c *web.Call) error {
 	defer leave()
 	answer := api.Deliveries{Deliveries: []api.Delivery{}}
 	for range maxListCalls {
-		if l.backend == "" || len(answer.Deliveries) == l.limit {
+		if l.end() || len(answer.Deliveries) == l.limit {
 			break
 		}
-		page, next, err := s.Deliveries.List(c.Ctx, l.backend, l.state, l.cursor,
+		page, next, err := s.Deliveries.List(c.Ctx, l.backend, webhook.State(l.list), l.cursor,
 			l.limit-len(answer.Deliveries))
 		if errors.Is(err, webhook.ErrCursor) {
-			return wrongDeliveriesCursor()
+			return web.WrongCursor()
 		}
 		if err != nil {
 			return web.StoreError(err)
@@ -114,38 +111,16 @@ func (s *Server) listDeliveries(c *web.Call) error {
 		for _, d := range page {
 			answer.Deliveries = append(answer.Deliveries, deliveryView(d))
 		}
-		if l.cursor = next; next == "" {
-			l.turn()
-		}
+		l.moved(next)
 	}
-	if l.backend != "" {
-		next := l.String()
-		answer.NextCursor = &next
-	}
+	answer.NextCursor = l.next()
 	return c.JSON(http.StatusOK, answer)
 }
 
-// deliveryListing is a walk over the deliveries of several backends, one after the other.
+// deliveryListing is a walk over deliveries in one state.
 type deliveryListing struct {
-	backends []string // sorted
-	state    webhook.State
-	limit    int
-
-	backend string // where it goes on; "": after the last
-	cursor  string // webhook's own
-}
-
-func (l *deliveryListing) String() string {
-	text := string(l.state) + " " + l.backend + " " + l.cursor
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
-}
-
-func (l *deliveryListing) turn() {
-	i := slices.Index(l.backends, l.backend) + 1
-	l.backend = ""
-	if i < len(l.backends) {
-		l.backend = l.backends[i]
-	}
+	walk
+	limit int
 }
 
 func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
@@ -153,45 +128,22 @@ func (s *Server) parseDeliveries(raw string) (*deliveryListing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &deliveryListing{backends: slices.Sorted(maps.Keys(s.Lines)),
-		state: webhook.State(asked["state"])}
-	if s.Deliveries == nil {
-		l.backends = nil
-	}
-	if name := asked["backend"]; name != "" {
-		if s.Lines[name] == nil {
-			return nil, unknownBackend(name)
-		}
-		l.backends = []string{name}
-	}
-	switch l.state {
-	case webhook.Failed, webhook.Pending:
-	case "":
-		l.state = webhook.Failed
-	default:
+	state := cmp.Or(webhook.State(asked["state"]), webhook.Failed)
+	if state != webhook.Failed && state != webhook.Pending {
 		return nil, web.InvalidRequest("Deliveries are listed by state failed (disabled ones " +
 			"too) or pending. Those that arrived are found by their job alone.")
+	}
+	l := &deliveryListing{}
+	if l.walk, err = s.walkOver(asked["backend"], string(state)); err != nil {
+		return nil, err
+	}
+	if s.Deliveries == nil {
+		l.backends = nil
 	}
 	if l.limit, err = web.PageLimit(asked["limit"], webhook.MaxPage); err != nil {
 		return nil, err
 	}
-	if asked["cursor"] == "" {
-		l.turn() // to the first
-		return l, nil
-	}
-	text, err := base64.RawURLEncoding.DecodeString(asked["cursor"])
-	parts := strings.SplitN(string(text), " ", 3)
-	if err != nil || len(parts) != 3 || parts[0] != string(l.state) ||
-		!slices.Contains(l.backends, parts[1]) {
-		return nil, wrongDeliveriesCursor()
-	}
-	l.backend, l.cursor = parts[1], parts[2]
-	return l, nil
-}
-
-func wrongDeliveriesCursor() error {
-	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, " +
-		"with the same backend and state.")
+	return l, l.begin(asked["cursor"])
 }
 
 // deliveryView is a delivery as an operator sees it.

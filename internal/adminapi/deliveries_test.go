@@ -2,7 +2,6 @@ package adminapi_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +23,9 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
+	"github.com/forebay/forebay/internal/redistest"
 	"github.com/forebay/forebay/internal/testforebay"
+	"github.com/forebay/forebay/internal/web"
 	"github.com/forebay/forebay/internal/webhook"
 )
 
@@ -81,6 +82,9 @@ func toldWorld(t *testing.T, statuses ...int) *world {
 		Schedule: []time.Duration{time.Hour}}
 	w := newWorld(t, func(s *setup) {
 		fast(s)
+		// All backends share the queue of deliveries, so another test's sender could take one with
+		// it when it ends.
+		s.Redis = redistest.Start(t).Client(t)
 		s.Adjust = func(w *testforebay.World, c *testforebay.Config) {
 			c.Callbacks, c.Operators.Deliveries = webhook.Rules{Policy: policy, Clients: clients},
 				webhook.NewOutbox(w.Redis)
@@ -246,8 +250,7 @@ func TestDeliveriesHaveAnswersForWhatIsAmiss(t *testing.T) {
 	}
 	for _, score := range []string{"nan", "inf", "-inf", "0x_1p4", "1e999", "x"} {
 		for _, state := range []string{"failed", "pending"} {
-			cursor := base64.RawURLEncoding.EncodeToString([]byte(state + " " + w.Backend + " " +
-				score + " " + id))
+			cursor := web.Cursor(w.Backend, state, score+" "+id)
 			w.Problem(w.AdminCall("GET", "deliveries?state="+state+"&cursor="+cursor),
 				http.StatusBadRequest, api.CodeInvalidRequest)
 		}

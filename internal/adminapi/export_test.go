@@ -21,7 +21,7 @@ func (s *Server) Operators() *Operators { return s.operators }
 
 // Cursor is a cursor of a list of jobs.
 func Cursor(backend string, state jobs.State, cursor string) string {
-	return place{backend, state, cursor}.String()
+	return place{backend, string(state), cursor}.String()
 }
 
 // ListReaders is how many requests for lists have the turn or wait for it.

@@ -1,12 +1,10 @@
 package adminapi
 
 import (
-	"encoding/base64"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/forebay/forebay/api"
@@ -26,14 +24,14 @@ const (
 
 // listable are the words for a status and the states that each is listed by. Jobs that ended and
 // haven't failed are in no list. A state "" is all of leaky's lists, in its order.
-var listable = map[string][]jobs.State{
+var listable = map[string][]string{
 	"":                    {""},
-	api.Queued:            {jobs.Waiting, jobs.Delayed, jobs.Released},
-	string(jobs.Waiting):  {jobs.Waiting},
-	string(jobs.Delayed):  {jobs.Delayed},
-	string(jobs.Released): {jobs.Released},
-	api.Running:           {jobs.Running},
-	api.Failed:            {jobs.Failed},
+	api.Queued:            {string(jobs.Waiting), string(jobs.Delayed), string(jobs.Released)},
+	string(jobs.Waiting):  {string(jobs.Waiting)},
+	string(jobs.Delayed):  {string(jobs.Delayed)},
+	string(jobs.Released): {string(jobs.Released)},
+	api.Running:           {string(jobs.Running)},
+	api.Failed:            {string(jobs.Failed)},
 }
 
 // listJobs answers GET /admin/v1/jobs.
@@ -56,36 +54,92 @@ func (s *Server) listJobs(c *web.Call) error {
 	for _, look := range found {
 		answer.Jobs = append(answer.Jobs, jobview.ForOperator(look, now))
 	}
-	if !l.end() {
-		next := l.String()
-		answer.NextCursor = &next
-	}
+	answer.NextCursor = l.next()
 	return c.JSON(http.StatusOK, answer)
 }
 
-// listing is a walk over the lists of several backends, one after the other.
-type listing struct {
-	backends                []string // sorted
-	states                  []jobs.State
-	client, operation, code string // "": any
-	limit                   int
+// walk goes over the lists of several backends, one after the other.
+type walk struct {
+	backends []string // sorted
+	lists    []string // of each backend, in their order
 
 	place // where it goes on
 }
 
-// place is a position in a list of a backend, by leaky's cursor. As a text it is the cursor of an
-// answer.
+// place is a position in a list of a backend. As a text it is the cursor of an answer.
 type place struct {
 	backend string // "": after the last
-	state   jobs.State
-	cursor  string // "": at the list's beginning
+	list    string
+	cursor  string // the list's own; "": at its beginning
 }
 
 func (p place) end() bool { return p.backend == "" }
 
-func (p place) String() string {
-	text := p.backend + " " + string(p.state) + " " + p.cursor
-	return base64.RawURLEncoding.EncodeToString([]byte(text))
+func (p place) String() string { return web.Cursor(p.backend, p.list, p.cursor) }
+
+// next is next_cursor of an answer.
+func (w *walk) next() *string {
+	if w.end() {
+		return nil
+	}
+	next := w.String()
+	return &next
+}
+
+// begin goes to a cursor, which must be of the same backends and lists; with "" to the beginning.
+func (w *walk) begin(cursor string) error {
+	if cursor == "" {
+		if len(w.backends) > 0 {
+			w.place = place{backend: w.backends[0], list: w.lists[0]}
+		}
+		return nil
+	}
+	fields, err := web.ParseCursor(cursor, 3)
+	if err != nil {
+		return err
+	}
+	w.place = place{backend: fields[0], list: fields[1], cursor: fields[2]}
+	if !slices.Contains(w.backends, w.backend) || !slices.Contains(w.lists, w.list) {
+		return web.WrongCursor()
+	}
+	return nil
+}
+
+// moved goes on at a list's own cursor; with "" at the beginning of the next list.
+func (w *walk) moved(cursor string) {
+	if w.cursor = cursor; cursor != "" {
+		return
+	}
+	if i := slices.Index(w.lists, w.list) + 1; i < len(w.lists) {
+		w.list = w.lists[i]
+		return
+	}
+	w.list = w.lists[0]
+	if i := slices.Index(w.backends, w.backend) + 1; i < len(w.backends) {
+		w.backend = w.backends[i]
+		return
+	}
+	w.place = place{}
+}
+
+// walkOver is a walk over the named backend's lists, or with "" over those of all backends, from
+// its beginning.
+func (s *Server) walkOver(backend string, lists ...string) (walk, error) {
+	w := walk{backends: slices.Sorted(maps.Keys(s.Lines)), lists: lists}
+	if backend != "" {
+		if s.Lines[backend] == nil {
+			return w, unknownBackend(backend)
+		}
+		w.backends = []string{backend}
+	}
+	return w, nil
+}
+
+// listing is a walk over the jobs that match.
+type listing struct {
+	walk
+	client, operation, code string // "": any
+	limit                   int
 }
 
 func (s *Server) parseListing(raw string) (*listing, error) {
@@ -94,18 +148,14 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{backends: slices.Sorted(maps.Keys(s.Lines)), client: asked["client"],
-		operation: asked["operation"], code: asked["code"]}
-	if name := asked["backend"]; name != "" {
-		if s.Lines[name] == nil {
-			return nil, unknownBackend(name)
-		}
-		l.backends = []string{name}
-	}
-	known := false
-	if l.states, known = listable[asked["status"]]; !known {
+	lists, known := listable[asked["status"]]
+	if !known {
 		return nil, web.InvalidRequest("Jobs are listed by status queued (or waiting, delayed, " +
 			"released), running or failed. Those that ended otherwise are found by their id alone.")
+	}
+	l := &listing{client: asked["client"], operation: asked["operation"], code: asked["code"]}
+	if l.walk, err = s.walkOver(asked["backend"], lists...); err != nil {
+		return nil, err
 	}
 	if l.code != "" && asked["status"] != api.Failed {
 		return nil, web.InvalidRequest("Jobs are listed by code together with status=failed.")
@@ -113,65 +163,25 @@ func (s *Server) parseListing(raw string) (*listing, error) {
 	if l.limit, err = web.PageLimit(asked["limit"], leaky.MaxPage); err != nil {
 		return nil, err
 	}
-	if asked["cursor"] != "" {
-		return l, l.goOn(asked["cursor"])
-	}
-	if len(l.backends) > 0 {
-		l.place = place{backend: l.backends[0], state: l.states[0]}
-	}
-	return l, nil
-}
-
-// goOn continues a listing at a cursor, which must be of the same backends and states.
-func (l *listing) goOn(cursor string) error {
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	parts := strings.SplitN(string(text), " ", 3)
-	if err != nil || len(parts) != 3 || !slices.Contains(l.backends, parts[0]) ||
-		!slices.Contains(l.states, jobs.State(parts[1])) {
-		return wrongCursor()
-	}
-	l.place = place{backend: parts[0], state: jobs.State(parts[1]), cursor: parts[2]}
-	return nil
-}
-
-func wrongCursor() error {
-	return web.InvalidRequest("The parameter cursor must be next_cursor of the page before, " +
-		"with the same backend and status.")
+	return l, l.begin(asked["cursor"])
 }
 
 // page reads the next jobs, at most l.limit, and moves l behind them.
 func (l *listing) page(c *web.Call, lines map[string]Line) ([]leaky.Look, error) {
 	var found []leaky.Look
 	for work := leaky.MaxWork; work > 0 && !l.end() && len(found) < l.limit; {
-		part, err := lines[l.backend].List(c.Ctx, leaky.ListFilter{State: l.state, Client: l.client,
-			Operation: l.operation, Code: l.code, Cursor: l.cursor, Limit: l.limit - len(found),
-			Work: work})
+		part, err := lines[l.backend].List(c.Ctx, leaky.ListFilter{State: jobs.State(l.list),
+			Client: l.client, Operation: l.operation, Code: l.code, Cursor: l.cursor,
+			Limit: l.limit - len(found), Work: work})
 		if errors.Is(err, leaky.ErrCursor) {
-			return nil, wrongCursor()
+			return nil, web.WrongCursor()
 		}
 		if err != nil {
 			return nil, web.StoreError(err)
 		}
 		found = append(found, part.Jobs...)
 		work -= max(callWork, part.Work)
-		if l.cursor = part.Next; l.cursor == "" {
-			l.turn()
-		}
+		l.moved(part.Next)
 	}
 	return found, nil
-}
-
-// turn moves to the beginning of the next list: the backend's next state, or the next backend's
-// first.
-func (l *listing) turn() {
-	if i := slices.Index(l.states, l.state) + 1; i < len(l.states) {
-		l.state = l.states[i]
-		return
-	}
-	l.state = l.states[0]
-	if i := slices.Index(l.backends, l.backend) + 1; i < len(l.backends) {
-		l.backend = l.backends[i]
-		return
-	}
-	l.place = place{}
 }

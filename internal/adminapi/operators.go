@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/web"
@@ -30,7 +31,7 @@ type Operators struct {
 	refusals  *prometheus.CounterVec
 	brake     brake
 	log       *slog.Logger
-	sometimes web.Sometimes
+	sometimes rate.Sometimes
 }
 
 // Reasons of forebay_operator_refusals_total.
@@ -51,6 +52,7 @@ func NewOperators(token string, address func(*http.Request) string, metrics prom
 	}
 	o := &Operators{token: token, digest: sha256.Sum256([]byte(token)), address: address,
 		sites: http.NewCrossOriginProtection(), log: log,
+		sometimes: rate.Sometimes{Interval: time.Second},
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forebay_operator_refusals_total",
 			Help: "Requests for the admin API that were refused, by why.",

@@ -186,7 +186,7 @@ func (s *Server) readyz(c *web.Call) error {
 func (s *Server) listTurn(c *web.Call) (leave func(), err error) {
 	const operators = "" // they share one turn
 	leave, err = s.lists.Take(c, operators)
-	if p, ok := errors.AsType[*api.Problem](err); ok && s.Web.AnswerLog.Allow(c.Began) {
+	if p, ok := errors.AsType[*api.Problem](err); ok && s.Web.AnswerLog.AllowN(c.Began, 1) {
 		s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused", slog.String("code", p.Code),
 			slog.String("reason", p.Reason), slog.String("client", ""),
 			slog.String("request_id", c.RequestID))

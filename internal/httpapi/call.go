@@ -81,7 +81,7 @@ func (c *call) logDecision() {
 		level = slog.LevelDebug
 	}
 	if !c.s.Web.Log.Enabled(c.Ctx, level) ||
-		level == slog.LevelInfo && !c.s.Web.AnswerLog.Allow(c.Began) {
+		level == slog.LevelInfo && !c.s.Web.AnswerLog.AllowN(c.Began, 1) {
 		return
 	}
 	client := c.caller.Name
@@ -101,14 +101,22 @@ func (c *call) logDecision() {
 // caller has h called for identified callers alone.
 func (s *Server) caller(h handler) handler {
 	return func(c *call) error {
-		client, err := s.Identity.Identify(c.R)
-		if err != nil {
-			return c.unidentified(client, err)
+		if err := c.readCaller(); err != nil {
+			return err
 		}
-		c.identify(client)
 		c.W.Header()["Cache-Control"] = web.NoStore
 		return h(c)
 	}
+}
+
+// readCaller identifies the caller. If it can't, it returns the answer.
+func (c *call) readCaller() error {
+	client, err := c.s.Identity.Identify(c.R)
+	if err != nil {
+		return c.unidentified(client, err)
+	}
+	c.identify(client)
+	return nil
 }
 
 // deciding has h called for requests that are answered with a decision.

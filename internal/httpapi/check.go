@@ -31,11 +31,9 @@ func (s *Server) check(c *call) error {
 		c.Bytes(http.StatusOK, "", nil)
 		return nil
 	}
-	client, unknown := s.Identity.Identify(c.R)
-	if unknown != nil {
-		return c.unidentified(client, unknown)
+	if err := c.readCaller(); err != nil {
+		return err
 	}
-	c.identify(client)
 	c.plan = s.Admission.CheckPlan(c.caller, "")
 	if malformed != nil {
 		return malformed

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"cmp"
-	"encoding/base64"
 	"maps"
 	"net/http"
 	"slices"
@@ -100,29 +99,27 @@ func (s *Server) parseOwnListing(raw string) (*ownListing, error) {
 		return nil, err
 	}
 	if text := asked["cursor"]; text != "" {
-		ok := false
-		if l.filter.After, ok = parseCursor(text); !ok {
-			return nil, web.InvalidRequest(
-				"The parameter cursor must be next_cursor of the page before.")
+		if l.filter.After, err = parseCursor(text); err != nil {
+			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// A cursor is "<accepted at, µs> <id of the job>", in base64.
+// A cursor has the time at which a job was accepted, in µs, and the job's id.
 
-func cursorOf(m leaky.Mark) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(m.At, 10) + " " + m.ID))
-}
+func cursorOf(m leaky.Mark) string { return web.Cursor(strconv.FormatInt(m.At, 10), m.ID) }
 
-func parseCursor(text string) (leaky.Mark, bool) {
-	plain, err := base64.RawURLEncoding.DecodeString(text)
-	at, id, _ := strings.Cut(string(plain), " ")
-	n, notNumber := strconv.ParseInt(at, 10, 64)
-	if _, ok := jobs.ParseID(id); err != nil || notNumber != nil || n < 1 || !ok {
-		return leaky.Mark{}, false
+func parseCursor(text string) (leaky.Mark, error) {
+	fields, err := web.ParseCursor(text, 2)
+	if err != nil {
+		return leaky.Mark{}, err
 	}
-	return leaky.Mark{At: n, ID: id}, true
+	at, err := strconv.ParseInt(fields[0], 10, 64)
+	if _, ok := jobs.ParseID(fields[1]); err != nil || at < 1 || !ok {
+		return leaky.Mark{}, web.WrongCursor()
+	}
+	return leaky.Mark{At: at, ID: fields[1]}, nil
 }
 
 // uuidOf is a job's id without its backend.

@@ -26,7 +26,7 @@ func (c *call) listTurn() (leave func(), err error) {
 
 // refusedRead logs that a list was refused, as logDecision does of decisions.
 func (c *call) refusedRead(p *api.Problem) {
-	if c.s.Web.AnswerLog.Allow(c.Began) {
+	if c.s.Web.AnswerLog.AllowN(c.Began, 1) {
 		c.s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused",
 			slog.String("code", p.Code), slog.String("reason", p.Reason),
 			slog.String("client", c.caller.Name), slog.String("request_id", c.RequestID))

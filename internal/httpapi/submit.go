@@ -30,11 +30,9 @@ type posted struct {
 func (s *Server) submit(c *call) error {
 	// The client is identified before the body is read: a body takes memory, and its sender must be
 	// known.
-	client, unknown := s.Identity.Identify(c.R)
-	if unknown != nil {
-		return c.unidentified(client, unknown)
+	if err := c.readCaller(); err != nil {
+		return err
 	}
-	c.identify(client)
 	sub, release, err := s.readSubmission(c)
 	defer release()
 	if err != nil {

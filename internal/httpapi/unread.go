@@ -5,9 +5,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/identity"
@@ -41,7 +43,7 @@ const (
 type unread struct {
 	bounds  heldBounds // of bytes; all 0: none
 	log     *slog.Logger
-	warned  web.Sometimes
+	warned  rate.Sometimes
 	refused *prometheus.CounterVec // bound
 
 	mu sync.Mutex
@@ -57,7 +59,8 @@ type unreadBy struct {
 }
 
 func newUnread(b heldBounds, metrics prometheus.Registerer, log *slog.Logger) *unread {
-	u := &unread{bounds: b, log: log, bytes: map[string]int{}, readers: map[unreadBy]int{},
+	u := &unread{bounds: b, log: log, warned: rate.Sometimes{Interval: time.Second},
+		bytes: map[string]int{}, readers: map[unreadBy]int{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forebay_answers_refused_total",
 			Help: "Answers that were refused since too many bytes were unread, " +

@@ -3,7 +3,6 @@ package leaky
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -123,8 +122,7 @@ func (p place) String() string {
 	if p.end() {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(p.key) + " " + p.score + " " +
-		p.id))
+	return strconv.Itoa(p.key) + " " + p.score + " " + p.id
 }
 
 // parseCursor is the inverse of place.String. It refuses texts that would make the script fail.
@@ -132,18 +130,15 @@ func parseCursor(cursor string, lists []int) (place, error) {
 	if cursor == "" {
 		return place{key: lists[0]}, nil
 	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return place{}, ErrCursor
-	}
-	parts := strings.SplitN(string(text), " ", cursorFields)
+	parts := strings.SplitN(cursor, " ", cursorFields)
 	if len(parts) != cursorFields {
 		return place{}, ErrCursor
 	}
-	p := place{score: parts[1], id: parts[2]}
-	if p.key, err = strconv.Atoi(parts[0]); err != nil || !slices.Contains(lists, p.key) {
+	key, err := strconv.Atoi(parts[0])
+	if err != nil || !slices.Contains(lists, key) {
 		return place{}, ErrCursor
 	}
+	p := place{key: key, score: parts[1], id: parts[2]}
 	if p.score == "" && p.id == "" {
 		return p, nil
 	}

@@ -2,7 +2,6 @@ package leaky_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,18 +83,11 @@ func TestAMadeUpCursorIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newLine(t, nil)
 	id := b.accept("acme")
-	for _, text := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id,
+	for _, cursor := range []string{"!", "0 1", "0 1 x", "0 nan " + id, "0 inf " + id,
 		"0 1e999 " + id, "0 0x_1p4 " + id, "0 (1 " + id, "7 1 " + id, "-1 1 " + id, "x 1 " + id,
 		"8 1 " + id} {
-		cursor := base64.RawURLEncoding.EncodeToString([]byte(text))
 		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Waiting, Limit: 1,
 			Cursor: cursor}); !errors.Is(err, leaky.ErrCursor) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
-	for _, cursor := range []string{"!", "0 1 x"} {
-		if _, err := b.List(t.Context(), leaky.ListFilter{State: jobs.Failed, Cursor: cursor,
-			Limit: 1}); !errors.Is(err, leaky.ErrCursor) {
 			t.Errorf("%q: %v", cursor, err)
 		}
 	}

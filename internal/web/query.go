@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/base64"
 	"net/url"
 	"slices"
 	"strconv"
@@ -48,4 +49,25 @@ func PageLimit(text string, most int) (int, error) {
 			strconv.Itoa(most) + ".")
 	}
 	return limit, nil
+}
+
+// Cursor makes one word of the fields that say where a list goes on. Only the last may have spaces.
+func Cursor(fields ...string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(fields, " ")))
+}
+
+// ParseCursor is the inverse of Cursor, for n fields. What a client sends may be anything, so the
+// fields have to be checked.
+func ParseCursor(text string, n int) (fields []string, err error) {
+	plain, err := base64.RawURLEncoding.DecodeString(text)
+	if fields = strings.SplitN(string(plain), " ", n); err != nil || len(fields) != n {
+		return nil, WrongCursor()
+	}
+	return fields, nil
+}
+
+// WrongCursor is the answer to a cursor that isn't of the list.
+func WrongCursor() error {
+	return InvalidRequest("The parameter cursor must be next_cursor of the page before, with the " +
+		"same parameters.")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/time/rate"
 )
 
 // Server is what all listeners of a process share: its log, its metrics of requests, and whether it
@@ -17,10 +18,12 @@ import (
 type Server struct {
 	Log     *slog.Logger
 	Metrics *prometheus.Registry // takes all metrics, and is what GET /metrics shows
-	// StoreLog brakes the lines on a store that fails.
-	StoreLog Sometimes
-	// AnswerLog brakes the lines of which each answer may have one.
-	AnswerLog AtMost
+	// StoreLog brakes the lines on a store that fails: during an outage every request has the same
+	// to say.
+	StoreLog rate.Sometimes
+	// AnswerLog brakes the lines of which each answer may have one: 100 a second, so that a flood
+	// doesn't fill the disk.
+	AnswerLog *rate.Limiter
 
 	leaving  atomic.Bool
 	requests *prometheus.CounterVec   // route, method, code
@@ -28,9 +31,14 @@ type Server struct {
 	answers  Memo[series, *answerMetrics]
 }
 
+// maxLogged is how many lines a second AnswerLog allows.
+const maxLogged = 100
+
 // NewServer returns a Server. It registers its metrics with metrics.
 func NewServer(metrics *prometheus.Registry, log *slog.Logger) *Server {
 	s := &Server{Log: log, Metrics: metrics,
+		StoreLog:  rate.Sometimes{Interval: time.Second},
+		AnswerLog: rate.NewLimiter(maxLogged, maxLogged),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forebay_http_requests_total",
 			Help: "Answers by route, method and status.",
