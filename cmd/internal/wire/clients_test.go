@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -131,13 +130,6 @@ func (w *watched) look() {
 	w.begin()
 }
 
-// hangUp sends a SIGHUP, and returns when it has been handled.
-func (w *watched) hangUp() {
-	w.hup <- syscall.SIGHUP
-	w.end()
-	w.begin()
-}
-
 // tier returns the tier of a client's key; "": the key is unknown.
 func (w *watched) tier(name string) string {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -240,39 +232,6 @@ func TestOverridesComeWithTheirClientsAndKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// During a reading, requests see the old file or the new one.
-func TestRequestsDuringAReadingSeeOneFileWhole(t *testing.T) {
-	t.Parallel()
-	files := []string{"clients:\n" + client("acme", "tier: pro"),
-		"clients:\n" + client("acme", "tier: free")}
-	c, file := loadRoster(t, files[0])
-	w := watch(t, c)
-	stop := make(chan struct{})
-	var asking sync.WaitGroup
-	for range 4 {
-		asking.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if tier := w.tier("acme"); tier != "pro" && tier != "free" {
-					t.Errorf("in between the tier is %q", tier)
-					return
-				}
-				w.Override("acme")
-			}
-		})
-	}
-	for n := range 50 {
-		write(t, file, files[n%2])
-		w.hangUp()
-	}
-	close(stop)
-	asking.Wait()
-}
-
 func TestABrokenClientsFileIsAnErrorOfTheStart(t *testing.T) {
 	t.Parallel()
 	start := func(c *config.Config) error {
@@ -305,17 +264,5 @@ func TestABrokenClientsFileIsAnErrorOfTheStart(t *testing.T) {
 	err := start(c)
 	if err == nil || !strings.Contains(err.Error(), "identity.country_database: ") {
 		t.Errorf("a missing database: %v", err)
-	}
-}
-
-func TestWithoutAClientsFileThereAreNoMetricsOfIt(t *testing.T) {
-	t.Parallel()
-	c := config.Demo()
-	metrics := prometheus.NewRegistry()
-	if _, err := wire.NewClients(c, noEnv, metrics, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	if families, _ := metrics.Gather(); len(families) > 0 {
-		t.Errorf("metrics of a file that isn't there: %v", families)
 	}
 }
