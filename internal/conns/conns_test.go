@@ -32,11 +32,12 @@ type site struct {
 	metrics *prometheus.Registry
 	log     *strings.Builder
 	hold    chan struct{}
+	rests   chan struct{} // gets one when the listener knows that a connection is idle
 }
 
 func open(t *testing.T, b conns.Bounds) *site {
 	s := &site{t: t, metrics: prometheus.NewRegistry(), log: &strings.Builder{},
-		hold: make(chan struct{})}
+		hold: make(chan struct{}), rests: make(chan struct{}, 1000)}
 	var err error
 	log := slog.New(slog.NewTextHandler(s.log, nil))
 	if s.l, err = conns.Listen("public", "127.0.0.1:0", b, s.metrics, log); err != nil {
@@ -49,7 +50,16 @@ func open(t *testing.T, b conns.Bounds) *site {
 			<-s.hold
 		}
 	}
-	s.server = &http.Server{ConnState: s.l.ConnState, Handler: http.HandlerFunc(serve)}
+	state := func(c net.Conn, state http.ConnState) {
+		s.l.ConnState(c, state)
+		if state == http.StateIdle {
+			select {
+			case s.rests <- struct{}{}:
+			default: // nobody waits for so many
+			}
+		}
+	}
+	s.server = &http.Server{ConnState: state, Handler: http.HandlerFunc(serve)}
 	go s.server.Serve(s.l)
 	t.Cleanup(func() { s.server.Close() })
 	return s
@@ -117,6 +127,7 @@ func TestIdleConnectionsMakeRoomAndBusyOnesDont(t *testing.T) {
 		}
 	}
 	s.want("forebay_connections", 3)
+	<-s.rests // an answer arrives before the listener knows that its connection is idle
 	// Each has been silent for longest: since it was opened, or since its last answer.
 	for _, victim := range []net.Conn{silent, kept} {
 		c := s.dial()
