@@ -202,8 +202,8 @@ type deafLine struct{ testforebay.Line }
 
 var errDeaf = errors.New("the reply was lost")
 
-func (l deafLine) Tune(ctx context.Context, o leaky.Override, by string) error {
-	return errors.Join(l.Line.Tune(ctx, o, by), errDeaf)
+func (l deafLine) Retune(ctx context.Context, t leaky.Tuning) error {
+	return errors.Join(l.Line.Retune(ctx, t), errDeaf)
 }
 
 func (l deafLine) Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error) {
