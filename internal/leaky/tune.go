@@ -137,11 +137,6 @@ func (l *Line) Tune(ctx context.Context, o Override, by string) error {
 	return l.Retune(ctx, Tuning{Set: o, By: by})
 }
 
-// ResetTuning takes back all overrides, whatever the settings are now.
-func (l *Line) ResetTuning(ctx context.Context, by string) error {
-	return l.Retune(ctx, Tuning{Reset: true, By: by})
-}
-
 // Status reads one backend's line and drain at one moment.
 func (l *Line) Status(ctx context.Context) (Status, error) {
 	var names []any
