@@ -40,7 +40,8 @@ type history struct {
 	ids     []string
 	tickets []leaky.Ticket
 	serial  int
-	version string // of the settings, some time ago
+	version string   // of the settings, some time ago
+	tokens  []string // of previews
 }
 
 var rates = []string{"unlimited", "1500/s", "100/s", "7/s", "1/s", "0.2/s", "7/m", "1/h"}
@@ -93,6 +94,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"mine":  func(*rapid.T) { h.mine() },
 
 		"redrive":   func(*rapid.T) { h.redrive() },
+		"preview":   func(*rapid.T) { h.preview() },
+		"previewed": func(*rapid.T) { h.redrivePreviewed() },
 		"list":      func(*rapid.T) { h.list() },
 		"failed":    func(*rapid.T) { h.failed() },
 		"books":     func(*rapid.T) { h.books() },

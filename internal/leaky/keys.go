@@ -35,7 +35,7 @@ import (
 //	fb:{b}:joint:<x>  string  id of the job that is under way with Join x; removed at its end, and
 //	                          a TTL beyond its longest life
 //	fb:{b}:preview:<t> string  the failed jobs of a redrive's preview; a TTL of 15 minutes
-//	fb:{b}:previews   list    tokens of the newest previews; a TTL as long
+//	fb:{b}:previews   zset    tokens of the newest previews → µs when they were made; a TTL as long
 //	fb:{b}:callbacks  zset    job id → µs when its callback is due; see package webhook
 //
 // Channels: fb:{b}:wake (call Release now), fb:{b}:abort (id of a job whose call is to be aborted),

@@ -35,6 +35,8 @@ type model struct {
 	cause                   leaky.Sign
 	probe                   string
 	overrides
+	previews  map[string]previewed // by token
+	previewed                      // the last one
 }
 
 type modelJob struct {
@@ -53,7 +55,8 @@ func newModel(s leaky.Settings) *model {
 	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{},
 		flows: zset{}, failed: zset{},
 		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{},
-		shared: newShared(), stores: newStores(), overrides: newOverrides()}
+		shared: newShared(), stores: newStores(), overrides: newOverrides(),
+		previews: map[string]previewed{}}
 }
 
 // zset is a sorted set of Redis: members by score, equal ones by name.

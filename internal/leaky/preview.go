@@ -82,6 +82,9 @@ func (l *Line) PreviewRedrive(ctx context.Context, f FailedFilter, max int) (Pre
 		}
 		q.place = found.next
 		for _, look := range found.jobs {
+			if look.Standing.FinishedAt.After(q.until) {
+				continue // the clock was set back
+			}
 			uuid, ok := jobs.IDBytes(look.Job.ID)
 			if !ok {
 				return Preview{}, errAnswer

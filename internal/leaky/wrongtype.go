@@ -102,7 +102,7 @@ func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, 
 func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []string) {
 	prefix := jobs.KeyPrefix(l.settings.Backend)
 	want = map[string]string{prefix + "callbacks": "zset", prefix + "stored": "hash",
-		prefix + "previews": "list"}
+		prefix + "previews": "zset"}
 	minute := time.Now().Unix() / 60
 	for ago := range int64(2) {
 		want[fmt.Sprint(prefix, "minute:", minute-ago)] = "hash"

@@ -8,12 +8,11 @@ local token, n, keep, most = ARGV[9], tonumber(ARGV[11]), ARGV[12], tonumber(ARG
 if n > 0 then
   local tokens = prefix .. 'previews'
   call('SET', prefix .. 'preview:' .. token, ARGV[10], 'PX', keep)
-  call('LREM', tokens, 0, token)
-  call('LPUSH', tokens, token)
-  for _, old in ipairs(call('LRANGE', tokens, most, -1)) do
+  call('ZADD', tokens, us(now), token)
+  for _, old in ipairs(call('ZRANGE', tokens, 0, -1 - most)) do
     call('DEL', prefix .. 'preview:' .. old)
+    call('ZREM', tokens, old)
   end
-  call('LTRIM', tokens, 0, most - 1)
   call('PEXPIRE', tokens, keep)
 end
 local depth = call('ZCARD', LINE) + call('ZCARD', DELAYED)
