@@ -13,9 +13,11 @@ type Backend struct {
 	Concurrency Setting[int]    `json:"concurrency"`
 	Capacity    Setting[int]    `json:"capacity"`
 	Paused      bool            `json:"paused"`
-	Feedback    Setting[string] `json:"feedback"` // FeedbackOn or FeedbackOff
+	Feedback    Setting[string] `json:"feedback"`        // FeedbackOn or FeedbackOff
+	Pause       *OverrideNote   `json:"pause,omitempty"` // on the override that pauses it
 	TunedBy     string          `json:"tuned_by,omitempty"`
 	TunedAt     *Time           `json:"tuned_at,omitempty"`
+	TunedReason string          `json:"tuned_reason,omitempty"` // of the last change, if it had one
 
 	Factor    float64 `json:"factor"`     // fraction of the rate that feedback leaves; 1: all of it
 	Cause     *string `json:"cause"`      // null, or "throttled", "timeout" or "unreachable"
@@ -48,6 +50,16 @@ type Setting[T any] struct {
 	Configured T  `json:"configured"` // the file's
 	Override   *T `json:"override"`   // set live; null: not set
 	Effective  T  `json:"effective"`  // in force; rate and concurrency are reduced by feedback
+	OverrideNote
+}
+
+// OverrideNote says who set an override, when and why, and when it ends. Without an override it is
+// empty, and so it is for one that an older version set.
+type OverrideNote struct {
+	SetBy     string `json:"set_by,omitempty"`
+	SetAt     *Time  `json:"set_at,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	ExpiresAt *Time  `json:"expires_at,omitempty"` // it ends by itself; absent: it stays
 }
 
 // Values of Backend.Feedback and Tuning.Feedback, as in the config.
@@ -70,7 +82,9 @@ type Outcomes struct {
 	Throttled int64 `json:"throttled"` // calls that the backend answered with 429 or 503
 }
 
-// Tuning is the body of PATCH /admin/v1/backends/{name}. Absent fields are left unchanged.
+// Tuning is the body of PATCH /admin/v1/backends/{name}. Absent settings are left unchanged, with
+// their reasons and ends. With If-Match, an ETag of the backend's settings, nothing is changed if
+// the settings are others (CodeSettingsChanged).
 type Tuning struct {
 	Rate        *string `json:"rate,omitempty"` // "5/s", "0.2/s", "6/m", "unlimited"
 	Burst       *int    `json:"burst,omitempty"`
@@ -78,6 +92,12 @@ type Tuning struct {
 	Capacity    *int    `json:"capacity,omitempty"`
 	Paused      *bool   `json:"paused,omitempty"`
 	Feedback    *string `json:"feedback,omitempty"` // FeedbackOn or FeedbackOff
+
+	// Reason is kept with the settings of this body and logged: one line of at most 200 characters.
+	Reason *string `json:"reason,omitempty"`
+	// ExpiresIn is when the settings of this body end by themselves: 1s to 30d, such as "30m".
+	// Absent: they stay until they are changed.
+	ExpiresIn *string `json:"expires_in,omitempty"`
 }
 
 // AdminJob is a job as operators see it: any client's, with its owner and the reason of its
@@ -137,13 +157,45 @@ type RedriveFilter struct {
 	Client    *string `json:"client,omitempty"`
 	Code      *string `json:"code,omitempty"` // of JobFailure
 	Max       *int    `json:"max,omitempty"`  // jobs: 1 to 10,000; absent: 1,000
+
+	// DryRun asks what the redrive would do: the answer is a RedrivePreview, and nothing is redriven.
+	DryRun *bool `json:"dry_run,omitempty"`
+	// LimitTo is the token of a RedrivePreview: exactly its jobs are redriven. No other field may
+	// be set with it.
+	LimitTo *string `json:"limit_to,omitempty"`
+}
+
+// RedrivePreview says what a redrive would do, and holds its jobs together: those of them that are
+// still failed can be redriven by the token, whatever fails meanwhile.
+type RedrivePreview struct {
+	Backend  string `json:"backend"`
+	At       Time   `json:"at"`
+	Jobs     int    `json:"jobs"`
+	Stopped  string `json:"stopped"`            // StoppedDone, StoppedMax or StoppedTime
+	Token    string `json:"token,omitempty"`    // for RedriveFilter.LimitTo; absent if Jobs is 0
+	ValidTo  *Time  `json:"valid_to,omitempty"` // of the token
+	OldestAt *Time  `json:"oldest_at"`          // when the first of them failed
+
+	ByClient    map[string]int `json:"by_client"`
+	ByOperation map[string]int `json:"by_operation"`
+	ByCode      map[string]int `json:"by_code"`
+
+	Ahead  int64 `json:"ahead"` // jobs that wait now
+	Room   int64 `json:"room"`  // jobs that the line has room for now
+	Paused bool  `json:"paused"`
+	// LeftAt predicts when the last of them has left the line, at the present rate; null: paused, or
+	// there are none.
+	LeftAt *Time `json:"left_at"`
 }
 
 // Redriven is the outcome of redriving many jobs. After StoppedTime and StoppedStore, a few more
 // jobs than Redriven may wait again.
 type Redriven struct {
-	Redriven int    `json:"redriven"` // jobs that wait again
-	Stopped  string `json:"stopped"`
+	Redriven int `json:"redriven"` // jobs that wait again
+	// Skipped counts the jobs of a preview that are no longer failed, have failed again since, or
+	// are gone.
+	Skipped int    `json:"skipped,omitempty"`
+	Stopped string `json:"stopped"`
 }
 
 // Values of Redriven.Stopped. After any but StoppedDone, another call continues.

@@ -19,6 +19,8 @@ type Problem struct {
 	Errors []FieldError `json:"errors,omitempty"`
 	// Operations are those that the caller may request (CodeUnknownOperation).
 	Operations []string `json:"operations,omitempty"`
+	// Backend has the settings as they are now, and who changed them (CodeSettingsChanged).
+	Backend *Backend `json:"backend,omitempty"`
 	// BackendAnswer is the backend's answer to a failed job, if there was one.
 	BackendAnswer *BackendAnswer `json:"backend_answer,omitempty"`
 	RequestID     string         `json:"request_id,omitempty"`
@@ -66,6 +68,7 @@ const (
 	CodeUnknownOperation      = "unknown_operation"       // 404
 	CodeUnknownJob            = "job_not_found"           // 404: also another client's job
 	CodeUnknownBackend        = "backend_not_found"       // 404, admin
+	CodeUnknownPreview        = "preview_not_found"       // 404, admin: its time is over, or never was
 	CodeNoAnswer              = "answer_not_found"        // 404, admin: no such answer is stored
 	CodeUnknownPath           = "not_found"               // 404
 	CodeMethod                = "method_not_allowed"      // 405
@@ -77,6 +80,7 @@ const (
 	CodeResultGone            = "result_gone"             // 410
 	CodeJobGone               = "job_gone"                // 410: ended, and expired or purged
 	CodeSlowBody              = "body_too_slow"           // 408: the body came too slowly
+	CodeSettingsChanged       = "settings_changed"        // 412, admin: see Problem.Backend
 	CodeTooLarge              = "body_too_large"          // 413
 	CodeMediaType             = "unsupported_media_type"  // 415
 	CodeInvalidFields         = "invalid_fields"          // 422: see Problem.Errors

@@ -1,6 +1,9 @@
 package adminapi
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -42,11 +45,27 @@ func (s *Server) getBackend(c *web.Call) error {
 	if err != nil {
 		return err
 	}
+	return s.showBackend(c, name, line)
+}
+
+// showBackend answers with a backend as it is now.
+func (s *Server) showBackend(c *web.Call, name string, line Drain) error {
 	st, err := line.Status(c.Ctx)
 	if err != nil {
 		return web.StoreError(err)
 	}
+	c.W.Header().Set("ETag", settingsTag(st))
 	return c.JSON(http.StatusOK, backendView(name, st))
+}
+
+// settingsTag is the entity tag of a backend's settings: configured, overridden, and by whom. It
+// isn't one of the counters beside them.
+func settingsTag(st leaky.Status) string {
+	hash := sha256.New()
+	for _, name := range leaky.Tunables() {
+		io.WriteString(hash, st.Configured.Text(name)+"\n")
+	}
+	return fmt.Sprintf(`"%s-%x"`, st.Version, hash.Sum(nil)[:4])
 }
 
 func (s *Server) backend(c *web.Call) (string, Line, error) {
@@ -64,15 +83,17 @@ func unknownBackend(name string) *api.Problem {
 }
 
 func backendView(name string, st leaky.Status) api.Backend {
-	o := st.Override
+	o, note := st.Override, func(name string) api.OverrideNote { return noteView(st.Notes[name]) }
 	v := api.Backend{
-		Name:        name,
-		Rate:        setting(st.Configured.Rate.String(), nil, effectiveRate(st)),
-		Burst:       setting(st.Configured.Burst, o.Burst, st.Burst),
-		Concurrency: setting(st.Configured.Concurrency, o.Concurrency, st.EffectiveConcurrency),
-		Capacity:    setting(st.Configured.Capacity, o.Capacity, st.Capacity),
-		Feedback:    setting(st.Configured.Feedback.String(), nil, st.Feedback.String()),
-		Paused:      st.Paused, TunedBy: st.By, TunedAt: web.Time(st.At),
+		Name:  name,
+		Rate:  setting(st.Configured.Rate.String(), nil, effectiveRate(st), note("rate")),
+		Burst: setting(st.Configured.Burst, o.Burst, st.Burst, note("burst")),
+		Concurrency: setting(st.Configured.Concurrency, o.Concurrency, st.EffectiveConcurrency,
+			note("concurrency")),
+		Capacity: setting(st.Configured.Capacity, o.Capacity, st.Capacity, note("capacity")),
+		Feedback: setting(st.Configured.Feedback.String(), nil, st.Feedback.String(),
+			note("feedback")),
+		Paused: st.Paused, TunedBy: st.By, TunedAt: web.Time(st.At), TunedReason: st.Reason,
 		Factor: st.Factor, Probing: st.Probing, GateUntil: web.Time(st.GateUntil),
 		WaitingOn: st.WaitingOn, Waiting: st.Waiting, Delayed: st.Delayed, InFlight: st.InFlight,
 		OldestWaitSeconds: st.OldestWait.Seconds(), CallSeconds: st.CallTime.Seconds(),
@@ -80,6 +101,10 @@ func backendView(name string, st leaky.Status) api.Backend {
 			P50Seconds: st.Recent.P50.Seconds(), P95Seconds: st.Recent.P95.Seconds(),
 			P99Seconds: st.Recent.P99.Seconds()},
 		Outcomes: outcomesView(st.Books),
+	}
+	if o.Paused != nil {
+		pause := note("paused")
+		v.Pause = &pause
 	}
 	if o.Rate != nil {
 		text := o.Rate.String()
@@ -96,8 +121,14 @@ func backendView(name string, st leaky.Status) api.Backend {
 	return v
 }
 
-func setting[T any](configured T, override *T, effective T) api.Setting[T] {
-	return api.Setting[T]{Configured: configured, Override: override, Effective: effective}
+func setting[T any](configured T, override *T, effective T, note api.OverrideNote) api.Setting[T] {
+	return api.Setting[T]{Configured: configured, Override: override, Effective: effective,
+		OverrideNote: note}
+}
+
+func noteView(n leaky.Note) api.OverrideNote {
+	return api.OverrideNote{SetBy: n.By, SetAt: web.Time(n.At), Reason: n.Reason,
+		ExpiresAt: web.Time(n.Ends)}
 }
 
 func outcomesView(b leaky.Books) api.Outcomes {

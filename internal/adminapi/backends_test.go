@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,8 +204,8 @@ type deafLine struct{ testforebay.Line }
 
 var errDeaf = errors.New("the reply was lost")
 
-func (l deafLine) Tune(ctx context.Context, o leaky.Override, by string) error {
-	return errors.Join(l.Line.Tune(ctx, o, by), errDeaf)
+func (l deafLine) Retune(ctx context.Context, t leaky.Tuning) error {
+	return errors.Join(l.Line.Retune(ctx, t), errDeaf)
 }
 
 func (l deafLine) Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error) {
@@ -240,6 +242,14 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 		`{"feedback":true}`: "#/feedback", `{"feedback":"maybe"}`: "#/feedback",
 		`{"feedback":null}`: "#/feedback", `{"pause":true}`: "#/pause",
 		`{"rate":"0/s","burst":0,"x":1}`: "#/rate #/burst #/x",
+		`{"burst":2,"expires_in":"30"}`:  "#/expires_in", `{"burst":2,"expires_in":30}`: "#/expires_in",
+		`{"burst":2,"expires_in":"999ms"}`: "#/expires_in", `{"burst":2,"expires_in":"31d"}`: "#/expires_in",
+		`{"burst":2,"expires_in":"-1m"}`: "#/expires_in", `{"burst":2,"expires_in":null}`: "#/expires_in",
+		`{"paused":false,"expires_in":"1m"}`: "#/expires_in",
+		`{"burst":2,"reason":""}`:            "#/reason", `{"burst":2,"reason":5}`: "#/reason",
+		`{"burst":2,"reason":"a\nb"}`: "#/reason", `{"burst":2,"reason":"\u001b[2J"}`: "#/reason",
+		`{"burst":2,"reason":"\u202e"}`:                           "#/reason",
+		`{"burst":2,"reason":"` + strings.Repeat("ü", 201) + `"}`: "#/reason",
 	} {
 		p := w.Problem(w.tune(body), http.StatusUnprocessableEntity, api.CodeInvalidFields)
 		var got []string
@@ -250,7 +260,7 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
 		}
 	}
-	for _, body := range []string{`{}`, `[]`, `{"burst":1`, `{"burst":1,"burst":2}`, " "} {
+	for _, body := range []string{`{}`, `[]`, `{"reason":"x"}`, `{"expires_in":"1m"}`, `{"burst":1`, `{"burst":1,"burst":2}`, " "} {
 		w.Problem(w.tune(body), http.StatusBadRequest, api.CodeInvalidRequest)
 	}
 	w.Problem(w.tune(`{"burst":1}`, field("Content-Type", "text/plain")),
@@ -362,5 +372,127 @@ func TestWhoTunesIsAName(t *testing.T) {
 			200)); b.TunedBy != want {
 			t.Errorf("%q: tuned by %q, want %q", given, b.TunedBy, want)
 		}
+	}
+}
+
+// A change may say why it is made and when it ends. Both are shown with the setting, and in the log.
+func TestAnOverrideSaysWhyAndUntilWhen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	maria := field("Forebay-Operator", "maria")
+	b := w.backendOf(w.Want(w.tune(`{"rate":"6/m","paused":true,"reason":"the disk is replaced",`+
+		`"expires_in":"30m"}`, maria), 200))
+	for name, note := range map[string]api.OverrideNote{"rate": b.Rate.OverrideNote, "paused": *b.Pause} {
+		if note.SetBy != "maria" || note.Reason != "the disk is replaced" || note.ExpiresAt == nil ||
+			note.ExpiresAt.Sub(note.SetAt.Time) != 30*time.Minute || !note.SetAt.Equal(b.TunedAt.Time) {
+			t.Errorf("%s: %+v", name, note)
+		}
+	}
+	if b.TunedReason != "the disk is replaced" || b.Burst.OverrideNote != (api.OverrideNote{}) {
+		t.Errorf("%+v", b)
+	}
+	w.audited(`msg="backend tuned"`, "by=maria", `paused="false → true" expires_in=30m `+
+		`reason="the disk is replaced"`+"\n")
+	// Another change leaves both as they are, unless it is of the same setting.
+	b = w.backendOf(w.Want(w.tune(`{"rate":"7/m","burst":2}`, field("Forebay-Operator", "jo")), 200))
+	if n := b.Rate.OverrideNote; n.SetBy != "jo" || n.Reason != "" || n.ExpiresAt != nil {
+		t.Errorf("rate: %+v", n)
+	}
+	if b.Pause == nil || b.Pause.SetBy != "maria" || b.Pause.ExpiresAt == nil || b.TunedReason != "" {
+		t.Errorf("pause: %+v", b.Pause)
+	}
+	b = w.backendOf(w.Want(w.tune(`{"paused":false,"reason":"done"}`), 200))
+	if b.Pause != nil || b.TunedReason != "done" {
+		t.Errorf("resumed: %+v", b)
+	}
+}
+
+// What was set for a second is over after it, on the store's clock.
+func TestAnOverrideIsOverAtItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	a := w.Want(w.tune(`{"rate":"1/h","paused":true,"expires_in":"1s"}`), 200)
+	tag := a.Header.Get("ETag")
+	if !w.backendOf(a).Paused {
+		t.Fatalf("not paused: %s", a.Text)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		b := w.backendNow()
+		if !b.Paused && b.Rate.Override == nil && b.Rate.Effective == b.Rate.Configured &&
+			b.Rate.ExpiresAt == nil && b.Pause == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("still %+v", b)
+		}
+	}
+	// Who has read the pause would change something else now.
+	p := w.Problem(w.tune(`{"paused":false}`, field("If-Match", tag)),
+		http.StatusPreconditionFailed, api.CodeSettingsChanged)
+	if p.Backend == nil || p.Backend.Paused {
+		t.Errorf("%+v", p)
+	}
+}
+
+// An operator changes what it has read, and nothing that someone else has turned meanwhile.
+func TestAChangeIsMadeToTheSettingsThatWereRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.Admin + "/admin/v1/backends/" + w.Backend
+	read := func() string { return w.Want(w.Call("GET", path, ""), 200).Header.Get("ETag") }
+	first := read()
+	w.Submit(w.Plain, `1`, key(keyA))
+	if got := read(); got != first {
+		t.Errorf("a job changes the tag of the settings: %s, then %s", first, got)
+	}
+	done := w.Want(w.tune(`{"rate":"6/m"}`, field("If-Match", first),
+		field("Forebay-Operator", "kim")), 200)
+	second := done.Header.Get("ETag")
+	if second == first || second != read() {
+		t.Errorf("the change's tag is %s, before %s, now %s", second, first, read())
+	}
+	a := w.tune(`{"rate":"7/m"}`, field("If-Match", first), field("Forebay-Operator", "jo"))
+	p := w.Problem(a, http.StatusPreconditionFailed, api.CodeSettingsChanged)
+	if !strings.Contains(p.Detail, "kim changed them last") || !strings.Contains(p.Detail, "rate 6/m") ||
+		p.Backend == nil || p.Backend.Rate.Effective != "6/m" || p.Backend.TunedBy != "kim" ||
+		a.Header.Get("ETag") != second {
+		t.Errorf("%+v with tag %s", p, a.Header.Get("ETag"))
+	}
+	w.Problem(w.Call("DELETE", path+"/override", "", field("If-Match", first)),
+		http.StatusPreconditionFailed, api.CodeSettingsChanged)
+	if n := strings.Count(w.Logs.String(), "audit=true"); n != 1 {
+		t.Errorf("%d lines of audit for one change", n)
+	}
+	for _, tags := range []string{"*", "%s", `"x", %s`} {
+		tags = strings.ReplaceAll(tags, "%s", second)
+		second = w.Want(w.tune(`{"rate":"8/m"}`, field("If-Match", tags)), 200).Header.Get("ETag")
+	}
+	// A weak tag never matches strongly.
+	w.Problem(w.tune(`{"rate":"9/m"}`, field("If-Match", "W/"+second)),
+		http.StatusPreconditionFailed, api.CodeSettingsChanged)
+	for _, malformed := range []string{"", ",", "x", `"x`, "*, " + second, `"a b"`, `"a"b"`} {
+		w.Problem(w.tune(`{"rate":"9/m"}`, field("If-Match", malformed)), http.StatusBadRequest,
+			api.CodeInvalidRequest)
+	}
+	w.Want(w.Call("DELETE", path+"/override", "", field("If-Match", second)), 200)
+}
+
+// Of operators who change the same settings at the same moment, one succeeds.
+func TestOfTwoOperatorsAtOnceOneLearnsOfTheOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	path := w.Admin + "/admin/v1/backends/" + w.Backend
+	tag := w.Want(w.Call("GET", path, ""), 200).Header.Get("ETag")
+	var all sync.WaitGroup
+	statuses := make([]int, 4)
+	for i := range statuses {
+		all.Go(func() {
+			statuses[i] = w.tune(fmt.Sprintf(`{"burst":%d}`, i+2), field("If-Match", tag)).StatusCode
+		})
+	}
+	all.Wait()
+	slices.Sort(statuses)
+	if want := []int{200, 412, 412, 412}; !slices.Equal(statuses, want) {
+		t.Errorf("%v, want %v", statuses, want)
 	}
 }

@@ -2,6 +2,7 @@ package adminapi_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -223,4 +224,108 @@ func (endlessLine) RedriveAll(ctx context.Context, _ leaky.FailedFilter,
 	_ int) (leaky.RedriveResult, error) {
 	<-ctx.Done()
 	return leaky.RedriveResult{Redriven: 7}, ctx.Err()
+}
+
+func (w *world) previewed(body string) (p api.RedrivePreview) {
+	w.Helper()
+	a := w.Want(w.Call("POST", w.Admin+"/admin/v1/backends/"+w.Backend+"/redrive", body), 200)
+	strictly(w, "redrive", a.Text, &p)
+	return p
+}
+
+// What was previewed is what is redriven, whatever fails or is redriven singly meanwhile.
+func TestAPreviewBinds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fast)
+	timeouts := []string{w.failed(w.Plain, jobs.CodeBackendTimeout, key(keyA)),
+		w.failed(w.Plain, jobs.CodeBackendTimeout, key(keyA)),
+		w.failed(w.Report, jobs.CodeBackendTimeout, key(keyB))}
+	w.failed(w.Plain, jobs.CodeBackendStatus, key(keyA))
+	p := w.previewed(`{"code":"backend_timeout","dry_run":true}`)
+	first := w.AdminJob(w.AdminCall("GET", "jobs/"+timeouts[0]))
+	if p.Jobs != 3 || p.Stopped != api.StoppedDone || p.Token == "" || p.Backend != w.Backend ||
+		p.ValidTo.Sub(p.At.Time) != 15*time.Minute || !p.OldestAt.Equal(first.FinishedAt.Time) ||
+		len(p.ByClient) != 2 || p.ByClient[w.ClientA()] != 2 ||
+		!maps.Equal(p.ByOperation, map[string]int{w.Plain: 2, w.Report: 1}) ||
+		!maps.Equal(p.ByCode, map[string]int{"backend_timeout": 3}) ||
+		p.Ahead != 0 || p.Room != 1000 || p.Paused || p.LeftAt == nil || p.LeftAt.Before(p.At.Time) {
+		t.Errorf("preview = %+v", p)
+	}
+	if n := len(w.listed("status=failed").Jobs); n != 4 {
+		t.Errorf("%d jobs are failed after a preview", n)
+	}
+	newer := w.failed(w.Plain, jobs.CodeBackendTimeout, key(keyA))
+	w.Want(w.AdminCall("POST", "jobs/"+timeouts[1]+"/redrive"), 200)
+	w.FailJob(timeouts[1], jobs.CodeBackendTimeout, 500, "text/plain", nil) // not the failure that was seen
+	w.Pause()
+	limited := `{"limit_to":"` + p.Token + `"}`
+	if done := w.redriveMany(limited, field("Forebay-Operator", "maria")); done != (api.Redriven{Redriven: 2, Skipped: 1,
+		Stopped: api.StoppedDone}) {
+		t.Errorf("redriven = %+v", done)
+	}
+	w.audited(`msg="jobs redriven"`, "by=maria", "limit_to="+p.Token+" skipped=1 redriven=2 stopped=none_left")
+	for id, want := range map[string]string{timeouts[0]: api.Queued, timeouts[1]: api.Failed,
+		timeouts[2]: api.Queued, newer: api.Failed} {
+		if j := w.AdminJob(w.AdminCall("GET", "jobs/"+id)); j.Status != want {
+			t.Errorf("%s is %s, want %s", id, j.Status, want)
+		}
+	}
+	if done := w.redriveMany(limited); done != (api.Redriven{Skipped: 3, Stopped: api.StoppedDone}) {
+		t.Errorf("again: %+v", done)
+	}
+	p = w.previewed(`{"dry_run":true,"max":1}`)
+	if p.Jobs != 1 || p.Stopped != api.StoppedMax || !p.Paused || p.LeftAt != nil || p.Ahead != 2 {
+		t.Errorf("of a paused backend: %+v", p)
+	}
+	p = w.previewed(`{"dry_run":true,"code":"nothing_like_it"}`)
+	if p.Jobs != 0 || p.Token != "" || p.OldestAt != nil || p.LeftAt != nil {
+		t.Errorf("of nothing: %+v", p)
+	}
+}
+
+// elsewhere is a line whose previews are all another's.
+type elsewhere struct{ testforebay.Line }
+
+func (elsewhere) RedrivePreviewed(context.Context, string) (leaky.RedriveResult, error) {
+	return leaky.RedriveResult{}, leaky.ErrNoPreview
+}
+
+func (elsewhere) HasPreview(context.Context, string) (bool, error) { return true, nil }
+
+func TestATokenOfAnotherBackendIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *setup) {
+		s.Wrap = func(l testforebay.Line) testforebay.Line { return elsewhere{l} }
+	})
+	p := w.Problem(w.Call("POST", w.Admin+"/admin/v1/backends/"+w.Backend+"/redrive",
+		`{"limit_to":"k3zq7f2m5a"}`), http.StatusUnprocessableEntity, api.CodeInvalidFields)
+	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Detail, "another backend: "+w.Backend) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestATokenThatIsOfNoPreviewIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, fast)
+	w.failed(w.Plain, jobs.CodeBackendStatus, key(keyA))
+	post := func(body string) answer {
+		return w.Call("POST", w.Admin+"/admin/v1/backends/"+w.Backend+"/redrive", body)
+	}
+	p := w.Problem(post(`{"limit_to":"aaaaaaaaaa"}`), http.StatusNotFound, api.CodeUnknownPreview)
+	if !strings.Contains(p.Detail, "15m") || !strings.Contains(p.Detail, "dry_run") {
+		t.Errorf("%+v", p)
+	}
+	for body, pointer := range map[string]string{
+		`{"limit_to":""}`: "#/limit_to", `{"limit_to":5}`: "#/limit_to", `{"dry_run":"yes"}`: "#/dry_run",
+		`{"limit_to":"x","code":"y"}`: "#/limit_to", `{"limit_to":"x","max":1}`: "#/limit_to",
+		`{"limit_to":"x","dry_run":true}`: "#/limit_to",
+	} {
+		p := w.Problem(post(body), http.StatusUnprocessableEntity, api.CodeInvalidFields)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", body, p.Errors)
+		}
+	}
+	if n := len(w.listed("status=failed").Jobs); n != 1 {
+		t.Errorf("%d jobs are failed", n)
+	}
 }

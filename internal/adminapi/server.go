@@ -58,8 +58,7 @@ type Line interface {
 // Drain is the drain of a line.
 type Drain interface {
 	Status(context.Context) (leaky.Status, error)
-	Tune(ctx context.Context, o leaky.Override, by string) error
-	ResetTuning(ctx context.Context, by string) error
+	Retune(context.Context, leaky.Tuning) error
 	CheckBooks(context.Context) (leaky.Report, error)
 }
 
@@ -75,6 +74,9 @@ type Changer interface {
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Redrive(ctx context.Context, id string) (leaky.Outcome, error)
 	RedriveAll(ctx context.Context, f leaky.FailedFilter, max int) (leaky.RedriveResult, error)
+	PreviewRedrive(ctx context.Context, f leaky.FailedFilter, max int) (leaky.Preview, error)
+	RedrivePreviewed(ctx context.Context, token string) (leaky.RedriveResult, error)
+	HasPreview(ctx context.Context, token string) (bool, error)
 }
 
 // Store is the connection to Redis.

@@ -16,6 +16,8 @@ type Release struct {
 	Reason   string
 	Returned int     // jobs that went back to the head because their lease had expired
 	Ended    []Ended // jobs that this call ended
+	// Lapsed has the overrides that have ended by themselves, if this call is the first to find it.
+	Lapsed Override
 }
 
 // Ended is a job that reached a final state without a worker: expired, canceled, or failed with

@@ -31,9 +31,9 @@ const (
 const StartAhead = 5 * time.Millisecond
 
 // Release grants the slots of the next 50 ms, at most 64. Before that it returns jobs with expired
-// leases to the head of the line and jobs with ended backoffs to the line, and ends jobs past their
-// deadline. The caller must deliver the tickets. Jobs whose tickets never arrive return to the line
-// 2 s after they were due.
+// leases to the head of the line and jobs with ended backoffs to the line, ends jobs past their
+// deadline, and removes overrides that have ended. The caller must deliver the tickets. Jobs whose
+// tickets never arrive return to the line 2 s after they were due.
 func (l *Line) Release(ctx context.Context) (Release, error) {
 	a, err := l.run(ctx, releaseScript, maxGrant, micros(horizon), micros(grace), micros(Lease),
 		l.settings.Attempts)
@@ -41,7 +41,7 @@ func (l *Line) Release(ctx context.Context) (Release, error) {
 		return Release{}, err
 	}
 	r := Release{Now: a.number(), Wait: a.micros(), Reason: a.text(), Returned: int(a.number())}
-	granted, ended := a.list(), a.list()
+	granted, ended, lapsed := a.list(), a.list(), a.list()
 	for len(granted.values) > 0 && granted.err == nil {
 		r.Tickets = append(r.Tickets,
 			Ticket{ID: granted.text(), Run: granted.number(), Due: granted.number()})
@@ -50,7 +50,11 @@ func (l *Line) Release(ctx context.Context) (Release, error) {
 		r.Ended = append(r.Ended,
 			Ended{ID: ended.text(), State: jobs.State(ended.text()), Code: ended.text()})
 	}
-	return r, firstError(a.err, granted.err, ended.err)
+	for len(lapsed.values) > 0 && lapsed.err == nil {
+		// A field of a newer version, or one that can't be read, is removed all the same.
+		_ = r.Lapsed.set(lapsed.text(), lapsed.text())
+	}
+	return r, firstError(a.err, granted.err, ended.err, lapsed.err)
 }
 
 // QueuePaused records whether the queue that carries this line's tickets is paused. While it is,

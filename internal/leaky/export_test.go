@@ -103,7 +103,7 @@ var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start
 	"renew": renewLua, "settle": settleLua,
 	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua,
 	"tune": tuneLua, "status": statusLua, "health": healthLua,
-	"list": walk + listLua, "redrive": redriveLua, "books": booksLua,
+	"list": walk + listLua, "redrive": redriveLua, "preview": previewLua, "books": booksLua,
 	"reconcile": walk + reconcileLua, "permits": permitsLua}
 
 // IsCall reports whether the command calls the script of that name, by its digest or its text.

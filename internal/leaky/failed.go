@@ -3,6 +3,7 @@ package leaky
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // FailedFilter selects failed jobs.
@@ -26,7 +27,7 @@ const (
 // on record any more. It may be repeated after an error, and then returns NotFailed if it was
 // carried out before.
 func (l *Line) Redrive(ctx context.Context, id string) (Outcome, error) {
-	outcomes, err := l.redrive(ctx, []string{id})
+	outcomes, err := l.redrive(ctx, time.Time{}, []string{id})
 	if err != nil {
 		return "", err
 	}
@@ -41,6 +42,7 @@ const unknownJob Outcome = "unknown"
 // RedriveResult is the result of RedriveAll.
 type RedriveResult struct {
 	Redriven int     // jobs that wait again
+	Skipped  int     // jobs that had been redriven meanwhile, or are gone
 	Stopped  Outcome // LineFull: no room for more; MaxReached: there may be more; "": none is left
 }
 
@@ -71,20 +73,27 @@ func (l *Line) RedriveAll(ctx context.Context, f FailedFilter, max int) (Redrive
 			q.until = found.now // a job that fails again isn't redriven again
 		}
 		q.place = found.next
-		if err := l.redriveEach(ctx, found.jobs, &done); err != nil || done.Stopped != "" {
+		if err := l.redriveEach(ctx, idsOf(found.jobs), q.until, &done); err != nil || done.Stopped != "" {
 			return done, err
 		}
 	}
 	return done, nil
 }
 
-func (l *Line) redriveEach(ctx context.Context, page []Look, done *RedriveResult) error {
+func idsOf(page []Look) []string {
 	ids := make([]string, len(page))
 	for i, look := range page {
 		ids[i] = look.Job.ID
 	}
+	return ids
+}
+
+// redriveEach redrives jobs, none that failed after until, and adds to done.
+func (l *Line) redriveEach(
+	ctx context.Context, ids []string, until time.Time, done *RedriveResult,
+) error {
 	for len(ids) > 0 {
-		outcomes, err := l.redrive(ctx, ids[:min(len(ids), maxRedrive)])
+		outcomes, err := l.redrive(ctx, until, ids[:min(len(ids), maxRedrive)])
 		if err != nil {
 			return err
 		}
@@ -95,6 +104,8 @@ func (l *Line) redriveEach(ctx context.Context, page []Look, done *RedriveResult
 			case LineFull:
 				done.Stopped = LineFull
 				return nil
+			default:
+				done.Skipped++
 			}
 		}
 		ids = ids[len(outcomes):]
@@ -105,11 +116,15 @@ func (l *Line) redriveEach(ctx context.Context, page []Look, done *RedriveResult
 // maxRedrive bounds the jobs that one call redrives. The script also stops at 1 MiB of records.
 const maxRedrive = 64
 
-// redrive makes one call of the redrive script. It returns outcomes for at least one of the ids.
-func (l *Line) redrive(ctx context.Context, ids []string) ([]Outcome, error) {
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
+// redrive makes one call of the redrive script, for jobs that failed until then (zero: whenever they
+// did). It returns outcomes for at least one of the ids.
+func (l *Line) redrive(ctx context.Context, until time.Time, ids []string) ([]Outcome, error) {
+	args := []any{""}
+	if !until.IsZero() {
+		args[0] = until.UnixMicro()
+	}
+	for _, id := range ids {
+		args = append(args, id)
 	}
 	a, err := l.run(ctx, redriveScript, args...)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestFeedbackIsSwitchedLive(t *testing.T) {
 		!s.GateUntil.IsZero() {
 		t.Errorf("switched on: %+v", s)
 	}
-	if err := other.ResetTuning(context.Background(), "operator"); err != nil {
+	if err := other.Retune(context.Background(), leaky.Tuning{Reset: true, By: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	if s := other.status(); !bool(s.Feedback) || s.Override.Feedback != nil {

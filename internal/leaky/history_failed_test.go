@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -83,6 +84,90 @@ func (h *history) redrive() {
 		got, err = "unknown", nil
 	}
 	h.agree("redrive", got, h.model.redrive(id), err)
+}
+
+// preview previews a redrive, and redrives what was previewed some time ago.
+func (h *history) preview() {
+	f := leaky.FailedFilter{Client: h.client(), Code: rapid.SampledFrom([]string{"",
+		jobs.CodeBackendStatus}).Draw(h.T, "code")}
+	most := rapid.SampledFrom([]int{1, 2, 100}).Draw(h.T, "most")
+	got, err := h.line.PreviewRedrive(context.Background(), f, most)
+	token := got.Token
+	want := h.model.preview(f, most)
+	if got.Token = ""; got.Stopped == leaky.MaxReached {
+		want.Stopped = got.Stopped // there may be more, or not
+	}
+	h.agree(fmt.Sprintf("preview of %+v", f), got, want, err)
+	if (token == "") != (want.Jobs == 0) {
+		h.Fatalf("%d jobs have the token %q", want.Jobs, token)
+	}
+	if token != "" {
+		h.model.previews[token] = h.model.previewed
+		h.tokens = append(h.tokens, token)
+	}
+}
+
+func (h *history) redrivePreviewed() {
+	if len(h.tokens) == 0 {
+		h.Skip("no preview yet")
+	}
+	i := len(h.tokens) - 1 - rapid.IntRange(0, min(len(h.tokens), 22)-1).Draw(h.T, "token")
+	got, err := h.line.RedrivePreviewed(context.Background(), h.tokens[i])
+	if len(h.tokens)-i > 20 {
+		if !errors.Is(err, leaky.ErrNoPreview) {
+			h.Fatalf("a preview that 20 others came after: %+v, %v", got, err)
+		}
+		return
+	}
+	var want leaky.RedriveResult
+	p := h.model.previews[h.tokens[i]]
+	for _, id := range p.ids {
+		if j := h.model.jobs[id]; j == nil || j.st.State != jobs.Failed ||
+			j.st.FinishedAt.After(when(p.at)) {
+			want.Skipped++
+			continue
+		}
+		if h.model.redrive(id) == leaky.LineFull {
+			want.Stopped = leaky.LineFull
+			break
+		}
+		want.Redriven++
+	}
+	h.agree("redrive of a preview", got, want, err)
+}
+
+// previewed are the jobs of a preview, and when it was made.
+type previewed struct {
+	ids []string
+	at  float64
+}
+
+// preview is the model's PreviewRedrive.
+func (m *model) preview(f leaky.FailedFilter, most int) leaky.Preview {
+	v := m.view()
+	p := leaky.Preview{At: when(m.now), ByClient: map[string]int{}, ByOperation: map[string]int{},
+		ByCode: map[string]int{}, Ahead: int64(len(m.line) + len(m.delayed)), Paused: v.paused}
+	m.previewed = previewed{at: m.now}
+	for _, id := range m.failed.within(upTo(m.now), len(m.failed)) {
+		look := m.look(id)
+		if f.Client != "" && look.Job.Client != f.Client ||
+			f.Code != "" && look.Standing.Failure.Code != f.Code || p.Jobs == most {
+			continue
+		}
+		if p.Jobs == 0 {
+			p.Oldest = look.Standing.FinishedAt
+		}
+		p.Jobs++
+		p.ByClient[look.Job.Client]++
+		p.ByOperation[look.Job.Operation]++
+		p.ByCode[look.Standing.Failure.Code]++
+		m.previewed.ids = append(m.previewed.ids, id)
+	}
+	p.Room = max(int64(v.capacity)-p.Ahead, 0)
+	if !v.paused {
+		p.Wait = span(v.waitFor(max(int(p.Ahead)+p.Jobs-1, 0), v.full()))
+	}
+	return p
 }
 
 func (h *history) client() string {

@@ -40,6 +40,8 @@ type history struct {
 	ids     []string
 	tickets []leaky.Ticket
 	serial  int
+	version string   // of the settings, some time ago
+	tokens  []string // of previews
 }
 
 var rates = []string{"unlimited", "1500/s", "100/s", "7/s", "1/s", "0.2/s", "7/m", "1/h"}
@@ -92,6 +94,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"mine":  func(*rapid.T) { h.mine() },
 
 		"redrive":   func(*rapid.T) { h.redrive() },
+		"preview":   func(*rapid.T) { h.preview() },
+		"previewed": func(*rapid.T) { h.redrivePreviewed() },
 		"list":      func(*rapid.T) { h.list() },
 		"failed":    func(*rapid.T) { h.failed() },
 		"books":     func(*rapid.T) { h.books() },
@@ -285,35 +289,42 @@ func (h *history) lookAt(id string) {
 }
 
 func (h *history) tune() {
-	var o leaky.Override
+	t := leaky.Tuning{By: "op", Reason: rapid.SampledFrom([]string{"", "why, ü"}).Draw(h.T, "reason"),
+		For: rapid.SampledFrom([]time.Duration{0, 0, time.Second, 3 * time.Second,
+			time.Hour}).Draw(h.T, "lasts"),
+		If: rapid.SampledFrom([]string{"", "", h.model.version(), h.version}).Draw(h.T, "if")}
+	h.version = h.model.version() // which may be old by the next time
+	o := &t.Set
 	number := func() *int { n := rapid.IntRange(1, 8).Draw(h.T, "n"); return &n }
-	switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity", "paused",
-		"feedback"}).Draw(h.T, "field") {
-	case "reset":
-		h.model.tune(o, "me")
-		if err := h.line.ResetTuning(context.Background(), "me"); err != nil {
-			h.Fatal(err)
+	for range rapid.IntRange(1, 2).Draw(h.T, "fields") {
+		switch rapid.SampledFrom([]string{"reset", "rate", "burst", "concurrency", "capacity",
+			"paused", "feedback"}).Draw(h.T, "field") {
+		case "reset":
+			t = leaky.Tuning{Reset: true, By: "me", If: t.If}
+		case "rate":
+			r := drawRate(h.T)
+			o.Rate = &r
+		case "burst":
+			o.Burst = number()
+		case "concurrency":
+			o.Concurrency = number()
+		case "capacity":
+			o.Capacity = number()
+		case "paused":
+			paused := rapid.Bool().Draw(h.T, "paused")
+			o.Paused = &paused
+		case "feedback":
+			feedback := units.Switch(rapid.IntRange(0, 3).Draw(h.T, "on") > 0)
+			o.Feedback = &feedback
 		}
-		return
-	case "rate":
-		r := drawRate(h.T)
-		o.Rate = &r
-	case "burst":
-		o.Burst = number()
-	case "concurrency":
-		o.Concurrency = number()
-	case "capacity":
-		o.Capacity = number()
-	case "paused":
-		paused := rapid.Bool().Draw(h.T, "paused")
-		o.Paused = &paused
-	case "feedback":
-		feedback := units.Switch(rapid.IntRange(0, 3).Draw(h.T, "on") > 0)
-		o.Feedback = &feedback
+		if t.Reset {
+			t.Set = leaky.Override{}
+			break
+		}
 	}
-	h.model.tune(o, "op")
-	if err := h.line.Tune(context.Background(), o, "op"); err != nil {
-		h.Fatal(err)
+	want := h.model.tune(t)
+	if err := h.line.Retune(context.Background(), t); !errors.Is(err, want) {
+		h.Fatalf("tuning %+v: %v, want %v", t, err, want)
 	}
 }
 

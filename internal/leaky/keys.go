@@ -19,6 +19,7 @@ import (
 //	                          passed it
 //	fb:{b}:share      hash    client → number of its jobs that wait or are delayed; no field at 0
 //	fb:{b}:pace       hash    last slot, gate, factor, probe, virtual time, call time, overrides
+//	                          with their ends and notes
 //	fb:{b}:books      hash    counts of jobs: accepted, succeeded, failed, canceled, expired,
 //	                          lost; of starts, throttled calls and redrives; of repairs by kind
 //	fb:{b}:failed     zset    job id → µs when it failed: for KeepFailed, or until it is redriven
@@ -33,6 +34,8 @@ import (
 //	                          UUID; each new job renews the TTL
 //	fb:{b}:joint:<x>  string  id of the job that is under way with Join x; removed at its end, and
 //	                          a TTL beyond its longest life
+//	fb:{b}:preview:<t> string  the failed jobs of a redrive's preview; a TTL of 15 minutes
+//	fb:{b}:previews   zset    tokens of the newest previews → µs when they were made; a TTL as long
 //	fb:{b}:callbacks  zset    job id → µs when its callback is due; see package webhook
 //
 // Channels: fb:{b}:wake (call Release now), fb:{b}:abort (id of a job whose call is to be aborted),

@@ -115,7 +115,7 @@ func TestTheDrainIsWokenWhenItMustBe(t *testing.T) {
 	fast := rate(t, "100/s")
 	b.tune(leaky.Override{Rate: &fast})
 	expect(true, "a tuned rate")
-	if err := b.ResetTuning(context.Background(), "me"); err != nil {
+	if err := b.Retune(context.Background(), leaky.Tuning{Reset: true, By: "me"}); err != nil {
 		t.Fatal(err)
 	}
 	expect(true, "a reset")

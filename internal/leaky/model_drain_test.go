@@ -31,6 +31,7 @@ func (m *model) release() leaky.Release {
 	if _, flies := m.inflight[v.probe]; v.probing() && !flies {
 		v.probe, m.probe = "due", "due"
 	}
+	r.Lapsed = m.lapse()
 	if !v.feedback && m.factor != 0 {
 		m.gate, m.factor, m.cut, m.healed, m.cause, m.probe, m.streak = 0, 0, 0, 0, "", "", 0
 	}
@@ -50,6 +51,7 @@ func (m *model) release() leaky.Release {
 	case r.Reason == leaky.OnIdle, r.Reason == leaky.OnPaused, r.Reason == leaky.OnConcurrency:
 		wait = noWake
 	}
+	wait = min(wait, v.nextEnd-m.now)
 	r.Wait = span(us(max(wait, 0)))
 	return r
 }
@@ -314,43 +316,20 @@ func (m *model) look(id string) leaky.Look {
 	return l
 }
 
-// tune is the model's Tune; an empty Override resets.
-func (m *model) tune(o leaky.Override, by string) {
-	if o == (leaky.Override{}) {
-		m.override = o
-	}
-	if o.Feedback != nil {
-		m.override.Feedback = o.Feedback
-	}
-	for _, f := range []struct{ to, from **int }{{&m.override.Burst, &o.Burst},
-		{&m.override.Concurrency, &o.Concurrency}, {&m.override.Capacity, &o.Capacity}} {
-		if *f.from != nil {
-			*f.to = *f.from
-		}
-	}
-	if o.Rate != nil {
-		m.override.Rate = o.Rate
-	}
-	if o.Paused != nil {
-		if m.override.Paused = o.Paused; !*o.Paused {
-			m.override.Paused = nil
-		}
-	}
-	m.by, m.tunedAt = by, int64(m.now)
-}
-
 // status is the model's Status.
 func (m *model) status() leaky.Status {
 	v := m.view()
-	s := leaky.Status{Settings: m.s, Configured: m.s, Override: m.override, By: m.by,
+	o, _ := m.inForce()
+	s := leaky.Status{Settings: m.s, Configured: m.s, Override: o, Notes: m.notesOn(o), By: m.by,
+		Reason: m.reason, Version: m.version(),
 		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval,
 		EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)),
 		Delayed:  int64(len(m.delayed)),
 		InFlight: int64(len(m.inflight)), WaitingOn: leaky.OnIdle, CallTime: span(m.call)}
-	s.Burst, s.Concurrency = int(v.burst), either(m.override.Concurrency, m.s.Concurrency)
+	s.Burst, s.Concurrency = int(v.burst), either(o.Concurrency, m.s.Concurrency)
 	s.Capacity, s.Paused, s.Feedback = int(v.capacity), v.paused, units.Switch(v.feedback)
-	if m.override.Rate != nil {
-		s.Rate = *m.override.Rate
+	if o.Rate != nil {
+		s.Rate = *o.Rate
 	}
 	if m.tunedAt != 0 {
 		s.At = time.UnixMicro(m.tunedAt)

@@ -34,9 +34,9 @@ type model struct {
 	factor, cut, healed     float64 // factor 0: none stored
 	cause                   leaky.Sign
 	probe                   string
-	override                leaky.Override
-	by                      string
-	tunedAt                 int64
+	overrides
+	previews  map[string]previewed // by token
+	previewed                      // the last one
 }
 
 type modelJob struct {
@@ -55,7 +55,8 @@ func newModel(s leaky.Settings) *model {
 	return &model{s: s, line: zset{}, delayed: zset{}, inflight: zset{}, deadlines: zset{},
 		flows: zset{}, failed: zset{},
 		share: map[string]int64{}, jobs: map[string]*modelJob{}, books: map[string]int64{},
-		shared: newShared(), stores: newStores()}
+		shared: newShared(), stores: newStores(), overrides: newOverrides(),
+		previews: map[string]previewed{}}
 }
 
 // zset is a sorted set of Redis: members by score, equal ones by name.
@@ -114,18 +115,21 @@ type view struct {
 	burst, concurrency, capacity float64
 	paused, feedback             bool
 	probe                        string
+	nextEnd                      float64 // of an override; +Inf: none ends
 }
 
 func (m *model) view() *view {
 	v := &view{model: m, setBack: max(m.at-m.now, 0)}
 	v.last, v.gate = m.last-v.setBack, m.gate-v.setBack
+	o, nextEnd := m.inForce()
+	v.nextEnd = nextEnd
 	rate := m.s.Rate
-	if m.override.Rate != nil {
-		rate = *m.override.Rate
+	if o.Rate != nil {
+		rate = *o.Rate
 	}
 	v.feedback, v.factor = bool(m.s.Feedback), 1
-	if m.override.Feedback != nil {
-		v.feedback = bool(*m.override.Feedback)
+	if o.Feedback != nil {
+		v.feedback = bool(*o.Feedback)
 	}
 	if !v.feedback {
 		v.gate = 0
@@ -133,14 +137,14 @@ func (m *model) view() *view {
 		v.factor = m.factor
 	}
 	v.interval = math.Ceil(rate.Interval()/v.factor*4) / 4
-	v.burst = float64(either(m.override.Burst, m.s.Burst))
+	v.burst = float64(either(o.Burst, m.s.Burst))
 	v.lag = (v.burst - 1) * math.Ceil(rate.Interval()*4) / 4
-	v.concurrency = float64(either(m.override.Concurrency, m.s.Concurrency))
+	v.concurrency = float64(either(o.Concurrency, m.s.Concurrency))
 	if rate == leaky.Unlimited {
 		v.concurrency = max(1, math.Floor(v.concurrency*v.factor))
 	}
-	v.capacity = float64(either(m.override.Capacity, m.s.Capacity))
-	v.paused = m.override.Paused != nil
+	v.capacity = float64(either(o.Capacity, m.s.Capacity))
+	v.paused = o.Paused != nil
 	return v
 }
 

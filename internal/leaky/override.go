@@ -128,6 +128,16 @@ func (o Override) arguments() (args []any, err error) {
 	return args, nil
 }
 
+// set sets the field of a name, if there is one, from what tune.lua has kept.
+func (o *Override) set(name, text string) error {
+	for _, t := range tunables {
+		if t.name == name && text != "" {
+			return t.read(o, text)
+		}
+	}
+	return nil
+}
+
 // read sets the field of t from what tune.lua has kept.
 func (t tunable) read(o *Override, text string) (err error) {
 	switch to := t.of(o).Addr().Interface().(type) {

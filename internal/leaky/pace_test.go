@@ -109,6 +109,12 @@ func TestNoCatchUpAfter(t *testing.T) {
 			b.tune(leaky.Override{Rate: &slow})
 			d.run(60 * time.Millisecond) // what was reserved
 		},
+		"a higher rate that has ended": func(b *bench, d *drain) {
+			b.retune(leaky.Tuning{Set: leaky.Override{Rate: new(rate(b.t, "50/s"))},
+				For: time.Second})
+			b.fill("acme", 100)
+			d.run(time.Second + 60*time.Millisecond) // and what was reserved
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,6 +78,9 @@ var mineLua string
 //go:embed scripts/redrive.lua
 var redriveLua string
 
+//go:embed scripts/preview.lua
+var previewLua string
+
 //go:embed scripts/books.lua
 var booksLua string
 
@@ -105,6 +108,7 @@ var (
 	listScript      = redis.NewScript(prelude + walk + listLua)
 	mineScript      = redis.NewScript(prelude + where + mineLua)
 	redriveScript   = redis.NewScript(prelude + redriveLua)
+	previewScript   = redis.NewScript(prelude + previewLua)
 	booksScript     = redis.NewScript(prelude + booksLua)
 	reconcileScript = redis.NewScript(prelude + walk + reconcileLua)
 	permitsScript   = redis.NewScript(prelude + permitsLua)

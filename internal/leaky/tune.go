@@ -2,20 +2,27 @@ package leaky
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Status is one backend's drain and line at one moment.
 type Status struct {
-	Settings             // in force
-	Configured Settings  // in this process's config
-	Override   Override  // live overrides; nil fields are as configured
-	By         string    // by of the last Tune or ResetTuning; "": none
-	At         time.Time // of the last Tune or ResetTuning
+	Settings                   // in force
+	Configured Settings        // in this process's config
+	Override   Override        // live overrides; nil fields are as configured
+	Notes      map[string]Note // on each live override, by its name
+	By, Reason string          // of the last Tuning; "": none
+	At         time.Time       // of the last Tuning
+	// Version is another after each Tuning, and when an override ends by itself.
+	Version string
 
 	// What feedback leaves of rate and concurrency: everything while it is off or the backend is
 	// healthy.
@@ -57,27 +64,77 @@ type Books struct {
 	Throttled int64
 }
 
-// Tune sets live overrides, for all workers at once: their next release reads them. They stay in
-// Redis until ResetTuning. by names the operator, for Status. A number is at least 1, and within the
-// bounds of its setting.
-func (l *Line) Tune(ctx context.Context, o Override, by string) error {
-	args, err := o.arguments()
+// Note says who set an override, when and why, and when it ends. An override of the version before
+// has the zero Note.
+type Note struct {
+	By, Reason string
+	At         time.Time
+	Ends       time.Time // zero: it stays until it is changed
+}
+
+// Tuning is an operator's change of live overrides. A field that isn't set keeps its override, with
+// its end and its note.
+type Tuning struct {
+	Set    Override // numbers are at least 1, and within the bounds of their settings
+	Reset  bool     // take all overrides back instead, a pause and a switch of feedback included
+	By     string   // names the operator, for Status
+	Reason string   // one line of at most MaxReason characters; "": none is given
+	// For is how long the overrides in Set last: MinFor to MaxFor, or 0, until they are changed.
+	For time.Duration
+	If  string // the Status.Version that the change is meant for; "": any
+}
+
+// Bounds of a Tuning.
+const (
+	// MinFor and MaxFor bound Tuning.For. A shorter override would be over before its effect could
+	// be seen. A longer one is a setting, and belongs into the config.
+	MinFor = time.Second
+	MaxFor = 30 * 24 * time.Hour
+	// MaxReason bounds Tuning.Reason, in characters: a line of a log.
+	MaxReason = 200
+)
+
+// ErrChanged means that the settings are no longer those that a Tuning is meant for.
+var ErrChanged = errors.New("the settings have been changed meanwhile")
+
+// Retune changes live overrides, for all workers at once: their next release reads them. They stay
+// in Redis until they are changed again, or until their end, on Redis's clock. From that moment on
+// every step of the line counts them as none, whether or not a process lives then, and the line
+// goes on as after an operator's reset. Of two changes that are meant for one version, one returns
+// ErrChanged. A change with If that is repeated after an error returns ErrChanged if it was carried
+// out before.
+func (l *Line) Retune(ctx context.Context, c Tuning) error {
+	fields, err := c.Set.arguments()
+	switch {
+	case err != nil:
+	case c.For != 0 && (c.For < MinFor || c.For > MaxFor):
+		err = fmt.Errorf("an override lasts from %v to %v, not %v", MinFor, MaxFor, c.For)
+	case utf8.RuneCountInString(c.Reason) > MaxReason || strings.ContainsAny(c.By+c.Reason, "\n"):
+		err = fmt.Errorf("a reason is a line of at most %d characters", MaxReason)
+	}
 	if err != nil {
 		return fmt.Errorf("tune %s: %w", l.settings.Backend, err)
 	}
-	_, err = l.run(ctx, tuneScript, append([]any{by}, args...)...)
+	if c.Reset {
+		fields = []any{"interval", ""}
+		for _, name := range Tunables() {
+			fields = append(fields, name, "")
+		}
+	}
+	lasts := any("")
+	if c.For != 0 {
+		lasts = micros(c.For)
+	}
+	a, err := l.run(ctx, tuneScript, append([]any{c.By, c.Reason, lasts, c.If}, fields...)...)
+	if err == nil && a.text() == "changed" {
+		err = ErrChanged
+	}
 	return err
 }
 
-// ResetTuning clears all overrides, including a pause and a switch of feedback. The configured
-// settings are in force again.
-func (l *Line) ResetTuning(ctx context.Context, by string) error {
-	args := []any{by, "interval", ""}
-	for _, name := range Tunables() {
-		args = append(args, name, "")
-	}
-	_, err := l.run(ctx, tuneScript, args...)
-	return err
+// Tune is Retune for overrides that stay, whatever the settings are now.
+func (l *Line) Tune(ctx context.Context, o Override, by string) error {
+	return l.Retune(ctx, Tuning{Set: o, By: by})
 }
 
 // Status reads one backend's line and drain at one moment.
@@ -143,16 +200,42 @@ func readCalls(a *answer) (c Calls) {
 }
 
 func (s *Status) readOverride(a *answer) error {
-	s.By, s.At = a.text(), a.when()
+	s.By, s.At, s.Reason = a.text(), a.when(), a.text()
+	revision := a.number()
+	s.Notes = map[string]Note{}
 	for _, t := range tunables {
-		if text := a.text(); text != "" {
-			if err := t.read(&s.Override, text); err != nil {
-				return fmt.Errorf("override of %s: %s %q %w", s.Configured.Backend, t.name, text, err)
-			}
+		text, note := a.text(), readNote(a.text())
+		if text == "" {
+			continue
+		}
+		if err := t.read(&s.Override, text); err != nil {
+			return fmt.Errorf("override of %s: %s %q %w", s.Configured.Backend, t.name, text, err)
+		}
+		s.Notes[t.name] = note
+	}
+	for _, t := range tunables {
+		end := a.when()
+		if note, live := s.Notes[t.name]; live {
+			note.Ends = end
+			s.Notes[t.name] = note
 		}
 	}
+	at := int64(0)
+	if !s.At.IsZero() {
+		at = s.At.UnixMicro()
+	}
+	s.Version = fmt.Sprintf("%d.%d.%d", revision, at, len(s.Notes)) // as in tune.lua
 	s.Settings = s.Override.Apply(s.Configured)
 	return a.err
+}
+
+// readNote reads what tune.lua has kept, if anything.
+func readNote(text string) (n Note) {
+	parts := strings.SplitN(text, "\n", 3)
+	if at, err := strconv.ParseInt(parts[0], 10, 64); err == nil && len(parts) == 3 {
+		n.At, n.By, n.Reason = time.UnixMicro(at), parts[1], parts[2]
+	}
+	return n
 }
 
 func (b *Books) read(a *answer) error {

@@ -37,7 +37,7 @@ func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
 	if s.By != "operator" || !s.At.Equal(b.now) || s.Configured != b.Settings() {
 		t.Errorf("by %q at %v, configured %+v", s.By, s.At, s.Configured)
 	}
-	if err := b.ResetTuning(context.Background(), "operator"); err != nil {
+	if err := b.Retune(context.Background(), leaky.Tuning{Reset: true, By: "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	if s := b.status(); s.Override != (leaky.Override{}) || s.Rate.String() != "10/s" ||

@@ -101,7 +101,8 @@ func (l *Line) wrongType(ctx context.Context, script *redis.Script, args []any, 
 // ownKeys returns the types of the line's keys, and the jobs at their heads.
 func (l *Line) ownKeys(ctx context.Context) (want map[string]string, ids []string) {
 	prefix := jobs.KeyPrefix(l.settings.Backend)
-	want = map[string]string{prefix + "callbacks": "zset", prefix + "stored": "hash"}
+	want = map[string]string{prefix + "callbacks": "zset", prefix + "stored": "hash",
+		prefix + "previews": "zset"}
 	minute := time.Now().Unix() / 60
 	for ago := range int64(2) {
 		want[fmt.Sprint(prefix, "minute:", minute-ago)] = "hash"

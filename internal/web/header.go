@@ -66,6 +66,39 @@ func Matches(lines []string, tag string) bool {
 	return AnyTag(lines, func(tag string) bool { return tag == want })
 }
 
+// IfMatch reads an If-Match field (RFC 9110, section 13.1.1): whether it is *, and whether it names
+// a tag, by strong comparison. An error is the problem of a field that is neither * nor a list of
+// entity tags.
+func IfMatch(lines []string, tag string) (any, found bool, err error) {
+	if len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" {
+		return true, true, nil
+	}
+	tags := 0
+	for _, line := range lines {
+		for line != "" {
+			var item string
+			item, line = CutListItem(line)
+			if item = strings.Trim(item, " \t"); item == "" {
+				continue // as in any list
+			}
+			text, opened := strings.CutPrefix(strings.TrimPrefix(item, "W/"), `"`)
+			text, closed := strings.CutSuffix(text, `"`)
+			if !opened || !closed || strings.ContainsFunc(text, func(r rune) bool {
+				return r <= ' ' || r == '"' || r == 0x7f
+			}) {
+				return false, false, InvalidRequest("If-Match must be *, or the ETag of an answer, in " +
+					"its quotes.")
+			}
+			tags++
+			found = found || item == tag
+		}
+	}
+	if tags == 0 {
+		return false, false, InvalidRequest("If-Match is empty: send * or an ETag, or leave it out.")
+	}
+	return false, found, nil
+}
+
 // AnyTag reports whether is holds for one of the tags of an If-None-Match field, which it gets
 // without their W/. It holds for a *.
 func AnyTag(lines []string, is func(tag string) bool) bool {

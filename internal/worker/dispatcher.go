@@ -62,6 +62,11 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	for _, e := range r.Ended {
 		d.log.Info("job ended in the line", "job_id", e.ID, "status", e.State, "code", e.Code)
 	}
+	for _, name := range r.Lapsed.Names() {
+		s := d.line.Settings()
+		d.log.Info("an override has ended: the config is in force again", "setting", name,
+			"was", r.Lapsed.Apply(s).Text(name), "config", s.Text(name))
+	}
 	if r.Returned > 0 {
 		d.log.Warn("jobs of a lost worker are back in the line", "jobs", r.Returned)
 	}

@@ -62,15 +62,19 @@ func TellOverrides(ctx context.Context, lines map[string]*leaky.Line, log *slog.
 	}
 }
 
-// overrides tell of each setting that is overridden with another value: the config's, and the one
-// in force.
+// overrides tell of each setting that is overridden with another value: the config's, the one in
+// force, and until when it is.
 func overrides(st leaky.Status) (differing []slog.Attr) {
 	for _, name := range st.Override.Names() {
 		configured, inForce := st.Configured.Text(name), st.Text(name)
-		if configured != inForce {
-			differing = append(differing,
-				slog.String(name, "config "+configured+", in force "+inForce))
+		if configured == inForce {
+			continue
 		}
+		text := "config " + configured + ", in force " + inForce
+		if end := st.Notes[name].Ends; !end.IsZero() {
+			text += " until " + end.UTC().Format(time.RFC3339)
+		}
+		differing = append(differing, slog.String(name, text))
 	}
 	return differing
 }

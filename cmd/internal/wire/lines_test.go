@@ -77,6 +77,13 @@ func TestAStartLogsWhereTheFileIsOverridden(t *testing.T) {
 			` feedback="config off, in force on"`+"\n") {
 		t.Errorf("logged:\n%s", out)
 	}
+	if err := lines["b"].Retune(t.Context(), leaky.Tuning{Set: leaky.Override{Paused: &paused},
+		For: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if out := logged(lines); !strings.Contains(out, ` paused="config false, in force true until 20`) {
+		t.Errorf("an override that ends: %s", out)
+	}
 	if out := logged(linesOf("2/s")); strings.Contains(out, "backend=a") {
 		t.Errorf("the file says the same: %s", out)
 	}

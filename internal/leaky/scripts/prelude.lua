@@ -21,7 +21,29 @@ if not now then
 end
 
 local p = call('HMGET', PACE, 'last', 'at', 'gate', 'v', 'call', 'interval', 'burst', 'concurrency',
-  'capacity', 'paused', 'feedback', 'factor', 'probe', 'stopped')
+  'capacity', 'paused', 'feedback', 'factor', 'probe', 'stopped', 'ends')
+
+-- Overrides that end by themselves: p[15] has their names and ends (µs). One that has ended counts
+-- as none, whether or not a release has removed it yet. So its end is like an operator's reset.
+local end_of, next_end = {}, nil -- by name; the first one ahead
+if p[15] then
+  local at = { interval = 6, burst = 7, concurrency = 8, capacity = 9, paused = 10, feedback = 11 }
+  for name, text in string.gmatch(p[15], '(%l+) (%d+)') do
+    local t = tonumber(text)
+    end_of[name] = t
+    if t > now then
+      next_end = math.min(t, next_end or t)
+    elseif at[name] then
+      p[at[name]] = false
+    end
+  end
+end
+local function write_ends()
+  local text = ''
+  for name, t in pairs(end_of) do text = text .. name .. ' ' .. us(t) .. ' ' end
+  if text == '' then call('HDEL', PACE, 'ends') else call('HSET', PACE, 'ends', text) end
+end
+
 local last = tonumber(p[1]) or 0 -- the last granted slot
 local at = tonumber(p[2]) or 0 -- when last or gate was written
 local gate = tonumber(p[3]) or 0 -- no start before it

@@ -3,10 +3,12 @@
 -- stay. Their permits were returned when they failed. The subscriptions to such a job are restored,
 -- and others may join it, unless another job with its Join is under way. The id of a subscription
 -- stands for its job.
--- ARGV[9..] job ids
+-- ARGV[9]    none that failed later, µs ('': whenever it failed)
+-- ARGV[10..] job ids
 -- Returns for each job: 'redriven', 'not_failed' (or redriven already), 'unknown' or 'line_full'.
 --         It stops after 1 MiB of rewritten records: call again for the remaining jobs
 -- Idempotent: a job that was redriven isn't failed.
+local latest = tonumber(ARGV[9])
 local depth = call('ZCARD', LINE) + call('ZCARD', DELAYED)
 local rewritten = 0
 
@@ -17,8 +19,8 @@ local function redrive(id)
   local accepted, _, end_by, keep = numbers(record)
   if not keep then return 'unknown' end
   local key = prefix .. 'state:' .. id
-  local s = call('HMGET', key, 'st', 'born')
-  if s[1] ~= 'failed' then return 'not_failed' end
+  local s = call('HMGET', key, 'st', 'born', 'fin')
+  if s[1] ~= 'failed' or latest and tonumber(s[3] or 0) > latest then return 'not_failed' end
   if depth >= capacity then return 'line_full' end
 
   local rest = string.sub(record, at)
@@ -57,7 +59,7 @@ local function redrive(id)
 end
 
 local out = {}
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   if rewritten >= 1048576 then break end
   out[#out + 1] = redrive(ARGV[i])
 end

@@ -6,7 +6,8 @@
 -- ARGV[12] length of a lease, µs
 -- ARGV[13] attempts of a job
 -- Returns  now, µs until the next call is of use, why no more was granted, jobs returned,
---          {id, run, due, ...} granted, {id, state, code, ...} ended
+--          {id, run, due, ...} granted, {id, state, code, ...} ended, {field, value, ...}
+--          overrides that have ended by themselves, which this call has removed
 -- Not idempotent: a lost reply loses its tickets, and the jobs return when their leases expire.
 local most, horizon, grace = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local lease, attempts = tonumber(ARGV[12]), tonumber(ARGV[13])
@@ -95,7 +96,18 @@ if not feedback and p[12] then
   call('HDEL', PACE, 'gate', 'factor', 'cut', 'healed', 'cause', 'probe', 'streak')
 end
 
--- 5. Slots.
+-- 5. Overrides that have ended.
+local lapsed = {}
+for field, t in pairs(end_of) do
+  if t <= now then
+    lapsed[#lapsed + 1], lapsed[#lapsed + 2] = field, call('HGET', PACE, field) or ''
+    call('HDEL', PACE, field, 'note_' .. field)
+  end
+end
+for i = 1, #lapsed, 2 do end_of[lapsed[i]] = nil end
+if #lapsed > 0 then write_ends() end
+
+-- 6. Slots.
 local NO_END = 3600 * 1000000 -- a wake-up will come
 local free = concurrency - call('ZCARD', INFLIGHT)
 local wait, reason = 0, ''
@@ -138,13 +150,13 @@ if #granted > 0 or set_back > 0 then
   call('HSET', PACE, 'last', exact(last), 'at', us(now), 'gate', us(gate), 'v', exact(v))
 end
 
--- 6. Flows that V has passed are not needed any more, and neither are those of an empty line. Each
+-- 7. Flows that V has passed are not needed any more, and neither are those of an empty line. Each
 -- call removes a bounded number: 100,000 at once would hold Redis for 28 ms.
 local passed = reason == 'idle' and '+inf' or exact(v)
 local idle = call('ZRANGEBYSCORE', FLOWS, '-inf', passed, 'LIMIT', 0, 200)
 if #idle > 0 then call('ZREM', FLOWS, unpack(idle)) end
 
--- 7. Failed jobs that have been listed long enough, and those whose record has expired before,
+-- 8. Failed jobs that have been listed long enough, and those whose record has expired before,
 -- because the configured time was shorter when they failed.
 for _ = 1, most do
   local oldest = call('ZRANGE', FAILED, 0, 0, 'WITHSCORES')
@@ -155,9 +167,9 @@ for _ = 1, most do
   call('ZREM', FAILED, id)
 end
 
--- 8. When to call again: after the next backoff, if nothing waits before. If nothing waits at all,
--- the counts of clients are removed: a job whose record was lost leaves its client's count and
--- bytes.
+-- 9. When to call again: after the next backoff, if nothing waits before, and when the next
+-- override ends. If nothing waits at all, the counts of clients are removed: a job whose record was
+-- lost leaves its client's count and bytes.
 if reason == 'idle' then
   local first = call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')
   if not first[1] then
@@ -168,4 +180,5 @@ if reason == 'idle' then
 elseif paused or reason == 'concurrency' then
   wait = NO_END
 end
-return { us(now), us(math.max(wait, 0)), reason, returned, granted, ended }
+if next_end then wait = math.min(wait, next_end - now) end
+return { us(now), us(math.max(wait, 0)), reason, returned, granted, ended, lapsed }
