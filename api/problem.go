@@ -84,7 +84,7 @@ const (
 	CodeCostTooHigh           = "cost_exceeds_limit"      // 422: the request can never be admitted
 	CodeRateLimit             = "rate_limit_exceeded"     // 429: Problem.Reason names the limit
 	CodeLineFull              = "line_full"               // 429; 409 in a redrive
-	CodeClientShare           = "client_share_exceeded"   // 429: no more of the line for this client
+	CodeClientShare           = "client_share_exceeded"   // 429: no more places for this client
 	CodeWaitTooLong           = "wait_too_long"           // 429
 	CodeStoredFull            = "stored_full"             // 429: the client's bytes are used up
 	CodeTooManyLists          = "too_many_lists"          // 429: the caller is reading another list
