@@ -20,7 +20,7 @@ type Backend struct {
 	TunedReason string          `json:"tuned_reason,omitempty"` // of the last change, if it had one
 
 	Factor    float64 `json:"factor"`     // fraction of the rate that feedback leaves; 1: all of it
-	Cause     *string `json:"cause"`      // null, or "throttled", "timeout" or "unreachable"
+	Cause     *string `json:"cause"`      // "throttled", "timeout" or "unreachable"; null: none
 	Probing   bool    `json:"probing"`    // one call tests whether the backend has recovered
 	GateUntil *Time   `json:"gate_until"` // the end of a pause that the backend asked for
 

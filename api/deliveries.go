@@ -7,9 +7,9 @@ type Deliveries struct {
 	NextCursor *string    `json:"next_cursor"`
 }
 
-// Delivery is the notification of one job's callback of the job's end. Client, URL, WebhookID and
-// Type are absent before the first attempt. During an attempt, NextAttemptAt is when that counts as
-// failed. ExpiresAt is when the record is removed, unless an attempt follows.
+// Delivery is the notification of a job's end to its callback. Client, URL, WebhookID and Type are
+// absent before the first attempt. During an attempt, NextAttemptAt is when the attempt counts as
+// failed. ExpiresAt is when the record is removed, unless another attempt follows.
 type Delivery struct {
 	JobID         string            `json:"job_id"`
 	Backend       string            `json:"backend"`
@@ -33,8 +33,7 @@ const (
 	DeliveryDisabled = "disabled" // the receiver answered 410
 )
 
-// DeliveryAttempt is one attempt to call the callback. Of the receiver's answer it holds only the
-// status.
+// DeliveryAttempt is one call of the callback. It holds only the status of the receiver's answer.
 type DeliveryAttempt struct {
 	At      Time    `json:"at"`
 	Seconds float64 `json:"seconds"`          // its duration

@@ -6,7 +6,7 @@ const (
 	HeaderDecision          = "Forebay-Decision"   // a decision, and ;reason="..." if there is one
 	HeaderOperation         = "Forebay-Operation"  // checks under /v1/check/: the operation
 	HeaderCost              = "Forebay-Cost"       // beside HeaderOperation: the request's cost
-	HeaderOperator          = "Forebay-Operator"   // admin: the name of the operator, for the record
+	HeaderOperator          = "Forebay-Operator"   // admin: the operator's name, for the log
 	HeaderOperationLocation = "Operation-Location" // of a 202: the job's status
 	HeaderIdempotencyKey    = "Idempotency-Key"
 	HeaderIdempotentReplay  = "Idempotent-Replayed" // "true": the job existed before

@@ -1,6 +1,6 @@
-// Package api defines the bodies, the header names and the problem codes of both of Forebay's
-// listeners, and the OpenAPI document that describes them. It has no logic and needs only the
-// standard library, so that clients may import it.
+// Package api defines the bodies, header names and problem codes of both of Forebay's listeners,
+// and holds the OpenAPI document that describes them. It has no logic and needs only the standard
+// library, so that clients may import it.
 package api
 
 import (

@@ -13,9 +13,9 @@ type Limit struct {
 	// they share one count.
 	Operation string `json:"operation,omitempty"`
 	Remaining int64  `json:"remaining"`
-	// Reset is when more becomes available by itself, in Unix seconds: when the window ends, when
-	// the oldest entry leaves, or when the bucket is full again. If nothing is left, it is when the
-	// next request fits. 0: a limit on concurrent jobs, which has no such moment.
+	// Reset is when more becomes available, in Unix seconds: when the window ends, when the oldest
+	// entry leaves, or when the bucket is full again. If nothing is left, it is when the next
+	// request fits. 0: a limit on concurrent jobs, which has no such moment.
 	Reset int64 `json:"reset,omitempty"`
 }
 

@@ -88,10 +88,10 @@ const (
 	CodeCostTooHigh           = "cost_exceeds_limit"      // 422: the request can never be admitted
 	CodeRateLimit             = "rate_limit_exceeded"     // 429: Problem.Reason names the limit
 	CodeLineFull              = "line_full"               // 429; 409 in a redrive
-	CodeClientShare           = "client_share_exceeded"   // 429: the client has its share of it
+	CodeClientShare           = "client_share_exceeded"   // 429: no more places for this client
 	CodeWaitTooLong           = "wait_too_long"           // 429
 	CodeStoredFull            = "stored_full"             // 429: the client's bytes are used up
-	CodeTooManyLists          = "too_many_lists"          // 429: the caller is reading another one
+	CodeTooManyLists          = "too_many_lists"          // 429: the caller is reading another list
 	CodeTooManyStreams        = "too_many_streams"        // 429: too many answers are held back
 	CodeTooManyAnswers        = "too_many_answers"        // 429, 503: too many bytes are unread
 	CodeInternal              = "internal_error"          // 500

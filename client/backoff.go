@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Jitter determines which part of a backoff is random.
+// Jitter says which part of a wait is random.
 type Jitter int
 
 // Jitters.
 const (
-	// Full makes all of it random. It spreads clients that were refused together best, and is the
-	// default.
+	// Full makes all of it random. It is the default, since it best spreads clients that were
+	// refused together.
 	Full Jitter = iota
 	// Equal makes the second half of it random.
 	Equal
-	// None makes no part of it random: clients that were refused together come back together.
+	// None makes no part of it random: clients that were refused together return together.
 	None
 )
 

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Config configures a Client. The zero value is that of an anonymous caller, with all defaults.
+// Config configures a Client. The zero value has all defaults, and no key.
 type Config struct {
 	// Key is the caller's API key, of visible ASCII characters. It is sent in the Authorization
-	// field of each request, and is part of no error or other text.
+	// field of each request. No error shows it.
 	Key string
 
 	// HTTPClient makes the requests; nil means http.DefaultClient. Its CheckRedirect isn't used:
 	// redirects are followed only within the base URL's scheme and host, and only if method and
-	// body stay the same. If it has a Timeout, a long poll takes at most half of it, and a stream
+	// body stay the same. If it has a Timeout, a long poll takes at most half of that, and a stream
 	// isn't bound by it.
 	HTTPClient *http.Client
 
 	// Timeout is how long one try may take, including the answer's body. A try that waits for a job
-	// (Prefer: wait) has that time on top. Default 30 s. A try that times out is repeated. A stream
-	// lasts for as long as it sends something.
+	// (Prefer: wait) has that time in addition. Default 30 s. A try that times out is repeated. A
+	// stream isn't bound by it.
 	Timeout time.Duration
 
 	// MaxElapsed is how long after a call's first failure its last try may begin. Default 2
@@ -141,9 +141,9 @@ func parseBase(text string) (string, error) {
 // maxRedirects bounds a chain of redirects. Proxies use one, for a slash or another prefix.
 const maxRedirects = 5
 
-// checkRedirect keeps the key on its host, and requests as they are. It follows redirects with the
-// same method, scheme and host: 307 and 308, and others for a GET. Any other redirect is the answer
-// to the call.
+// checkRedirect sends the key to no other host, and doesn't change requests. It follows redirects
+// with the same method, scheme and host: 307 and 308, and others for a GET. Any other redirect is
+// the answer to the call.
 func checkRedirect(next *http.Request, before []*http.Request) error {
 	first := before[0]
 	if len(before) > maxRedirects || next.Method != first.Method ||
@@ -153,8 +153,8 @@ func checkRedirect(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-// jobPath returns the path of a job. An id is of letters, digits and hyphens: any other text could
-// name another path.
+// jobPath returns the path of a job. It refuses an id with anything but letters, digits and
+// hyphens, which could name another path.
 func jobPath(id string) (string, error) {
 	if id == "" || strings.ContainsFunc(id, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-')

@@ -29,7 +29,7 @@ var (
 	ErrTooOften = errors.New("MaxAttempts tries were made")
 )
 
-// Error returns the call, its answer, and why it wasn't tried again. It contains no key.
+// Error describes the call, its answer, and why it wasn't tried again. It doesn't show the key.
 func (e *Error) Error() string {
 	text := "forebay: " + e.Call + ": "
 	switch {

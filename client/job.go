@@ -43,8 +43,8 @@ func (c *Client) Result(ctx context.Context, id string) (*Result, error) {
 }
 
 // Cancel cancels a job. When it returns, a waiting job is canceled. The call of a running job is
-// being aborted: Job.Done is false then, and Wait waits for its end. For a job that has ended
-// otherwise, it returns an *Error with api.CodeFinished.
+// being aborted: then Job.Done is false, and Wait waits for its end. For a job that has ended in
+// another way, Cancel returns an *Error with api.CodeFinished.
 func (c *Client) Cancel(ctx context.Context, id string) (*api.Job, error) {
 	return c.job(ctx, "DELETE", id)
 }
@@ -64,10 +64,10 @@ func (c *Client) job(ctx context.Context, method, id string) (*api.Job, error) {
 }
 
 // Purge makes the server forget a job that has ended, with its payload and result, and the stored
-// answer to the same request. It is for data that must not be kept until it expires. Some processes
-// of the server may serve the stored answer for about a second longer. Later calls for the job
-// return an *Error with api.CodeJobGone for a while, and then as for an unknown job. For a job that
-// hasn't ended, Purge returns an *Error with api.CodeNotFinished: cancel it first.
+// answer to the same request. It is for data that must not be kept until it expires. Other
+// processes of the server may serve the stored answer for about a second longer. Later calls for
+// the job return an *Error with api.CodeJobGone for a while, and then as for an unknown job. For a
+// job that hasn't ended, Purge returns an *Error with api.CodeNotFinished: cancel it first.
 func (c *Client) Purge(ctx context.Context, id string) error {
 	path, err := jobPath(id)
 	if err != nil {

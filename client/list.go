@@ -38,11 +38,10 @@ func (l List) call() call {
 	return out
 }
 
-// List returns one page of the caller's jobs that the server still has, newest first. A page may be
-// short without being the last. Only the last page has no NextCursor. A page without jobs is the
-// last one: if the server stops before it has found a job, List continues. Each of its requests is
-// tried again like any other. A job that ends or is created while pages are fetched moves no other
-// job across pages.
+// List returns one page of the caller's jobs that the server still has, newest first. Only the last
+// page has no NextCursor; another page may be short, but isn't empty: if the server stops before it
+// has found a job, List continues. Each of its requests is tried again like any other. Jobs that
+// end or are created while pages are fetched move no other job from page to page.
 func (c *Client) List(ctx context.Context, list List) (*api.JobList, error) {
 	for {
 		page, err := c.page(ctx, list)

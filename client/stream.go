@@ -13,16 +13,16 @@ import (
 
 const (
 	// firstWord is how soon a stream must have its first event or, when resumed, its first byte. A
-	// server sends the state at once. If nothing has come by then, a proxy buffers the answer until
-	// it is complete, or changes it.
+	// server sends the state at once. If nothing has come in this time, a proxy buffers the answer
+	// until it is complete, or changes it.
 	firstWord = 5 * time.Second
 
 	// longestSilence of a stream is two missed heartbeats, which come every 15 s, and some time in
 	// transit.
 	longestSilence = 40 * time.Second
 
-	// lastWords is how long a stream may take to end after the event of the job's end. It is waited
-	// for because a connection is reused only after its answer was read to the end.
+	// lastWords is how long a stream may take to end after the event of the job's end. The client
+	// waits for it because a connection is reused only after its answer was read to the end.
 	lastWords = 250 * time.Millisecond
 )
 

@@ -21,7 +21,8 @@ type Request struct {
 	Payload   json.RawMessage // any JSON value; nil means null; reaches the backend byte for byte
 
 	Priority string // api.High, api.Normal or api.Low; "" means api.Normal
-	// refuse the job rather than start it later; 0: no limit; at least 1 ms
+	// StartWithin makes the server refuse the job, or let it expire, rather than start it later; at
+	// least 1 ms. 0: no limit.
 	StartWithin time.Duration
 
 	// IdempotencyKey names the job. All tries of this Submit make one job, and so do later Submits
@@ -29,14 +30,14 @@ type Request struct {
 	// visible ASCII characters and spaces. If it is "", a key is generated for this Submit.
 	IdempotencyKey string
 
-	// Wait makes the server hold its answer back for the result, in whole seconds; at most 30 s. 0:
-	// answer at once.
+	// Wait makes the server hold its answer back until there is a result, for so many whole
+	// seconds, at most 30 s. 0: answer at once.
 	Wait time.Duration
 
 	// NoStale accepts no stored answer, neither a stale nor a fresh one.
 	NoStale bool
-	// MaxStale accepts a stale answer only if it has been stale for no longer, in whole seconds. 0:
-	// any that the operation allows.
+	// MaxStale accepts a stale answer only if it has been stale for no longer than this, in whole
+	// seconds. 0: any that the operation allows.
 	MaxStale time.Duration
 	// OnlyIfCached accepts only a stored answer: without one, the error has api.CodeNotCached. It
 	// makes no job and spends no limit.
@@ -67,7 +68,7 @@ type Submission struct {
 	Age   time.Duration // of a stored Result; 0 for a fixed one
 
 	Replayed   bool          // the IdempotencyKey's job existed before
-	RetryAfter time.Duration // the wait before the job's status is worth requesting
+	RetryAfter time.Duration // how long to wait before requesting the job's status
 }
 
 // Submit requests a job. It returns an error without sending anything if the Request is invalid,

@@ -37,8 +37,8 @@ func (c *Client) hold(wait time.Duration) time.Duration {
 // stream (server-sent events), which it resumes if it breaks. If streams don't work, because a
 // proxy buffers them or the server has none left, it uses long polls, for which the server holds
 // its answers back. If the server can't hold any more answers back, it polls at the pace that the
-// server sets. Each failed request is tried again as Config says, so only the context bounds the
-// whole.
+// server sets. Each failed request is tried again as Config says, and only the context bounds the
+// whole Wait.
 //
 // An error comes with the job as last seen, or nil. If the next request would come after the
 // context's deadline, Wait fails at once with an *Error with ErrTooLate.
@@ -73,8 +73,8 @@ func (c *Client) Wait(ctx context.Context, id string) (*api.Job, error) {
 	}
 }
 
-// waiting is one Wait. Its methods stream and poll return what to pause for before the next look;
-// nil means no pause.
+// waiting is one Wait. Its methods stream and poll return the failure after which to pause before
+// the next look; nil means no pause.
 type waiting struct {
 	*Client
 	id   string

@@ -50,8 +50,8 @@ func (a *Admission) Open(tier string) []string {
 	return names
 }
 
-// Reasons returns the names of the limits that may refuse a tier's requests for an operation, but
-// for limits of clients' own.
+// Reasons returns the names of the limits that may refuse a tier's requests for an operation,
+// without clients' own limits.
 func (a *Admission) Reasons(tier string, o *Operation) []string {
 	return a.planner.reasons(tier, o)
 }
@@ -63,8 +63,9 @@ type Caller struct {
 	NewUntil time.Time // the end of its time as a new client; zero: it isn't new
 }
 
-// Caller returns the settings that apply to a client. It asks the store only if the client may be
-// new and that isn't in memory; an error is the store's, and the client counts as not new then.
+// Caller returns the settings that apply to a client. It asks the store only to learn whether the
+// client is new, if that isn't in memory. An error is the store's; the client then counts as not
+// new.
 func (a *Admission) Caller(ctx context.Context, client identity.Client) (c Caller, err error) {
 	c.Client = client
 	if client.Anonymous {
@@ -101,14 +102,14 @@ func (c Caller) key(operation string) planKey {
 		grace: !c.NewUntil.IsZero()}
 }
 
-// Plan returns the limits and the weight that apply to a caller's requests for an operation; "": to
-// calls that name none.
+// Plan returns the limits and the weight that apply to a caller's requests for an operation, or for
+// "", to calls that name none.
 func (a *Admission) Plan(c Caller, operation string) *Plan {
 	return a.planner.plan(c.key(operation))
 }
 
 // CheckPlan is Plan for work whose end isn't reported, such as a request that a gateway asks about:
-// it leaves out limits on jobs at one time.
+// it leaves out concurrency limits.
 func (a *Admission) CheckPlan(c Caller, operation string) *Plan {
 	k := c.key(operation)
 	k.check = true
@@ -120,7 +121,8 @@ func (a *Admission) ReadsPlan(c Caller) *Plan {
 	return a.planner.plan(planKey{tier: c.Tier, country: c.Country, reads: true})
 }
 
-// Subject is what limits count when a client requests an operation; "": when a call names none.
+// Subject returns what limits count when a client requests an operation; "": a call that names
+// none.
 func Subject(client identity.Client, operation string) limits.Subject {
 	s := limits.Subject{Client: client.ID, Address: client.Address, Operation: operation,
 		Tier: client.Tier, Country: client.Country}
@@ -130,8 +132,8 @@ func Subject(client identity.Client, operation string) limits.Subject {
 	return s
 }
 
-// Decide has a plan's limits decide on a request, whose Rules it sets, and counts the result of
-// each.
+// Decide lets a plan's limits decide on a request, whose Rules it sets, and counts each limit's
+// result.
 func (a *Admission) Decide(ctx context.Context, p *Plan, r limits.Request) (limits.Verdict, error) {
 	return a.decideBy(ctx, a.Limiter, p, r)
 }
@@ -164,8 +166,8 @@ func (a *Admission) note(p *Plan, r limits.Request, v limits.Verdict) {
 	}
 }
 
-// Recent returns where a plan's limits stood for a subject, no longer ago than within; nil if this
-// process doesn't remember that. It costs no call to the store.
+// Recent returns where a plan's limits stood for a subject, no longer ago than within, or nil if
+// this process doesn't remember that. It doesn't call the store.
 func (a *Admission) Recent(p *Plan, s limits.Subject, within time.Duration) *limits.Verdict {
 	return a.recent.recall(p, s, within)
 }
@@ -180,6 +182,6 @@ func (a *Admission) Peek(ctx context.Context, p *Plan, s limits.Subject) (limits
 	return v, err
 }
 
-// Forget drops a client's recent limits, because a change that no verdict reports may have given it
-// room: a canceled job returns its permits.
+// Forget drops a client's recent limits. It is for changes that no verdict reports: a canceled job
+// returns its permits.
 func (a *Admission) Forget(client string) { a.recent.forget(client) }

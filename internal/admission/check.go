@@ -8,10 +8,10 @@ import (
 )
 
 // Check decides on a request that a gateway asks about, for a caller that may have the operation.
-// It spends as much as a job of the operation would, except for limits on jobs at one time: nothing
-// reports when the work ends. While the store is unavailable, Operation.OnFailure decides; an
-// outcome that was then decided without the store has ReasonStore. An error is a fault of the
-// caller, as of Submit.
+// It spends as much as a job of the operation would, except for concurrency limits, since nothing
+// reports when the work ends. While the store is unavailable, Operation.OnFailure decides; unless a
+// limit refused, the outcome then has ReasonStore. An error is a fault of the caller, as for
+// Submit.
 func (a *Admission) Check(ctx context.Context, c Caller, o *Operation,
 	cost int64) (Outcome, error) {
 	p := a.CheckPlan(c, o.Name)
@@ -54,17 +54,17 @@ func checked(t Terms, v limits.Verdict, r limits.Request) Outcome {
 	return &Refused{Terms: t, By: RefusedBy(t.Plan, v, r), RetryAfter: v.RetryAfter}
 }
 
-// Charge spends 1, and the bytes of a body, of the limits on all of a caller's requests, for a
-// request that can't be decided on: otherwise any number of bodies could be sent for free. The
-// outcome is *Passed or *Refused; nil if nothing was charged, because no limit applies or the store
-// is unavailable.
+// Charge charges a request that can't be decided on to the limits on all of a caller's requests,
+// with a cost of 1 and the bytes of its body: otherwise any number of bodies could be sent for
+// free. The outcome is *Passed or *Refused, or nil if nothing was charged because no limit applies
+// or the store is unavailable.
 func (a *Admission) Charge(ctx context.Context, c Caller, bytes int64) Outcome {
 	return a.charge(ctx, a.CheckPlan(c, ""),
 		limits.Request{Subject: Subject(c.Client, ""), Cost: 1, Bytes: bytes, Recall: true})
 }
 
-// ChargeUnknown is Charge for a caller without valid credentials. It spends limits on addresses
-// only, so that keys can't be guessed at leisure.
+// ChargeUnknown is Charge for a caller without valid credentials. It charges only limits on
+// addresses, and so bounds how fast keys can be guessed.
 func (a *Admission) ChargeUnknown(ctx context.Context, c identity.Client) Outcome {
 	return a.charge(ctx, a.planner.plan(planKey{country: c.Country}),
 		limits.Request{Subject: Subject(c, ""), Cost: 1, Recall: true})

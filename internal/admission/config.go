@@ -14,21 +14,21 @@ import (
 	"github.com/forebay/forebay/internal/limits"
 )
 
-// Config has the parts of an Admission. It was checked before: every name in it is known, and
-// limits that apply to one request have different names.
+// Config has the dependencies and settings of an Admission. Its names must be known, and limits
+// that apply to one request must have different names.
 type Config struct {
 	Rules
 	Parts
 
-	// Policy makes the front's description of a plan for clients. It is called once for each plan;
-	// nil: Plan.Policy is nil.
+	// Policy describes a plan for clients (Plan.Policy). It is called once for each plan. If it is
+	// nil, so is Plan.Policy.
 	Policy func(*Plan) []string
 
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
-// Rules say what requests may have.
+// Rules are the tiers, operations and limits of requests.
 type Rules struct {
 	Tiers      map[string]Tier
 	Operations []Operation
@@ -39,7 +39,7 @@ type Rules struct {
 	RejectOnFailure bool
 }
 
-// Parts are what an Admission asks.
+// Parts are what an Admission calls.
 type Parts struct {
 	Limiter   Limiter
 	Lines     map[string]Line // by backend
@@ -50,8 +50,8 @@ type Parts struct {
 	Health    Health    // nil: no backend is ever sick
 	Newcomers Newcomers // nil: no tier has a grace period
 	Shadows   Shadows   // nil: shadow refusals are only counted
-	// LocalChecks decides the checks of operations with CheckLocal: as Limiter does, and by itself
-	// while the store is unavailable. It may be nil where no operation has CheckLocal.
+	// LocalChecks decides the checks of operations with CheckLocal. It decides as Limiter does, or
+	// by itself while the store is unavailable. It may be nil if no operation has CheckLocal.
 	LocalChecks Decider
 }
 
@@ -81,9 +81,9 @@ type Grace struct {
 	Factor float64 // above 1; 0: no grace
 }
 
-// Override is the settings that one client has instead of its tier's. It never changes: plans are
-// remembered by its pointer, so a client has the same pointer as long as its settings are the same,
-// and another pointer after a change.
+// Override has the settings that one client has instead of its tier's. It is immutable, and plans
+// are remembered by its pointer: a client has the same pointer as long as its settings are the
+// same, and another one after a change.
 type Override struct {
 	Weight float64 // 0: the tier's
 	Limits []Limit // each replaces the tier's limits of the same name, or is one more
@@ -108,7 +108,7 @@ type Operation struct {
 	Keep     time.Duration // how long a finished job and its result are kept
 	MaxAge   time.Duration // how long a job may live before it ends; its backend's
 	// OnFailure says how a gateway's check is answered while the store is unavailable: CheckLocal,
-	// CheckAllow or CheckRefuse (also "").
+	// CheckAllow or CheckRefuse ("" means CheckRefuse).
 	OnFailure string
 }
 
@@ -127,7 +127,7 @@ type Limiter interface {
 	Decider
 	// Peek spends nothing.
 	Peek(context.Context, limits.Request) (limits.Verdict, error)
-	// Settle gives back what an allowed verdict spent beyond a cost.
+	// Settle refunds what an allowed verdict spent beyond a cost.
 	Settle(ctx context.Context, v limits.Verdict, cost int64) error
 	// Along decides in one step with an offer to a line.
 	Along(ctx context.Context, r limits.Request,
@@ -152,7 +152,7 @@ type Answers interface {
 	Known(ctx context.Context, key string) (cache.Answer, bool, error)
 }
 
-// Store says whether Redis can be asked.
+// Store reports whether Redis can be called.
 type Store interface {
 	Healthy() bool // false: a call would fail, or hang
 }
@@ -169,14 +169,14 @@ type Health interface {
 	Sick(backend string, below float64) bool
 }
 
-// Newcomers knows which clients are new. Until says when a client's time as a new one ends; the
-// zero time if it has ended. It may answer from memory when ctx has ended. On an error the client
-// counts as not new. Safe for concurrent use.
+// Newcomers knows which clients are new. Until returns when a client's time as a new one ends, or
+// the zero time if it has ended. It may answer from memory after ctx has ended. On an error the
+// client counts as not new. Safe for concurrent use.
 type Newcomers interface {
 	Until(ctx context.Context, client string, period time.Duration) (time.Time, error)
 }
 
-// Shadows keeps the books on clients that shadow limits would have refused. Note never blocks.
+// Shadows counts the clients' requests that shadow limits would have refused. Note never blocks.
 // Safe for concurrent use.
 type Shadows interface {
 	Note(limit, client, operation string)

@@ -17,7 +17,7 @@ type Cost struct {
 	Max     int64  // the most that the payload may say
 }
 
-// CostError says that a payload doesn't have its cost where Cost.From points.
+// CostError reports that a payload doesn't have its cost where Cost.From points.
 type CostError struct {
 	Cost      Cost
 	Ambiguous *rawjson.Ambiguous // the path can be read in two ways; nil: the value is wrong
@@ -30,11 +30,11 @@ func (e *CostError) Error() string {
 	return fmt.Sprintf("cost at %s: not a whole number from 1 to %d", e.Cost.From, e.Cost.Max)
 }
 
-// A payload that has its own cost isn't trusted: any backend's JSON library must read the number
-// that is read here, or a request could be charged for one page and print a thousand. So on the
-// path to the number, a name that is given twice is refused, and so is one that differs from the
-// wanted name only in case, because some libraries treat both alike. The number itself must be
-// digits only: libraries disagree about 1e2 and 2.0.
+// A payload that names its own cost isn't trusted. Every backend's JSON library must read the
+// number that is read here; otherwise a request could be charged for one page and print a thousand.
+// So on the path to the number, a name that comes twice is refused, and so is one that differs from
+// the wanted name only in case, because some libraries treat both alike. The number must be digits
+// only: libraries disagree about 1e2 and 2.0.
 
 // Of returns the cost of a request with this payload, which is valid JSON. An error is a
 // *CostError.
@@ -56,7 +56,7 @@ func (c Cost) Of(payload []byte) (int64, error) {
 	return n, nil
 }
 
-// Standard is the cost of a request whose payload isn't known.
+// Standard returns the cost of a request whose payload isn't known.
 func (c Cost) Standard() int64 {
 	if c.From == "" {
 		return c.Fixed

@@ -8,14 +8,14 @@
 //	a fresh one,    one script:        a stale answer, a fallback operation,
 //	or a stale one  limits and line    a fixed body; otherwise the refusal
 //
-// The result is an [Outcome], a sum type that says what was decided and carries what an answer is
-// made of. Turning it into a response is its caller's work.
+// The result is an [Outcome], a sum type with the decision and what its answer needs. The caller
+// turns it into a response.
 //
 // # Which limits apply
 //
-// A [Plan] is the limits that apply to one kind of request, and the weight of its job in the line.
-// Which limits those are is said in one place, a pure function of the caller's tier, country and
-// own limits, of the operation, and of whether the caller is new (plan.go).
+// A [Plan] has the limits that apply to one kind of request, and the weight of its job in the line.
+// One pure function selects the limits, by the caller's tier, country and own limits, by the
+// operation, and by whether the caller is new (plan.go).
 //
 // # Words
 //
@@ -33,20 +33,21 @@
 // # Fallback operations
 //
 // A fallback operation makes a job of its own. The limits and the line are that operation's; only
-// the decision (degraded) is the first operation's. It is offered in a second call, after the first
-// one was refused. The key of such a job is apart from the fallback operation's own keys.
+// the decision (degraded) is counted for the first operation. The job is offered in a second call,
+// after the first was refused. Its Idempotency-Key doesn't collide with those of requests for the
+// fallback operation itself.
 //
 // # Recent limits
 //
 // Fresh and stale answers, replays and polls have RateLimit fields although they spend nothing.
 // Reading the limits for each of them would be half of their cost in Redis. So each process
 // remembers its last decision about a client for 1 s (200 ms for polls). A client's own requests
-// through the process are always included: a decision drops all that was remembered, and a read
-// that began before the decision is ignored.
+// through the process are always included: a decision drops all that was remembered of the client,
+// and a read that began before the decision is ignored.
 //
 // # Trials of a sick backend
 //
-// While a backend is sick, stale answers go before the line, and only successful calls raise its
-// rate. So one request per operation, process and 5 s goes to the line although a stale answer is
-// there. A rising rate needs no more.
+// While a backend is sick, stale answers are served before the line is tried, but only successful
+// calls raise the backend's rate. So one request per operation, process and 5 s goes to the line
+// although there is a stale answer. That is enough for the rate to rise.
 package admission

@@ -16,19 +16,19 @@ type Outcome interface{ About() *Terms }
 type Terms struct {
 	// Reason is one word for logs, metrics and clients: one of the Reason constants, the name of
 	// the limit that refused, or a leaky.Outcome. A degraded answer has the reason of the refusal
-	// that it stands for. "": the code of the refusal says it.
+	// that it replaces. "": the refusal's By is the reason.
 	Reason string
-	// Plan is the limits that applied, and Verdict their result. If Verdict is nil, nothing was
-	// charged, and the limits were not asked.
+	// Plan has the limits that applied, and Verdict is their result. If Verdict is nil, the limits
+	// were not asked, and nothing was charged.
 	Plan    *Plan
 	Verdict *limits.Verdict
 	// Missed: a stored answer was looked for, and none could be served.
 	Missed bool
-	// StoreError is why the store failed on the way to this outcome; nil: it didn't.
+	// StoreError is the store's failure on the way to this outcome; nil: none.
 	StoreError error
 }
 
-// About returns the terms themselves, so that each outcome that embeds them is an Outcome.
+// About returns t, so that each type that embeds Terms is an Outcome.
 func (t *Terms) About() *Terms { return t }
 
 // Reasons of outcomes that no limit and no line gave.
@@ -85,7 +85,7 @@ type Fixed struct {
 // Passed: a gateway may let the request through.
 type Passed struct{ Terms }
 
-// Refused: the request gets no answer but the refusal.
+// Refused: the request is refused, and nothing replaces its job.
 type Refused struct {
 	Terms
 	By         By
@@ -102,8 +102,8 @@ const (
 	ByLimits By = iota
 	// ByCost: the request takes more than a limit ever allows at once. No wait helps.
 	ByCost
-	// ByPart: the request takes more than this process's or region's part of a limit, which is
-	// less than the whole for now.
+	// ByPart: the request takes more than this process's or region's part of a limit, though not
+	// more than the whole limit, which may apply again later.
 	ByPart
 	// ByLine: the line is full, or the wait would be too long.
 	ByLine
@@ -113,6 +113,6 @@ const (
 	ByOtherRequest
 	// ByNoAnswer: the request accepts stored answers only, and there is none.
 	ByNoAnswer
-	// ByStore: Redis failed or can't be asked. The job may have been accepted.
+	// ByStore: Redis failed or can't be called. The job may have been accepted.
 	ByStore
 )

@@ -15,8 +15,8 @@ import (
 // don't need it.
 const staleTime = 150 * time.Millisecond
 
-// overloaded takes a request that got no job down its operation's on_overload, to the first step
-// that has an answer. If none has, the outcome is the refusal.
+// overloaded tries the steps of the operation's on_overload for a request that got no job, and
+// returns the outcome of the first that has an answer. If none has, the outcome is the refusal.
 func (s *submission) overloaded(r *refusal) Outcome {
 	o := s.instead(r)
 	if o == nil {
@@ -32,7 +32,7 @@ func (s *submission) overloaded(r *refusal) Outcome {
 	return o
 }
 
-// instead is the outcome that a refused request gets instead of its job; nil: none.
+// instead returns the outcome that a refused request gets instead of its job, or nil.
 func (s *submission) instead(r *refusal) Outcome {
 	if r.final || r.unavailable && s.RejectOnFailure {
 		return nil
@@ -69,9 +69,9 @@ func (s *submission) instead(r *refusal) Outcome {
 	}
 }
 
-// fallback returns the submission of the same request for a fallback operation; nil if that isn't
-// open to the caller, or the payload doesn't fit it. Its Idempotency-Key differs from that of a
-// request for the operation itself.
+// fallback returns the submission of the same request for a fallback operation, or nil if that
+// operation isn't open to the caller, or the payload doesn't fit it. Its Idempotency-Key differs
+// from that of a request for the operation itself.
 func (s *submission) fallback(operation, why string) *submission {
 	o := s.operations[operation]
 	if o == nil || !o.Open(s.req.Caller.Tier) {
@@ -93,8 +93,8 @@ func (s *submission) fallback(operation, why string) *submission {
 	return &b
 }
 
-// fallBack returns a job of a fallback operation, by that one's limits and line, if it gets one.
-// Otherwise nothing has changed: the first refusal counts.
+// fallBack tries to get a job of a fallback operation, by that operation's limits and line. If
+// there is none, it returns nil: the first refusal counts.
 func (s *submission) fallBack(operation, why string) Outcome {
 	b := s.fallback(operation, why)
 	if b == nil {
@@ -124,9 +124,9 @@ func (s *submission) fallbacks(why string) []*submission {
 }
 
 // sameKey returns the submissions for the other jobs that the request's Idempotency-Key may make:
-// of its own operation and of the fallback operations, without this one. None without a key. The
-// first of those jobs that is on record is the answer to all duplicates of the request, because
-// each is offered with the ids of the others (leaky.Offer.Others).
+// of its own operation and of the fallback operations, without this one. There are none without a
+// key. The first of those jobs that is on record is the answer to all duplicates of the request,
+// because each is offered with the ids of the others (leaky.Offer.Others).
 func (s *submission) sameKey(why string) []*submission {
 	if s.req.Key == "" {
 		return nil
@@ -139,8 +139,8 @@ func (s *submission) sameKey(why string) []*submission {
 	return slices.DeleteFunc(all, func(b *submission) bool { return b.id == s.id })
 }
 
-// recorded returns the job that the request's Idempotency-Key made before; no outcome and no
-// refusal if there is none.
+// recorded returns the job that the request's Idempotency-Key made before, or nil twice if there is
+// none.
 func (s *submission) recorded() (Outcome, *refusal) {
 	for _, b := range append([]*submission{s}, s.sameKey(ReasonReplayed)...) {
 		look, err := b.line.Look(s.ctx, b.id)

@@ -11,13 +11,13 @@ import (
 // unknownCountry is the country of callers whose country isn't known, in limits per country.
 const unknownCountry = "unknown"
 
-// Plan is the limits that apply to one kind of request, and the weight of its job. It never
-// changes.
+// Plan has the limits that apply to one kind of request, and the weight of its job. It is
+// immutable.
 type Plan struct {
 	Weight float64 // in the line
 	Rules  []*limits.Rule
-	Own    int  // from here on, Rules are of the operation only
-	Bytes  bool // some limit counts bytes
+	Own    int  // Rules[Own:] count this operation's requests only
+	Bytes  bool // a limit counts bytes
 	Reads  bool // the limits are on lists
 	// Policy is what Config.Policy made of the plan.
 	Policy []string
@@ -26,7 +26,7 @@ type Plan struct {
 	counts []checkCounters // of each rule
 }
 
-// Grace is the factor by which the i-th rule was raised for a new client; 1: it wasn't.
+// Grace returns the factor by which the i-th rule was raised for a new client, or 1.
 func (p *Plan) Grace(i int) float64 {
 	if p.grace == nil {
 		return 1
@@ -51,8 +51,8 @@ type applied struct {
 	grace float64 // the factor for new clients; 1: none
 }
 
-// applying is the only function that decides which limits apply to a request: first those on all of
-// the caller's requests, then those on requests for the operation only. It is a pure function.
+// applying is the only function that decides which limits apply to a request. It is pure. common
+// are the limits on all of the caller's requests, own those on requests for the operation only.
 func (p *planner) applying(k planKey) (common, own []applied) {
 	var ofOperation []Limit
 	if o := p.operations[k.operation]; o != nil {
@@ -119,20 +119,20 @@ type planner struct {
 	policy     func(*Plan) []string // may be nil
 
 	countries map[string]bool   // that some limit of the config asks for
-	plain     map[planKey]*Plan // of callers without anything special: made at the start
+	plain     map[planKey]*Plan // of callers without grace or override: made at the start
 	special   atomic.Pointer[madePlans]
 }
 
-// madePlans are plans that were made when a request asked for them.
+// madePlans are the plans that were made on request.
 type madePlans struct {
 	plans sync.Map // planKey → *Plan
 	rules sync.Map // for new clients: applied (the rule of others, the factor) → applied
 	count atomic.Int64
 }
 
-// maxSpecial bounds the plans that are made on request. Each takes about a KiB. Overrides that are
-// no longer in force leave plans behind. At the bound all plans are dropped, and made again on
-// request.
+// maxSpecial bounds the plans that are made on request, of about 1 KiB each. Plans of overrides
+// that are no longer in force stay until the bound is reached. Then all plans are dropped, and made
+// again on request.
 const maxSpecial = 10_000
 
 func newPlanner(c Config, operations map[string]*Operation,
@@ -213,8 +213,8 @@ func (p *planner) make(k planKey) *Plan {
 	return made
 }
 
-// graced returns a rule in its form for new clients. A rule that can't allow more is returned as it
-// is. All plans share the result, because other packages remember rules by their pointers.
+// graced returns the form of a rule for new clients, or the rule itself if it can't allow more. All
+// plans share the result, because other packages remember rules by their pointers.
 func (m *madePlans) graced(r *limits.Rule, factor float64) applied {
 	k := applied{r, factor}
 	if found, ok := m.rules.Load(k); ok {

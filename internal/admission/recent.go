@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxRecent bounds the clients whose limits are remembered, under 1 KiB each. At the bound all
-	// are forgotten.
+	// maxRecent bounds the clients whose limits are remembered, in under 1 KiB each. At the bound
+	// all are forgotten.
 	maxRecent = 10_000
 	// maxPlans bounds what is remembered of one client: its limits for some operations, and for
 	// calls that name no operation.
@@ -18,9 +18,9 @@ const (
 )
 
 // recent remembers for a moment where clients' limits stood, so that answers that spend nothing
-// needn't ask Redis. A client's own requests through this process are always included. Requests of
-// others, and through other processes, may change a limit unnoticed, for as long as recent limits
-// may be old. The zero value remembers nothing. Safe for concurrent use.
+// needn't call Redis. A client's own requests through this process are always included. Requests of
+// other clients, and through other processes, may be missing. The zero value remembers nothing.
+// Safe for concurrent use.
 type recent struct {
 	mu      sync.Mutex
 	clients map[string]*recentLimits // guarded by mu; by client id
@@ -53,14 +53,14 @@ func (m *recent) of(client string) *recentLimits {
 	return m.clients[client]
 }
 
-// newReading keeps a verdict without its refund and its reason. v.Standings must not change
+// newReading returns the part of a verdict that is remembered. v.Standings must not change
 // afterwards.
 func newReading(p *Plan, s limits.Subject, v limits.Verdict) reading {
 	standings := limits.Verdict{Allowed: true, Standings: v.Standings, At: v.At}
 	return reading{plan: p, subject: s, verdict: standings, when: time.Now()}
 }
 
-// decision notes a verdict on a request that may have spent some. Everything remembered of the
+// decision notes a verdict on a request that may have been charged. Everything remembered of the
 // client before is then out of date.
 func (m *recent) decision(p *Plan, r limits.Request, v limits.Verdict) {
 	if r.Subject.Client == "" || len(p.Rules) == 0 {
@@ -105,8 +105,8 @@ func (m *recent) forget(client string) {
 	}
 }
 
-// recall returns where a plan's limits stood for a subject, no longer ago than within; nil if that
-// isn't known.
+// recall returns where a plan's limits stood for a subject, no longer ago than within, or nil if
+// that isn't known.
 func (m *recent) recall(p *Plan, s limits.Subject, within time.Duration) *limits.Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxRefreshing bounds the refreshes that are being offered at one time. Each is one call of
-	// Redis; beyond that none is offered: the next stale answer asks again.
+	// maxRefreshing bounds the refreshes that are being offered at one time, each in one call of
+	// Redis. Beyond the bound none is offered: the next stale answer tries again.
 	maxRefreshing = 16
 	// refreshTime bounds one offer.
 	refreshTime = 600 * time.Millisecond
 	// refreshRest is how long a process waits until it offers another refresh of the same stale
-	// answer: thousands of requests a second may get it, and the backend may have no better one.
+	// answer. Thousands of requests a second may get that answer, and the backend may have no
+	// better one.
 	refreshRest = 10 * time.Second
 	// maxRefreshed bounds the answers whose refreshes are remembered, some 100 bytes each.
 	maxRefreshed = 10_000
@@ -37,7 +38,7 @@ type refreshes struct {
 
 func newRefreshes() refreshes { return refreshes{offering: make(chan struct{}, maxRefreshing)} }
 
-// due reports whether it is time to refresh an answer, and notes that it was done.
+// due reports whether to refresh an answer now, and if so, isn't due again for refreshRest.
 func (r *refreshes) due(join string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,15 +52,15 @@ func (r *refreshes) due(join string, now time.Time) bool {
 	return true
 }
 
-// StopRefreshing ends the offering of refreshes: the process is about to stop.
+// StopRefreshing ends the offering of refreshes, before the process stops.
 func (a *Admission) StopRefreshing() { a.refreshes.stopped.Store(true) }
 
-// Wait returns when no refresh is being offered any more, after 600 ms at most. No Submit may be
-// under way.
+// Wait waits until no refresh is being offered any more, for 600 ms at most. No Submit may be under
+// way.
 func (a *Admission) Wait() { a.refreshes.running.Wait() }
 
-// refresh offers a job that replaces the stale answer that was served: an ordinary job of the
-// client, of priority low. It spends no limit, and is placed only if the line has room for it and
+// refresh offers a job that renews the stale answer that was served. It is an ordinary job of the
+// client, of priority low, but spends no limit, and is placed only if the line has room for it and
 // no job for the same answer is under way.
 func (s *submission) refresh() {
 	o := s.operation
@@ -97,8 +98,8 @@ func (s *submission) refresh() {
 	})
 }
 
-// joinOf names the work that requests with one cache key ask for: a client that may see the answer
-// may share the job.
+// joinOf returns the Join of requests with one cache key: a client that may see the answer may
+// share the job.
 func joinOf(cacheKey string) string {
 	sum := sha256.Sum256([]byte(cacheKey))
 	return hex.EncodeToString(sum[:16])

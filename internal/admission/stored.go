@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/cache"
 )
 
-// stored is the stored answer to a request, if there is one. It is looked for once, when it is
+// stored is the stored answer to a request, if there is one. It is looked up once, when it is
 // needed.
 type stored struct {
 	key    string // of the answer, once computed
@@ -27,7 +27,7 @@ func (s *submission) cacheKey() string {
 	return s.stored.key
 }
 
-// newest is the newest good answer to the request, as old as it is now.
+// newest returns the newest good answer to the request, with its present age.
 func (s *submission) newest(ctx context.Context) (cache.Answer, bool) {
 	st := s.stored
 	if !s.operation.Overload.HasScope(s.req.Caller.ID) {
@@ -47,9 +47,9 @@ func (s *submission) newest(ctx context.Context) (cache.Answer, bool) {
 	return found, st.found && !found.HiddenFrom(s.req.Caller.ID)
 }
 
-// known is the outcome of a request that needs no new work, or must not cause any: a fresh answer,
-// or a stale one if the request accepts stored answers only or the backend is sick. Before those it
-// answers a duplicate request with its job. It spends nothing.
+// known returns the outcome of a request that needs no new work, or must not cause any: a fresh
+// answer, or a stale one if the request accepts stored answers only or the backend is sick. It
+// first answers a duplicate request with its job. It spends nothing.
 func (s *submission) known() (Outcome, *refusal) {
 	p := s.operation.Overload
 	sick := p.Sick.On && s.sick(s.operation)
@@ -77,7 +77,7 @@ func (s *submission) known() (Outcome, *refusal) {
 	return nil, nil
 }
 
-// fresh is a stored answer that is as good as a new one; nil if there is none.
+// fresh returns a stored answer that is as good as a new one, or nil.
 func (s *submission) fresh(ctx context.Context) Outcome {
 	p := s.operation.Overload
 	if p.FreshFor == 0 || s.req.Wish.NoCache {
@@ -90,7 +90,7 @@ func (s *submission) fresh(ctx context.Context) Outcome {
 	return &Stored{Terms: s.terms(ReasonFresh), Answer: found, Fresh: true, FreshFor: p.FreshFor}
 }
 
-// stale is the last good answer, if there is one and both the policy and the request allow it;
+// stale returns the last good answer, if there is one and both the policy and the request allow it;
 // otherwise nil.
 func (s *submission) stale(ctx context.Context, reason string) Outcome {
 	p := s.operation.Overload
@@ -104,9 +104,9 @@ func (s *submission) stale(ctx context.Context, reason string) Outcome {
 	return &Stored{Terms: s.terms(reason), Answer: found, FreshFor: p.FreshFor}
 }
 
-// trialRest is how often a request goes to a sick backend although a stale answer would do. An
-// effective rate rises with calls that go well, and one of them makes up for 5 s (leaky's settle
-// script): without such requests, a backend whose every request has a stale answer would stay sick
+// trialRest is how often a request goes to a sick backend although there is a stale answer. An
+// effective rate rises with successful calls, and one call counts for up to 5 s (leaky's settle
+// script). Without such requests, a backend whose every request has a stale answer would stay sick
 // for as long as those are served.
 const trialRest = 5 * time.Second
 
@@ -117,7 +117,8 @@ type trials struct {
 	last map[string]time.Time // guarded by mu; by operation: its last trial, or when it became sick
 }
 
-// due reports whether the request at hand is to be one. sick says how the operation's backend is.
+// due reports whether a request for the operation is to be a trial, given whether its backend is
+// sick.
 func (t *trials) due(operation string, sick bool, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +137,7 @@ func (t *trials) due(operation string, sick bool, now time.Time) bool {
 	return was
 }
 
-// sick reports whether stale answers go first, for the sake of the operation's backend.
+// sick reports whether stale answers are served first because the operation's backend is sick.
 func (a *Admission) sick(o *Operation) bool {
 	if a.Health == nil {
 		return false

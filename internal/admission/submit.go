@@ -32,10 +32,10 @@ type Request struct {
 	Waits bool
 }
 
-// Submit decides on a request. ctx bounds its work in the store; a stored answer is looked for a
-// moment longer if the store fails. A request without a new job, and without a new subscription to
-// one, has spent nothing. An error is a fault of the caller: limits.ErrCost, limits.ErrRules, or an
-// offer that no line takes. The store's failures are outcomes.
+// Submit decides on a request. ctx bounds its work in the store; after a failure of the store, the
+// search for a stored answer may take a moment longer. A request that gets no new job, and no new
+// subscription to one, has spent nothing. An error is a fault of the caller: limits.ErrCost,
+// limits.ErrRules, or an offer that no line takes. The store's failures are outcomes.
 func (a *Admission) Submit(ctx context.Context, r Request) (Outcome, error) {
 	s := &submission{Admission: a, req: r, ctx: ctx, operation: r.Operation,
 		cost: r.Cost, line: a.Lines[r.Operation.Backend], plan: a.Plan(r.Caller, r.Operation.Name),
@@ -54,7 +54,7 @@ func (a *Admission) Submit(ctx context.Context, r Request) (Outcome, error) {
 	return o, nil
 }
 
-// answer is the outcome before on_overload.
+// answer returns the outcome before on_overload.
 func (s *submission) answer() (Outcome, *refusal) {
 	if !s.Store.Healthy() {
 		return nil, s.unavailable(errUnhealthy)
@@ -75,8 +75,8 @@ func (s *submission) answer() (Outcome, *refusal) {
 
 var errUnhealthy = errors.New("the store isn't healthy")
 
-// submission is a request on its way through Submit: for a job of the operation that was asked
-// for, or of a fallback operation.
+// submission is a request on its way through Submit, for a job of the requested operation or of a
+// fallback operation.
 type submission struct {
 	*Admission
 	req       Request
@@ -88,17 +88,17 @@ type submission struct {
 
 	id          string // the job's
 	fingerprint string // "" without a key
-	secret      string // from which the ids of callers without an API key are derived; "": none
+	secret      string // the ids of callers without an API key are derived from it; "": none
 
 	why   string      // the first operation was refused; "": this is the first
-	first *submission // of the operation that was asked for; nil: this is it
+	first *submission // of the requested operation; nil: this is it
 	*stored
 }
 
 // refusal is why a request got no job, before on_overload.
 type refusal struct {
 	Refused
-	unavailable bool // the store is, or this process has lost touch with the others
+	unavailable bool // the store is, or this process decides without the others
 	final       bool // the request can never be admitted, so nothing is answered instead
 	fault       bool // StoreError is a fault of the caller
 }
@@ -142,8 +142,8 @@ func (s *submission) derived(o *Operation, scope string) string {
 
 // fingerprint distinguishes the requests that come with one Idempotency-Key: by the operation and
 // the body as it was sent. The same JSON with different white space is a different request. Half of
-// a SHA-256 is enough, because it is only compared within one client's one key, and every job keeps
-// it in Redis.
+// a SHA-256 is enough, because it is compared only within one key of one client. Every job keeps it
+// in Redis.
 func fingerprint(operation string, body []byte) string {
 	sum := sha256.New()
 	var length [8]byte
@@ -154,8 +154,8 @@ func fingerprint(operation string, body []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:sha256.Size/2])
 }
 
-// admit takes the request through its limits and into the line, in one step: a new job, a
-// subscription to one that is under way, or the job that its Idempotency-Key made before.
+// admit decides in one step by the limits and the line. The outcome is a new job, a subscription to
+// one that is under way, or the job that the request's Idempotency-Key made before.
 func (s *submission) admit() (Outcome, *refusal) {
 	var offer leaky.Offer
 	// On a cluster, limits refuse before the line is asked.
@@ -203,7 +203,7 @@ func (s *submission) admit() (Outcome, *refusal) {
 		RetryAfter: place.RetryAfter}}
 }
 
-// ending is what an offer's outcome means to the limits.
+// ending returns what an offer's outcome means to the limits.
 func ending(o leaky.Outcome) limits.Ending {
 	switch o {
 	case leaky.Accepted, leaky.Joined, leaky.Again:
@@ -214,7 +214,7 @@ func ending(o leaky.Outcome) limits.Ending {
 	return limits.Left
 }
 
-// offer is the offer of the job to the line, without its part of the limits.
+// offer returns the offer of the job to the line, without the limits' part.
 func (s *submission) offer() leaky.Offer {
 	var others []string
 	for _, b := range s.sameKey("") {
@@ -233,9 +233,9 @@ func (s *submission) offer() leaky.Offer {
 	}
 }
 
-// join is the Join of the request's offer; "": its job isn't shared. A request for a new answer
-// (no-cache) doesn't join a job that was requested before it, and one with no-store shares its job
-// with no other.
+// join returns the Join of the request's offer; "": its job isn't shared. A request for a new
+// answer (no-cache) doesn't join a job that was requested before it, and one with no-store shares
+// its job with no other.
 func (s *submission) join() string {
 	if !s.operation.Coalesce || s.req.Wish.NoCache ||
 		!s.operation.Overload.HasScope(s.req.Caller.ID) {
@@ -244,7 +244,7 @@ func (s *submission) join() string {
 	return joinOf(s.cacheKey())
 }
 
-// accepted is the outcome of a request whose job has a place in the line.
+// accepted returns the outcome of a request whose job has a place in the line.
 func (s *submission) accepted(t Terms, offer leaky.Offer, place leaky.Place) Outcome {
 	job := offer.Job
 	job.CreatedAt = place.AcceptedAt
@@ -257,7 +257,7 @@ func (s *submission) accepted(t Terms, offer leaky.Offer, place leaky.Place) Out
 	return &Accepted{Terms: t, Job: s.job(look)}
 }
 
-// joined is the outcome of a request with a subscription to a job that is under way.
+// joined returns the outcome of a request with a subscription to a job that is under way.
 func (s *submission) joined(t Terms, job jobs.Job, place leaky.Place) Outcome {
 	if job.CreatedAt = place.AcceptedAt; place.Outcome == leaky.Again {
 		job.ID = place.ID
@@ -268,8 +268,8 @@ func (s *submission) joined(t Terms, job jobs.Job, place leaky.Place) Outcome {
 	return &Joined{Terms: t, Job: s.job(look)}
 }
 
-// lookAgain is where the job stands. If the store fails, it is the last known state: the job has a
-// record, and its client must learn of it.
+// lookAgain returns where the job stands, or if the store fails, the last known state: the job has
+// a record, and its client must learn of it.
 func (s *submission) lookAgain(t *Terms, known leaky.Look) leaky.Look {
 	look, err := s.line.Look(s.ctx, known.Job.ID)
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *submission) lookAgain(t *Terms, known leaky.Look) leaky.Look {
 
 func (s *submission) job(look leaky.Look) Job { return Job{Look: look, Fallback: s.first != nil} }
 
-// reason is the given one, or why the first operation was refused.
+// reason returns why the first operation was refused, if it was; otherwise own.
 func (s *submission) reason(own string) string {
 	if s.first != nil {
 		return s.why
@@ -289,8 +289,8 @@ func (s *submission) reason(own string) string {
 	return own
 }
 
-// existing is the outcome of a request whose Idempotency-Key has made a job: of the submission's
-// own id, or of the given one.
+// existing returns the outcome of a request whose Idempotency-Key has made the job with this id;
+// "": with the submission's own.
 func (s *submission) existing(id string) (Outcome, *refusal) {
 	b := s
 	for _, other := range s.sameKey(ReasonReplayed) {
@@ -305,7 +305,8 @@ func (s *submission) existing(id string) (Outcome, *refusal) {
 	return b.replayed(look)
 }
 
-// replayed is the outcome of a duplicate request, if it is one.
+// replayed returns the outcome of a duplicate request, or a refusal if the key came with another
+// request.
 func (s *submission) replayed(look leaky.Look) (Outcome, *refusal) {
 	if look.Job.Fingerprint != s.fingerprint || look.Job.Client != s.req.Caller.ID {
 		return nil, s.refused(ByOtherRequest)
@@ -317,12 +318,12 @@ func (s *submission) replayed(look leaky.Look) (Outcome, *refusal) {
 	return &Replayed{Terms: t, Job: s.job(look)}, nil
 }
 
-// refused is a final refusal: on_overload isn't tried.
+// refused returns a final refusal: on_overload isn't tried.
 func (s *submission) refused(by By) *refusal {
 	return &refusal{Refused: Refused{Terms: s.terms(""), By: by}, final: true}
 }
 
-// overLimit is the refusal by limits.
+// overLimit returns the refusal by limits.
 func (s *submission) overLimit(t Terms, v limits.Verdict, r limits.Request) *refusal {
 	t.Reason = v.Reason
 	refused := &refusal{Refused: Refused{Terms: t, By: RefusedBy(s.plan, v, r),
@@ -336,7 +337,7 @@ func (s *submission) overLimit(t Terms, v limits.Verdict, r limits.Request) *ref
 	return refused
 }
 
-// RefusedBy says how a plan's limits refused a request: ByLimits, ByCost or ByPart.
+// RefusedBy returns how a plan's limits refused a request: ByLimits, ByCost or ByPart.
 func RefusedBy(p *Plan, v limits.Verdict, r limits.Request) By {
 	if !v.Never {
 		return ByLimits
@@ -346,5 +347,5 @@ func RefusedBy(p *Plan, v limits.Verdict, r limits.Request) By {
 			return ByCost
 		}
 	}
-	return ByPart // the rules that decided are parts of the plan's, which have room for it whole
+	return ByPart // the plan's whole rules, of which parts decided, could admit it
 }

@@ -1,6 +1,6 @@
 // Package cache holds the last good answer of the backend to each request. Cache keeps the answers
-// in Redis. Memory keeps those that passed through the process in front of Redis: it spares Redis
-// repeated reads, and serves while Redis is unavailable.
+// in Redis. Memory is in front of Redis and keeps the answers that passed through the process: it
+// spares Redis repeated reads, and serves answers while Redis is unavailable.
 //
 // One key holds one answer. Its TTL is as long as the operation's config lets the answer be served,
 // so the cache needs no sweeping, and its size is bounded by the answers of that time. Operators
@@ -13,22 +13,22 @@
 // behind to be served once it has recovered.
 //
 // The youngest answer wins. A job may be called twice, and jobs with one payload may end in any
-// order. Both answers are good, and Put never replaces one by an older one, provided that its
-// callers report the age of theirs.
+// order. All such answers are good, and Put never replaces one by an older one, provided that its
+// callers give the right ages.
 //
 // # Memory before Redis
 //
-// An answer in memory is believed for a second. So a popular answer is read from Redis once a
-// second per process, and concurrent reads share one call. That there is no answer is never
-// believed: Redis is asked each time, so that a client that sees its job done finds the answer. The
-// worker stores the answer before it settles the job.
+// An answer in memory is used for a second without asking Redis. So a popular answer is read from
+// Redis once a second per process, and concurrent reads share one call. If there is no answer in
+// memory, Redis is asked each time, so that a client that sees its job done finds the answer: the
+// worker stores it before it settles the job.
 //
 // # Lists and purges
 //
 // Lists of stored answers are for operators alone. There is one per operation, written before the
 // answer, so that no answer escapes a purge. A purge changes a marker that every process reads once
-// a second, since messages can be missed. The removal of a single answer is a message, and a line
-// in a bounded log that is read with the marker.
+// a second, since messages can be missed. The removal of a single answer is published as a message,
+// and noted in a bounded log that is read with the marker.
 package cache
 
 import (
@@ -114,8 +114,8 @@ func (a Answer) check() error {
 }
 
 // Put stores a under key until it is keepFor old, as an answer to a request of the given owner.
-// a.Age is its age already. An answer that has reached keepFor, or that is older than the stored
-// one, is dropped without an error. Errors are ErrNotGood and ErrTooLarge (nothing was stored), or
+// a.Age is its age now. An answer that has reached keepFor, or that is older than the stored one,
+// is dropped without an error. Errors are ErrNotGood and ErrTooLarge (nothing was stored), or
 // Redis's: the answer may have been stored, and calling again does no harm. An answer with no
 // operation is in no list: operators find it by its key alone.
 func (c *Cache) Put(ctx context.Context, key string, a Answer, keepFor time.Duration,
@@ -206,7 +206,7 @@ func (c *Cache) readLarge(ctx context.Context, keys []string) ([]found, error) {
 	}, func(*redis.DurationCmd, *redis.StringCmd) bool { return false }), nil
 }
 
-// readAll is one round trip, which reads of each value as much as get does. tooLittle reports
+// readAll is one round trip, which reads as much of each value as get does. tooLittle reports
 // whether that isn't enough.
 func (c *Cache) readAll(ctx context.Context, keys []string,
 	get func(redis.Pipeliner, string) *redis.StringCmd,
@@ -216,8 +216,8 @@ func (c *Cache) readAll(ctx context.Context, keys []string,
 	_, _ = c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for i, key := range keys {
 			// The order matters. If another answer replaces this one between PTTL and the read, the
-			// new one counts as older than it is; in the other order, the replaced one would count
-			// as younger. With the set read first, a new answer may count as hidden, and a hidden
+			// new one counts as older than it is; in the other order, the old one would count as
+			// younger. Since the set is read first, a new answer may count as hidden, but a hidden
 			// one never as visible.
 			hidden[i] = p.SMembers(ctx, hiddenKey(key))
 			lefts[i], values[i] = p.PTTL(ctx, key), get(p, key)

@@ -25,8 +25,8 @@ import (
 // way. A missing value is distinct from null. If a pointer can be resolved in two ways
 // (rawjson.Ambiguous), the backend's reading of it is unknown, and the whole payload counts.
 //
-// Each part is hashed with its length, so the parts of two requests can't run into each other. Key
-// takes time O(n log n) for any payload, and O(n) more for each step of a pointer.
+// Each part is hashed with its length, so no two lists of parts are hashed alike. Key takes time
+// O(n log n) for any payload, and O(n) more for each step of a pointer.
 func Key(operation, scope string, payload []byte, pointers ...string) string {
 	h := sha256.New()
 	var length [8]byte
@@ -37,7 +37,7 @@ func Key(operation, scope string, payload []byte, pointers ...string) string {
 	}
 	write([]byte(operation))
 	write([]byte(scope))
-	// The form is hashed too: bytes that only look like a canonical text must not pass for one.
+	// The form is hashed too: bytes that only look like a canonical text must not count as one.
 	if !json.Valid(payload) {
 		write([]byte("bytes"))
 		write(payload)
@@ -60,8 +60,8 @@ const (
 	keyBytes         = 16
 )
 
-// IsKey reports whether Key could have made the text. Operators give keys as text, and must not
-// reach any other key of Redis with one.
+// IsKey reports whether Key could have made the text. Operators give keys as text, which must not
+// name another key of Redis.
 func IsKey(text string) bool {
 	digits, begins := strings.CutPrefix(text, keyBegin)
 	digits, ends := strings.CutSuffix(digits, keyEnd)

@@ -35,8 +35,8 @@ const (
 	// read a second per process. An answer that another process stored, or that a purge removed, is
 	// noticed within this time.
 	trust = time.Second
-	// readTime bounds a read of Redis. The read goes on if its first caller has gone, because
-	// others may be waiting for it. No caller waits longer.
+	// readTime bounds a read of Redis, and so each caller's wait. The read continues if its first
+	// caller gives up, because others may be waiting for it.
 	readTime = time.Second
 	// purgeLook is how often a process checks for purged answers.
 	purgeLook = time.Second
@@ -56,9 +56,9 @@ var ErrUnavailable = errors.New("the store is unavailable, and this process hold
 // passed through Put or Get of this process.
 //
 // A remembered answer is never served beyond the age at which it expires. Its age is the age by
-// Redis's clock when it was read, plus the time since by this process's monotonic clock, which no
-// step of the host's clock moves. (That clock doesn't count time for which the host sleeps.) The
-// time of the read itself counts: an age errs upwards, by as long as Redis took.
+// Redis's clock when it was read, plus the time since by this process's monotonic clock, which
+// doesn't step with the host's clock. (It doesn't count time for which the host sleeps.) The time
+// of the read is included: an age errs upwards, by as long as Redis took.
 //
 // Its size is bounded: when it is full, the answers requested least are removed.
 //
@@ -122,8 +122,8 @@ func NewMemory(inner *Cache, maxBytes int64, healthy func() bool) *Memory {
 	}
 }
 
-// Close ends the clean-up in the background. The Memory goes on working, but an expired answer then
-// stays in memory until others need its room. Further calls do nothing.
+// Close ends the clean-up in the background. The Memory continues to work, but an expired answer
+// then stays in memory until others need its room. Further calls do nothing.
 func (m *Memory) Close() { m.entries.StopAllGoroutines() }
 
 // Run applies the removals of other processes until ctx ends: single answers as they are removed;

@@ -117,7 +117,7 @@ func (c *Cache) list(ctx context.Context, key, operation string, left int64) err
 
 // Holding counts the stored answers of an operation. It takes a round trip per 500 answers.
 func (c *Cache) Holding(ctx context.Context, operation string) (Holding, error) {
-	// Longest-lived first: expired answers that are still in the list come last.
+	// Those that expire last come first: expired answers that are still in the list come last.
 	keys, err := c.rdb.ZRevRange(ctx, listBegin+operation, 0, MaxCounted).Result()
 	if err != nil {
 		return Holding{}, fmt.Errorf("count stored answers: %w", err)
@@ -246,10 +246,10 @@ func (c *Cache) forgotten(ctx context.Context, n int64) (keys []string, now int6
 	return keys, now, false, err
 }
 
-// purgeLists walks the lists of all operations that match the filter. It leaves the entries of the
+// purgeLists walks the lists of all operations that match the filter. It keeps the entries of the
 // answers that it removes: an entry is made before its answer, so one without an answer may be that
-// of an answer about to be stored, which the next purge must find. Entries go at their answers'
-// expiry.
+// of an answer about to be stored, which the next purge must find. Entries expire with their
+// answers.
 func (c *Cache) purgeLists(ctx context.Context, f Filter) (removed int, err error) {
 	operations := []string{f.Operation}
 	if f.Operation == "" {

@@ -1,8 +1,8 @@
-// Package clients keeps up with the clients file, and knows which clients are new.
+// Package clients follows the clients file, and knows which clients are new.
 //
-// A [File] is read at the start, and again after it has changed or on SIGHUP. Its clients are put
-// in force together or not at all: a broken file leaves the clients as they were, and is logged and
-// counted. This package doesn't know what a file says: Config.Read does.
+// A [File] is read at the start, and again when it has changed or on SIGHUP. Its clients take
+// effect together or not at all: a broken file leaves the clients as they were, and is logged and
+// counted. This package doesn't parse a file: Config.Read does.
 //
 // [Newcomers] remember when each client was first seen, for all processes together.
 package clients
@@ -22,22 +22,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Config is what a File is made of. Set is what the program makes of all clients together.
+// Config has the settings and functions of a File. Set is what the program makes of all clients
+// together.
 type Config[Set any] struct {
-	// Path is where the file is. "": there is none, and Read is called once, without a text.
+	// Path is the file's path. "": there is no file, and Read is called once, without a text.
 	Path string
-	// MaxSize bounds the file, in bytes. Of a larger one Read gets one byte more, to refuse it.
+	// MaxSize bounds the file, in bytes. Of a larger file Read gets one byte more than that, and
+	// must refuse it.
 	MaxSize int64
-	// Read returns the clients that are in force with a file of this text, and how they differ from
-	// those that were, nil at first. It doesn't change those. After an error they stay in force.
-	// It is never called twice at one time.
+	// Read returns the clients to put in force for a file with this text, and how they differ from
+	// was, the clients in force (nil at first), which it doesn't change. After an error those stay
+	// in force. It is never called concurrently.
 	Read func(text []byte, was *Set) (*Set, Changes, error)
 
 	Metrics prometheus.Registerer // takes the file's metrics, if there is a file
 	Log     *slog.Logger
 }
 
-// Changes says by how many clients two sets differ.
+// Changes counts the clients by which two sets differ.
 type Changes struct {
 	Clients                 int // of the new set
 	Added, Removed, Changed int
@@ -62,8 +64,8 @@ func Compare[Client any](was, is map[string]Client) Changes {
 	return changes
 }
 
-// File is the clients file and the set of clients in force. Safe for concurrent use, but for Follow
-// and Watch, of which one may run at a time.
+// File is the clients file and the set of clients in force. Safe for concurrent use, but only one
+// Follow or Watch may run at a time.
 type File[Set any] struct {
 	config Config[Set]
 	now    atomic.Pointer[Set]
@@ -81,8 +83,8 @@ type reading struct {
 	found string // the digest of the text, or why it could not be read
 }
 
-// Open reads the file, where there is one, and puts its clients in force. Errors about the file
-// begin with its key in the config, or are Read's.
+// Open reads the file, if there is one, and puts its clients in force. Errors about the file begin
+// with its key in the config, or are Read's.
 func Open[Set any](c Config[Set]) (*File[Set], error) {
 	f := &File[Set]{config: c}
 	var text []byte
@@ -124,20 +126,21 @@ func (f *File[Set]) register() {
 // Current returns the clients in force. They must not be changed.
 func (f *File[Set]) Current() *Set { return f.now.Load() }
 
-// lookEvery is how late a changed file may be noticed. A look costs one stat.
+// lookEvery is how late a changed file may be noticed. Each check costs one stat.
 const lookEvery = time.Second
 
-// Follow keeps up with the file, where there is one, until ctx ends: it looks at it each second,
-// and reads it on each SIGHUP of signals. Any other signal, and each one where there is no file, is
-// logged and does nothing else.
+// Follow follows the file, if there is one, until ctx ends: it checks each second whether the file
+// has changed, and reads it on each SIGHUP of signals. Other signals, and all signals if there is
+// no file, are only logged.
 func (f *File[Set]) Follow(ctx context.Context, signals <-chan os.Signal) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	f.Watch(ctx, tick.C, signals)
 }
 
-// Watch is Follow with a clock of the caller's: at each tick it looks whether the file has changed.
-// A broken file leaves the clients as they are, and is logged once for each change and each SIGHUP.
+// Watch is Follow with a clock of the caller's: at each tick it checks whether the file has
+// changed. A broken file leaves the clients as they are, and is logged once for each change and
+// each SIGHUP.
 func (f *File[Set]) Watch(ctx context.Context, tick <-chan time.Time, signals <-chan os.Signal) {
 	for {
 		select {
@@ -172,7 +175,7 @@ func (f *File[Set]) untouched() bool {
 		now.ModTime().Equal(then.ModTime()) && f.last.at.Sub(then.ModTime()) > settled
 }
 
-// reload reads the file and puts it in force, if it says something new or must is set.
+// reload reads the file and puts it in force, if its content is new or must is set.
 func (f *File[Set]) reload(must bool) {
 	was := f.last.found
 	text, err := f.read()

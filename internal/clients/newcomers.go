@@ -19,9 +19,9 @@ var seen = redis.NewScript(seenLua)
 
 const (
 	// rememberClient is how long a client that sends nothing is remembered: after more than a year
-	// away it is new again.
+	// it is new again.
 	rememberClient = 400 * 24 * time.Hour
-	// maxNewcomers bounds what a process remembers by itself. The config's clients are fewer.
+	// maxNewcomers bounds the clients that a process remembers. A config's clients are fewer.
 	maxNewcomers = 100_000
 	// askAgain is the rest after a failed call, during which clients count as not new.
 	askAgain = time.Second
@@ -41,9 +41,9 @@ func NewNewcomers(rdb redis.UniversalClient) *Newcomers {
 	return &Newcomers{rdb: rdb, since: map[string]time.Time{}}
 }
 
-// Until is when a client stops being new, a period after it was first seen; the zero time if it is
-// no longer new. Each process asks Redis once for each client. With an error the client counts as
-// not new, and Redis is not asked again for a second.
+// Until returns when a client stops being new, a period after it was first seen, or the zero time
+// if it is no longer new. Each process asks Redis once for each client. With an error the client
+// counts as not new, and Redis is not asked again for a second.
 func (n *Newcomers) Until(ctx context.Context, client string,
 	period time.Duration) (time.Time, error) {
 	first, known, err := n.first(ctx, client)
@@ -53,7 +53,7 @@ func (n *Newcomers) Until(ctx context.Context, client string,
 	return time.Time{}, err
 }
 
-// first is when a client was first seen; not known where Redis can't be asked.
+// first returns when a client was first seen, which isn't known if Redis can't be asked.
 func (n *Newcomers) first(ctx context.Context, client string) (
 	first time.Time, known bool, err error) {
 	n.mu.Lock()
@@ -79,8 +79,8 @@ func (n *Newcomers) first(ctx context.Context, client string) (
 	return first, true, nil
 }
 
-// seenKey is the key of when a client was first seen. It has the hash that the client's limits have
-// in their keys (package limits), so it has one length and doesn't show the client's name.
+// seenKey returns the key of when a client was first seen. It has the same hash as the keys of the
+// client's limits (package limits), so all have one length and none shows a client's name.
 func seenKey(client string) string {
 	sum := sha256.Sum256([]byte("client:" + client))
 	return "fb:{" + hex.EncodeToString(sum[:16]) + "}:seen"

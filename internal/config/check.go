@@ -14,8 +14,8 @@ import (
 
 type report = strictyaml.Report
 
-// check finds everything that reading single values can't: what is missing, out of bounds or
-// contradicts another key.
+// check finds what reading single values can't: keys that are missing, out of bounds or contradict
+// another key.
 func (c *Config) check(r *report) {
 	r.Check(*c)
 	c.checkListeners(r)
@@ -78,7 +78,7 @@ func overlap(a, b string) bool {
 	return portA == portB && portA != "0" && same
 }
 
-// all reports whether a listener's host stands for all addresses.
+// all reports whether a listener's host means all addresses.
 func all(host string) bool {
 	a, _ := netip.ParseAddr(host)
 	return host == "" || a.IsUnspecified()
@@ -171,7 +171,7 @@ func checkNames[V any](r *report, key string, m map[string]V, none string) {
 	}
 }
 
-// checkTwice reports what stands in a list twice.
+// checkTwice reports the elements that a list has twice.
 func checkTwice[T comparable](r *report, key string, list []T) {
 	for n, v := range list {
 		if at := strictyaml.At(key, n); slices.Contains(list[:n], v) {
@@ -215,5 +215,5 @@ func isHost(text string) bool {
 	return hostForm.MatchString(text) && !numbersForm.MatchString(text) && len(text) <= 253
 }
 
-// names returns the keys of a map, sorted, so that the same file gives the same messages.
+// names returns the keys of a map, sorted, so that a file always gives the same messages.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -26,7 +26,7 @@ func (t Retry) check(r *report, key string) {
 	}
 	rest := t.Rest
 	if !r.Given(key + ".rest") {
-		// 529 wasn't always a default: a list of on that has it stands, and takes precedence.
+		// 529 wasn't always a default of rest: a list of on that has it takes precedence.
 		rest = slices.DeleteFunc(slices.Clone(rest), func(status int) bool { return status == 529 })
 	}
 	checkStatuses(r, key+".rest", t.Rest)
@@ -69,7 +69,7 @@ func checkURL(r *report, key, text string) {
 	}
 }
 
-// isPort reports whether a URL's port can be connected to; "" is the scheme's port.
+// isPort reports whether a URL's port is valid; "" is the scheme's port.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0
@@ -80,8 +80,8 @@ var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 func isControl(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
 
-// reserved are the fields that the service sets itself for each call, or that belong to the
-// connection and would break it.
+// reserved are the fields that the worker sets itself for each call, or that would break the
+// connection.
 var reserved = []string{"Idempotency-Key", "Traceparent", "Tracestate", "Host", "Content-Length",
 	"Transfer-Encoding", "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade",
 	"Expect"}

@@ -8,7 +8,7 @@ import (
 	"github.com/forebay/forebay/internal/webhook"
 )
 
-// check looks at what a client needs for its webhooks. Its URL is left to checkURLs.
+// check checks what a client needs for its webhooks, except its URL: see checkURLs.
 func (c Callback) check(r *report, key string) {
 	if c.URL == "" && len(c.Secrets) == 0 && !r.Given(key) {
 		return
@@ -24,8 +24,8 @@ func (c Callback) check(r *report, key string) {
 	}
 }
 
-// checkURLs holds the URLs of clients' webhooks against the rules for all, if these were
-// understood. A URL may come from the environment, so nothing of it is shown.
+// checkURLs checks the URLs of clients' webhooks against the rules for all webhooks, if these have
+// no error. A URL may come from the environment, so no part of it is shown.
 func (c *Config) checkURLs(r *report, list string, clients []Client) {
 	if r.FailedWithin("callbacks") {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	minBytes = 1024 // a small body: so that no limit of requests becomes one of bytes
+	minBytes = 1024 // a small body: a smaller amount is probably one of requests
 	maxGrace = 100  // far above what a first week deserves
 
 	needsCountries = "needs to know countries; set identity.country_header or " +
@@ -55,8 +55,7 @@ func checkAmounts(r *report, key string, l Limit) {
 	if l.Window == 0 && !r.Given(window) && l.Algorithm != limits.Concurrency {
 		r.Errorf(window, "is required: the time in which %s allows its amount, such as 1m", named)
 	}
-	// A window or burst of 0 that is given isn't the same as none: another value that is as wrong
-	// stands for it here.
+	// A window or burst that is given as 0 isn't absent: here another invalid value replaces it.
 	whole := l.Owned("")
 	if whole.Window == 0 && r.Given(window) {
 		whole.Window = 1
@@ -86,7 +85,7 @@ func (c *Config) checkBytes(r *report, key string, l Limit) {
 	}
 }
 
-// checkReads finds what a limit on lists can't count: they are of no operation, and end at once.
+// checkReads finds what a limit on lists can't count: lists have no operation, and end at once.
 func checkReads(r *report, key string, l Limit) {
 	switch {
 	case l.Per.OfOperation():
@@ -141,8 +140,8 @@ func (c *Config) checkWhen(r *report, key string, w limits.When, list limitList)
 	}
 }
 
-// checkKept reports the first way in which the numbers of a limit can't be kept, if nothing else is
-// wrong with it: as it stands, as its region's share, and for new clients.
+// checkKept reports, if nothing else is wrong with a limit, the first form in which its numbers
+// can't be kept exactly: as it is, as its region's share, or for new clients.
 func (c *Config) checkKept(r *report, list limitList) {
 	part, graces := c.part(), c.graces(list)
 	for n, l := range list.limits {
@@ -176,7 +175,7 @@ func (c *Config) checkKept(r *report, list limitList) {
 	}
 }
 
-// graces returns the factors by which limits of a list may be widened.
+// graces returns the factors by which a grace may raise limits of a list.
 func (c *Config) graces(list limitList) (factors []float64) {
 	for _, name := range names(c.Tiers) {
 		f := c.Tiers[name].Grace.Factor

@@ -8,15 +8,15 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Bounds of what may apply to one request. One script call decides over all limits, and a job keeps
-// a place in each limit of concurrency until it ends.
+// Bounds on the limits that may apply to one request. One script call decides on all of them, and a
+// job holds a permit of each concurrency limit until it ends.
 const (
 	maxMeeting     = 64
 	maxConcurrency = 4
 )
 
-// requests are all kinds of request that limits tell apart without knowing the client: a tier and
-// an operation that it may use.
+// requests yields all kinds of request that limits distinguish without knowing the client: a tier
+// and an operation that it may use.
 func (c *Config) requests() iter.Seq2[string, string] {
 	tiers, operations := names(c.Tiers), names(c.Operations)
 	return func(yield func(tier, operation string) bool) {
@@ -30,7 +30,7 @@ func (c *Config) requests() iter.Seq2[string, string] {
 	}
 }
 
-// checkMeeting holds the limits that apply to one request against its cost and against their
+// checkMeeting checks the limits that apply to one request against its cost and against their
 // bounds.
 func (c *Config) checkMeeting(r *report, tier, operation string) {
 	all := c.meeting(tier, operation)
@@ -115,7 +115,7 @@ func checkNumber(r *report, tier, operation string, all []placed) {
 	}
 }
 
-// checkLimitNames holds the names of all limits that apply to one request against each other.
+// checkLimitNames compares the names of all limits that apply to one request.
 func (c *Config) checkLimitNames(r *report) {
 	for _, list := range c.lists() {
 		var others []limitList
@@ -135,9 +135,9 @@ func (c *Config) checkLimitNames(r *report) {
 	}
 }
 
-// distinct reports limits of one list that share their name with an earlier one of it, or with one
-// of the others that may apply beside it. Within a list names are unique whatever the conditions:
-// such limits would share a count.
+// distinct reports limits of a list that share their name with an earlier one of the list, or with
+// a limit of others that may apply to the same request. Within a list names are unique whatever the
+// conditions: such limits would share a count.
 func distinct(r *report, list limitList, others []limitList) {
 	for n, l := range list.limits {
 		if l.Name == "" {
@@ -162,7 +162,7 @@ func distinct(r *report, list limitList, others []limitList) {
 	}
 }
 
-// within adds the condition of a limit's list to its own.
+// within returns a limit's condition together with that of its list.
 func within(w limits.When, list limitList) limits.When {
 	if list.tier != "" {
 		w.Tiers = limits.Names{list.tier}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxFallbacks bounds the {operation} steps of one list. Each is a whole admission, and the
-	// client waits.
+	// maxFallbacks bounds the {operation} steps of one list. Each is a whole admission, for which
+	// the client waits.
 	maxFallbacks = 3
 	// maxFixedBody bounds a {body} step, in bytes. A longer one is a document, and better served
 	// from elsewhere.
@@ -53,10 +53,10 @@ func checkPath(r *report, key, path string) {
 	}
 }
 
-// pointerForm is RFC 6901 without the empty pointer: the whole payload is no field of it.
+// pointerForm is RFC 6901 without the empty pointer, which means the whole payload.
 var pointerForm = regexp.MustCompile(`^(?:/(?:[^~/]|~[01])*)+$`)
 
-// checkPointer checks a JSON Pointer, such as one to the field of the example.
+// checkPointer checks a JSON Pointer. Errors show the example.
 func checkPointer(r *report, key, pointer, example string) {
 	if !pointerForm.MatchString(pointer) || len(pointer) > 256 {
 		r.Errorf(key, "%s isn't a JSON Pointer of at most 256 characters; write it as /%s, or "+
@@ -75,7 +75,7 @@ func (c Cost) check(r *report, key string) {
 	}
 }
 
-// Policy is what the operation permits, as package degrade has it.
+// Policy returns what the operation permits, as a degrade.Policy.
 func (o Operation) Policy() degrade.Policy {
 	p := degrade.Policy{FreshFor: o.Cache.FreshFor, StaleFor: o.Cache.StaleFor,
 		Share: o.Cache.Share, Key: o.Cache.Key, Refresh: o.Cache.Refresh}
@@ -96,7 +96,7 @@ func (o Operation) Policy() degrade.Policy {
 	return p
 }
 
-// triesStale reports whether a stale answer is among what is tried.
+// triesStale reports whether on_overload has a stale answer.
 func (o Operation) triesStale() bool { return slices.Contains(o.OnOverload, Step{Word: "stale"}) }
 
 // servesStale reports whether a stale answer may ever be served, if the steps are in a right order.
@@ -139,7 +139,7 @@ func (c *Config) checkOverload(r *report, key string, o Operation) {
 	}
 }
 
-// checkFallback checks that some tier may use both an operation and its fallback of a name.
+// checkFallback checks that some tier may use both an operation and the named fallback operation.
 func (c *Config) checkFallback(r *report, key, of string, o Operation, name string) {
 	if strictyaml.Join("operations", name) == of {
 		r.Errorf(key, "%s is the operation itself, which was refused; name "+

@@ -10,16 +10,16 @@ const MaxClientsFile = 8 << 20
 type ClientsFile struct {
 	Clients []Client `key:"clients" max:"10000"`
 
-	Path    string // as errors have it: with ${NAME}, where the config has that
+	Path    string // as errors show it: with ${NAME}, if the config has that
 	written strictyaml.Written
 }
 
-// Describe is as Config.Describe.
+// Describe is Config.Describe for a clients file.
 func (f *ClientsFile) Describe() string { return strictyaml.Describe(*f, f.written) }
 
-// LoadClients reads the clients file at path, for a config that was loaded: its clients beside
-// those of c. They are checked as identity.clients are, and against these too: names and keys are
-// unique over both. lookup and errors are as for Load; c isn't changed.
+// LoadClients reads the clients file at path, whose clients are added to those of the loaded config
+// c. They are checked as identity.clients are: names and keys must be unique over both. lookup and
+// errors are as for Load. It doesn't change c.
 //
 // A file without the key clients is an error: a file that was cut short must not make all clients
 // unknown. "clients: []" is a file without clients.
@@ -31,8 +31,8 @@ func LoadClients(path string, lookup func(string) (string, bool), c *Config) (*C
 	return ParseClients(path, text, lookup, c)
 }
 
-// ParseClients is LoadClients for a text that was read already; path is what errors call it, unless
-// c has it from the environment.
+// ParseClients is LoadClients for a text that was read already. Errors name it by path, unless c
+// has the path from the environment.
 func ParseClients(path string, text []byte, lookup func(string) (string, bool), c *Config) (
 	*ClientsFile, error) {
 	path = c.written.Or("identity.clients_file", path)

@@ -6,8 +6,8 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Default returns every default that doesn't belong to a named thing. It has no backend, no
-// operation, no tier and no callers, so it isn't valid by itself.
+// Default returns a config with all defaults. It has no backend, operation, tier or callers, so it
+// isn't valid by itself.
 func Default() *Config {
 	c := &Config{}
 	strictyaml.SetDefaults(c)
@@ -39,10 +39,10 @@ func settleLimits(limits []Limit) {
 	}
 }
 
-// demo runs without a config file, and its backends have no URL yet. The limit is wide enough to
-// fill both lines first and narrow enough to be met within a minute of trying. No load balancer
-// stands before it, and Ctrl-C should be quick. The embedded Redis has a bound on its keys: a flood
-// for a day must not reach it.
+// demo is the config without a file; its backends have no URL yet. The limit is high enough to fill
+// both lines first and low enough to be reached within a minute of trying. There is no load
+// balancer to wait for, and Ctrl-C should be quick. Jobs are kept so briefly that a day's flood
+// doesn't reach the embedded Redis's bound on keys.
 const demo = `
 http: {trusted_proxies: []}
 worker: {embedded: true}
@@ -58,10 +58,9 @@ operations:
   thumbnail: {backend: thumbnails, path: /thumbnail, on_overload: [reject], keep_result: 1h}
 `
 
-// Demo returns the config that is used where there is no file: embedded Redis and worker, callers
-// without a key, an operation that may be answered from stock (report) and one that may not
-// (thumbnail), each on its own backend. The backends, reports and thumbnails, have no URL yet.
-// Check completes it.
+// Demo returns the config that is used if there is no file: embedded Redis and worker, callers
+// without a key, an operation with stored answers (report) and one without (thumbnail), each on its
+// own backend. The backends, reports and thumbnails, have no URL yet. Check completes it.
 func Demo() *Config {
 	c := Default()
 	if r, err := strictyaml.Read("demo", []byte(demo), nil, c); err != nil || r.Err() != nil {

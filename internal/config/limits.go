@@ -8,8 +8,8 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// Owned is the limit as package limits has it. The owner is the name by which limits of the same
-// name in different places are told apart.
+// Owned returns the limit as a limits.Limit. The owner distinguishes limits of the same name in
+// different places.
 func (l Limit) Owned(owner string) limits.Limit {
 	out := limits.Limit{Name: l.Name, Owner: owner, Algorithm: l.Algorithm, Per: l.Per,
 		Amount: l.Limit, Window: time.Duration(l.Window), Burst: l.Burst, Shadow: !l.Enforce,
@@ -26,7 +26,7 @@ func (l Limit) Owned(owner string) limits.Limit {
 // same reports whether two limits have one name.
 func (l Limit) same(other Limit) bool { return l.Name == other.Name }
 
-// limitList is a list of limits, and the tier and operation that it belongs to; "": to any.
+// limitList is a list of limits, with the tier and operation to which it applies; "": any.
 type limitList struct {
 	limits          []Limit
 	tier, operation string
@@ -34,8 +34,8 @@ type limitList struct {
 	reads           bool   // a tier's limits on reads
 }
 
-// key is where the list stands. It is made only for a message: there are many kinds of request to
-// look at.
+// key returns the list's key in the config. It is computed only for messages, since there are many
+// kinds of request to check.
 func (list limitList) key() string {
 	switch {
 	case list.own != "":
@@ -92,7 +92,7 @@ type placed struct {
 
 func (l placed) key() string { return l.list.at(l.n) }
 
-// meeting are the limits that may apply to a tier's request for an operation, before a client's
+// meeting returns the limits that may apply to a tier's request for an operation, without clients'
 // own.
 func (c *Config) meeting(tier, operation string) (all []placed) {
 	for _, list := range []limitList{c.everywhere(), c.tierList(tier), c.operationList(operation)} {
@@ -110,8 +110,7 @@ func (list limitList) meeting(tier, operation string) (all []placed) {
 	return all
 }
 
-// part is the part of every limit that this region decides over by itself; 1 where there is no
-// other.
+// part returns the region's own part of every limit; 1 if there is no other region.
 func (c *Config) part() float64 {
 	if s := c.Region.Share; s > 0 && s < 1 {
 		return s
@@ -119,8 +118,8 @@ func (c *Config) part() float64 {
 	return 1
 }
 
-// fits is the most that one request may take of a limit in this region; share says where that is
-// less than the whole. A limit that refuses nothing, or counts jobs or bytes, fits all.
+// fits returns the most that one request may take of a limit in this region; share explains a value
+// below the whole limit. A limit that refuses nothing, or counts jobs or bytes, fits all requests.
 func (c *Config) fits(l Limit) (most int64, share string) {
 	whole := l.Owned("")
 	if !l.Enforce || l.Algorithm == limits.Concurrency || l.Cost.Bytes || whole.Capacity() < 1 {
@@ -132,7 +131,7 @@ func (c *Config) fits(l Limit) (most int64, share string) {
 	return whole.Capacity(), ""
 }
 
-// usual is the cost of an operation's requests, or the default if payloads have it.
+// usual returns the cost of an operation's requests, or the default if the cost is in the payload.
 func (c Cost) usual() int64 {
 	if c.From != "" {
 		return c.Default
@@ -140,7 +139,8 @@ func (c Cost) usual() int64 {
 	return c.Fixed
 }
 
-// mostOf is how much a limit allows at most, in brackets, unless the environment says it.
+// mostOf returns how much a limit allows at most, in brackets, or "" if that comes from the
+// environment.
 func mostOf(r *report, key string, most int64, share string) string {
 	if limitFromEnv(r, key) {
 		return ""

@@ -11,20 +11,20 @@ import (
 	"github.com/forebay/forebay/internal/units"
 )
 
-// Warning is a problem that doesn't keep a config from being used; Errors are all that do.
+// Warning is a problem that doesn't keep a config from being used. Errors are all problems that do.
 type (
 	Warning = strictyaml.Problem
 	Errors  = strictyaml.Errors
 )
 
-// maxFile bounds a config file. The longest that its own bounds allow, with 10,000 clients, is
-// about as long.
+// maxFile bounds a config file, at about the longest that the bounds of its keys allow, with 10,000
+// clients.
 const maxFile = 2 << 20
 
 // Load reads the file at path. lookup finds environment variables, as os.LookupEnv does. A config
-// that comes without an error is complete and free of contradictions. An error about the contents
-// is an Errors; neither it nor a warning shows a value that came from lookup or belongs to a secret
-// key.
+// that is returned without an error is complete and free of contradictions. An error about the
+// contents is an Errors. Neither errors nor warnings show a value that came from lookup or belongs
+// to a secret key.
 //
 // Problems that the rules find are reported at their place in the file.
 func Load(path string, lookup func(string) (string, bool), rules Rules) (
@@ -36,10 +36,10 @@ func Load(path string, lookup func(string) (string, bool), rules Rules) (
 	return read(path, text, lookup, rules)
 }
 
-// Rules are what only the host of the process can tell. A function that is nil finds nothing wrong.
+// Rules are checks that depend on the host of the process. A nil function finds no problem.
 type Rules struct {
-	// Redis checks how to reach a Redis. Its error says what is wrong with the key field beside the
-	// URL, or with the URL itself (field is url), and shows nothing of either.
+	// Redis checks how to reach a Redis. Its error describes what is wrong with the key field
+	// beside the URL, or with the URL itself (field is url), and shows no part of either.
 	Redis func(url strictyaml.SecretURL, login RedisLogin) (field string, err error)
 	// File checks the file at path that a key names. Its error doesn't show the path.
 	File func(key, path string) error
@@ -59,7 +59,7 @@ func readFile(path string, most units.Size) ([]byte, error) {
 	return text, tooLong(path, text, most)
 }
 
-// tooLong is an error if the text of a file is longer than so many bytes.
+// tooLong returns an error if the text of a file is longer than most.
 func tooLong(path string, text []byte, most units.Size) error {
 	if len(text) <= int(most) {
 		return nil
@@ -82,8 +82,8 @@ func read(file string, text []byte, lookup func(string) (string, bool), rules Ru
 	return c, warnings, nil
 }
 
-// Check holds a config that was made or changed in code against the rules that Load applies, and
-// fills in the defaults that depend on other keys.
+// Check checks a config that was made or changed in code by the rules that Load applies, and fills
+// in the defaults that depend on other keys.
 func (c *Config) Check() ([]Warning, error) { return c.complete(strictyaml.NewReport(""), Rules{}) }
 
 func (c *Config) complete(r *report, rules Rules) ([]Warning, error) {
@@ -128,6 +128,6 @@ func (rules Rules) check(r *report, c *Config) {
 
 // Describe returns the config as it is in effect, as YAML: every default filled in, every number
 // with its unit, secrets as *** and key digests shortened. What came from the environment is shown
-// as the file has it, with ${NAME}. A key that is absent and means something by it stands there as
-// a comment. Without what it hides, the text is a config of the same meaning.
+// as the file has it, with ${NAME}. A key whose absence has a meaning is shown as a comment. Apart
+// from what is hidden, the text is a config of the same meaning.
 func (c *Config) Describe() string { return strictyaml.Describe(*c, c.written) }

@@ -10,7 +10,7 @@ import (
 	"github.com/forebay/forebay/internal/strictyaml"
 )
 
-// warn finds what is allowed and yet is rarely meant. It is called on a config without errors.
+// warn finds what is allowed but rarely intended. It is called on a config without errors.
 func (c *Config) warn(r *report) {
 	for n, p := range c.HTTP.TrustedProxies {
 		if p.Bits() == 0 {
@@ -34,7 +34,7 @@ func (c *Config) warn(r *report) {
 	}
 }
 
-// usedTiers are the tiers that some caller has, each with the key that gives it one.
+// usedTiers returns the tiers that some caller has, each with the config's key that says so.
 func (c *Config) usedTiers() map[string]string {
 	used := map[string]string{}
 	if a := c.Identity.Anonymous; a != "" {
@@ -48,8 +48,8 @@ func (c *Config) usedTiers() map[string]string {
 	return used
 }
 
-// openEnded reports whether any tier may have callers: those of a clients file, which isn't known
-// here.
+// openEnded reports whether any tier may have callers, since the clients of a clients file aren't
+// known here.
 func (c *Config) openEnded() bool { return c.Identity.ClientsFile != "" }
 
 func (c *Config) warnTiers(r *report, used map[string]string) {
@@ -67,15 +67,15 @@ func (c *Config) warnTiers(r *report, used map[string]string) {
 	}
 }
 
-// openTo are the operations that a tier may use.
+// openTo returns the operations that a tier may use.
 func (c *Config) openTo(tier string) []string {
 	closed := func(name string) bool { return !c.Operations[name].Tiers.Have(tier) }
 	return slices.DeleteFunc(names(c.Operations), closed)
 }
 
-// warnUnlimited finds callers that nothing but the lines holds back.
+// warnUnlimited finds callers that only the lines limit.
 func (c *Config) warnUnlimited(r *report, tier string) {
-	// A condition on countries leaves the others out; a shadow refuses no request.
+	// A limit on some countries doesn't apply to others; a shadow limit refuses no request.
 	holds := func(l placed) bool { return l.Enforce && len(l.When.Countries) == 0 }
 	free := slices.DeleteFunc(c.openTo(tier), func(name string) bool {
 		return slices.ContainsFunc(c.meeting(tier, name), holds)
@@ -87,7 +87,7 @@ func (c *Config) warnUnlimited(r *report, tier string) {
 	}
 }
 
-// warnGrace finds a grace that widens nothing, or the limits of no client.
+// warnGrace finds a grace that raises no limit, or is for no client.
 func (c *Config) warnGrace(r *report, tier string) {
 	key := strictyaml.Join("tiers", tier) + ".grace"
 	has := func(client Client) bool { return client.Tier == tier }
@@ -107,7 +107,7 @@ func (c *Config) warnGrace(r *report, tier string) {
 		"one, or leave it out")
 }
 
-// warnLimits finds limits that never do what they say, and keys for limits that aren't there.
+// warnLimits finds limits that can never have an effect, and keys for limits that don't exist.
 func (c *Config) warnLimits(r *report) {
 	counted, requests := false, c.requests()
 	for _, list := range c.lists() {
@@ -143,7 +143,7 @@ func (c *Config) warnLimits(r *report) {
 	}
 }
 
-// reachable reports whether some request may meet a limit of a list, as far as its condition goes.
+// reachable reports whether the condition of a limit in a list may apply to some request.
 func reachable(requests iter.Seq2[string, string], in limitList, l Limit) bool {
 	if len(l.When.Tiers)+len(l.When.Operations) == 0 {
 		return true
@@ -184,7 +184,7 @@ func (c *Config) warnOperation(r *report, name string, used map[string]string) {
 	}
 }
 
-// warnCost finds the first limit that an operation's dearest requests never fit.
+// warnCost finds the first limit that an operation's costliest requests never fit.
 func (c *Config) warnCost(r *report, operation string) {
 	o := c.Operations[operation]
 	for _, tier := range names(c.Tiers) {

@@ -17,7 +17,7 @@ const (
 	Day   = Month - 1
 )
 
-// String is the window as a config writes it.
+// String returns the window as a config writes it.
 func (w Window) String() string {
 	switch w {
 	case Month:

@@ -26,10 +26,10 @@ type Bounds struct {
 }
 
 // Listener accepts connections within its bounds. If a bound is reached, the connection that has
-// been silent for longest, since it was opened or since its last answer, makes room. So connections
-// that never send anything don't displace those of clients. If all are at work, the new one is
-// closed. Each such closing is counted, and logged at most once a second. The server's ConnState
-// must be the Listener's. It is safe for concurrent use.
+// been silent for longest, since it was opened or since its last answer, is closed to make room. So
+// connections that never send anything don't displace those of clients. If all are at work, the new
+// one is closed. Both kinds of closing are counted, and logged at most once a second. The server's
+// ConnState must be the Listener's. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
 	name   string

@@ -1,10 +1,10 @@
-// Package degrade decides which answer replaces new work.
+// Package degrade decides which answer a request gets in place of new work.
 //
-// A refused request walks the list of steps of its operation's config (on_overload): stale, the
-// last good answer to the same request; a fallback operation; a fixed body; or reject. Whether a
-// stored answer may be served, as fresh or as stale, is a pure decision on the config (Policy), the
-// caller's wish (Wish) and the answer's age. The config alone permits it, and clients share answers
-// only if the config says so.
+// For a refused request, the steps of its operation's config (on_overload) are tried in order:
+// stale, the last good answer to the same request; a fallback operation; a fixed body; or reject.
+// Whether a stored answer may be served, as fresh or as stale, is a pure decision on the config
+// (Policy), the caller's wish (Wish) and the answer's age. Only the config can permit it, and
+// clients share answers only if the config says so.
 //
 // The package also decides which answers are stored (Keeper): the backend may forbid it.
 package degrade
@@ -34,14 +34,14 @@ type Step struct {
 	Body      []byte // for Body: JSON
 }
 
-// Situation is what decides which steps can come to something.
+// Situation determines which steps can give an answer.
 type Situation struct {
 	Wish        Wish
 	Unavailable bool // the store is: no operation can take a job
 }
 
-// Next returns the first step from the given place on that can come to something, and its place.
-// Where there is none it is a Reject.
+// Next returns the first step from the given index on that can give an answer, and its index, or a
+// Reject if there is none.
 func (p Policy) Next(from int, now Situation) (Step, int) {
 	for at := from; at < len(p.Steps); at++ {
 		switch step := p.Steps[at]; {
@@ -73,7 +73,7 @@ type Policy struct {
 	Share    string        // ShareClient, ShareTier or ShareAll; other values mean ShareClient
 	// JSON Pointers to the parts of the payload that distinguish answers; empty: all
 	Key     []string
-	Refresh bool // after a stale answer was served, a job renews it, once
+	Refresh bool // after a stale answer was served, one job renews it
 	Sick    Sick
 }
 
@@ -81,7 +81,7 @@ type Policy struct {
 // tried. The zero value means never.
 type Sick struct {
 	On bool
-	// effective rate as a fraction of the set one; a closed gate always counts as sick
+	// effective rate as a fraction of the set rate; a closed gate always counts as sick
 	Below float64
 }
 
@@ -111,9 +111,9 @@ func (p Policy) Allows(w Wish) bool {
 	return false
 }
 
-// Serves reports whether an answer of the given age may be served as stale. It must not be older
-// than StaleFor, whatever the caller wishes, nor than the caller's max-age, nor exceed FreshFor by
-// more than the caller's max-stale.
+// Serves reports whether an answer of the given age may be served as stale. The age must not exceed
+// StaleFor, whatever the caller wishes, nor the caller's max-age, nor FreshFor by more than the
+// caller's max-stale.
 func (p Policy) Serves(age time.Duration, w Wish) bool {
 	if w.HasMaxStale && age-p.FreshFor > w.MaxStale {
 		return false
@@ -136,7 +136,7 @@ func (p Policy) KeepsFor(client string) bool {
 	return p.Keeps() && p.HasScope(client)
 }
 
-// HasScope reports whether requests can be attributed to the callers that share a client's answers.
+// HasScope reports whether it is known which callers share a client's answers.
 func (p Policy) HasScope(client string) bool {
 	return p.Share == ShareTier || p.Share == ShareAll || !jobs.IsAnonymous(client)
 }
@@ -155,7 +155,7 @@ func (p Policy) CacheKey(operation, client, tier string, payload []byte) string 
 }
 
 // Known returns the newest good answer under a key of CacheKey, whatever its age: the policy
-// decides whether it may be served. Callers must not write into its body, which is shared.
+// decides whether it may be served. Its body is shared, and must not be written to.
 func (d *Degrader) Known(ctx context.Context, key string) (cache.Answer, bool, error) {
 	return d.answers.Get(ctx, key)
 }
@@ -166,9 +166,9 @@ func (d *Degrader) Warm(ctx context.Context, key string) {
 	_, _, _ = d.answers.Get(ctx, key)
 }
 
-// Purge stops a client from getting the answer under a key of p.CacheKey. An answer that is that
-// client's alone is removed. One that others share is withheld from it, until there is a younger
-// one. After an error the client may still get it.
+// Purge stops a client from getting the answer under a key of p.CacheKey. An answer that no other
+// client gets is removed. One that others share is withheld from the client until there is a
+// younger one. After an error the client may still get it.
 func (d *Degrader) Purge(ctx context.Context, p Policy, key, client string) error {
 	if p.Share == ShareTier || p.Share == ShareAll {
 		return d.answers.Hide(ctx, key, client)

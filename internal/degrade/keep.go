@@ -31,13 +31,13 @@ func NewKeeper(store Store, policies map[string]Policy) *Keeper {
 	return &Keeper{store: store, policies: policies}
 }
 
-// Learn stores or removes the answer to job's request, given the backend's final answer to it,
-// under the scope of the job's own client and tier. A good answer is stored. If the backend forbids
-// storing it for the callers that would get it, the older answer is removed instead. A definite
-// refusal removes it too: the resource is gone, or is not to be seen. Other answers change nothing,
-// since they may be temporary. Neither does a good answer to a request that forbids storing it. For
-// an unknown operation, or one that never serves stored answers, Learn does nothing and returns
-// nil. After an error, calling again does no harm.
+// Learn stores or removes the answer to job's request, given the backend's final answer to it, in
+// the scope of the job's client and tier. A good answer is stored, unless the request forbids that.
+// If the backend forbids storing it for the callers that would get it, the older answer is removed
+// instead. A definite refusal removes it too: the resource is gone, or must not be seen. Other
+// answers change nothing, since they may be temporary. For an unknown operation, or one that never
+// serves stored answers, Learn does nothing and returns nil. After an error, calling again does no
+// harm.
 func (k *Keeper) Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error {
 	p := k.policies[job.Operation]
 	good := meta.Status >= 200 && meta.Status <= 299
@@ -88,7 +88,7 @@ func (p Policy) mayStore(storing string) bool {
 }
 
 // Storing reduces the lines of an answer's Cache-Control field (RFC 9111, section 5.2.2) to a value
-// of jobs.Meta.Storing, the narrowest given. A private that names fields counts for the whole
+// of jobs.Meta.Storing, the strictest one given. A private that names fields counts for the whole
 // answer, since an answer is stored as a whole.
 func Storing(lines []string) string {
 	found := ""

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Wish holds what a request's Cache-Control asks of stored answers. The zero value asks nothing:
-// the policy alone decides.
+// Wish says which stored answers a request accepts, by its Cache-Control. With the zero value, the
+// policy alone decides.
 type Wish struct {
 	NoCache      bool // no-cache or no-store: no stored answer at all
 	NoStore      bool // no-store: NoCache, and the answer isn't stored for others

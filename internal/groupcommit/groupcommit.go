@@ -2,16 +2,16 @@
 //
 // A Collector sends at once when no call is in flight (or few: see Overlap). Questions that arrive
 // while a call is in flight are gathered and go out together as the next call, up to a bound. It
-// never lingers: a lone request waits for nothing. Under load the batch grows by itself to the
-// number of requests that arrive in one round trip. The idea is the group commit of databases
-// (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", 1984).
+// never delays a call to gather more: a lone request doesn't wait. Under load the batch grows by
+// itself to the number of requests that arrive in one round trip. The idea is the group commit of
+// databases (DeWitt et al., "Implementation Techniques for Main Memory Database Systems", 1984).
 //
 // # What shares a call
 //
 // Admissions of one backend share calls, and so do other decisions of the limits, and looks at
 // jobs. Decisions may have two calls in flight, so that Redis works on one batch while the process
-// makes the next. A shared call reads the state of each limit once, however many requests of the
-// batch it applies to.
+// prepares the next. A shared call reads the state of each limit once, however many requests of the
+// batch the limit applies to.
 //
 // Before it sends, a collector lets ready goroutines run. On a busy processor this makes the
 // batches larger; on an idle one it costs nothing.
@@ -28,8 +28,8 @@ import (
 )
 
 // Call answers a batch: one answer for each question, in the same order, or one error for all. Its
-// context ends at the collector's timeout and not with any caller, so a client that hangs up
-// doesn't break off the call for the others of its batch.
+// context ends at the collector's timeout and not with any caller's, so a client that hangs up
+// doesn't cancel the call for the others of its batch.
 type Call[Q, A any] func(ctx context.Context, batch []Q) ([]A, error)
 
 // Collector gathers concurrent questions into shared calls. Safe for concurrent use.
@@ -78,12 +78,12 @@ func (c *Collector[Q, A]) Weigh(bytes func(Q) int) *Collector[Q, A] {
 	return c
 }
 
-// enough sets when a further call is worth its round trip: once max/enough questions wait.
+// A further call is worth its round trip once max/enough questions wait.
 const enough = 4
 
 // Overlap lets up to n calls be in flight at once, and returns the collector. A further call goes
-// out only once a quarter of max waits. So the store works on one batch while the process makes the
-// next, and batches stay large. Overlap must be called before the first Do.
+// out only once a quarter of max waits. So the store works on one batch while the process prepares
+// the next, and batches stay large. Overlap must be called before the first Do.
 func (c *Collector[Q, A]) Overlap(n int) *Collector[Q, A] {
 	c.small.flights = n
 	return c
@@ -110,7 +110,7 @@ func (c *Collector[Q, A]) Do(ctx context.Context, q Q) (A, error) {
 	c.mu.Unlock()
 
 	if lead {
-		// In a goroutine of its own, so that this caller too may leave when its context ends.
+		// In a goroutine of its own, so that this caller, too, can return when its context ends.
 		go c.drain(context.WithoutCancel(ctx), l)
 	}
 	select {

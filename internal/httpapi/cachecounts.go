@@ -8,12 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// cacheCounts counts the stored answers of one operation that this process has served since it
-// began. The zero value counts none. Safe for concurrent use.
+// cacheCounts counts the stored answers of one operation that this process has served since its
+// start. The zero value counts none. Safe for concurrent use.
 type cacheCounts struct {
 	hits   atomic.Int64 // fresh
 	stale  atomic.Int64
-	misses atomic.Int64 // asked for, and there was none that might be served
+	misses atomic.Int64 // requests for which none could be served
 	bytes  atomic.Int64 // of the bodies served
 	oldest oldest
 }
@@ -60,7 +60,7 @@ func (o *oldest) note(age time.Duration, now time.Time) {
 	step.age = max(step.age, age)
 }
 
-// age is 0 if none was noted.
+// age returns the oldest age, or 0 if none was noted.
 func (o *oldest) age(now time.Time) (age time.Duration) {
 	n := now.UnixNano() / int64(oldestStep)
 	o.mu.Lock()

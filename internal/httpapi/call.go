@@ -20,13 +20,13 @@ type call struct {
 	s *Server
 
 	caller    admission.Caller // ID "": not identified
-	bodyBytes int64            // of the request's body; 0: it has none, or wasn't read to its end
+	bodyBytes int64            // of the request's body; 0: none, or it wasn't read to its end
 	payload   []byte           // of the request for a job, until drop; nil: none
-	drop      func()           // lets go of the body, which is no longer needed
-	plan      *admission.Plan  // the limits that the answer's fields speak of; nil: none
+	drop      func()           // releases the body, once it is no longer needed
+	plan      *admission.Plan  // the limits that the answer's fields describe; nil: none
 
-	verdict *limits.Verdict      // what the limits said, once known
-	peeked  chan *limits.Verdict // what peek will know; nil: it wasn't asked
+	verdict *limits.Verdict      // the limits' verdict, once known
+	peeked  chan *limits.Verdict // receives peek's verdict; nil: peek wasn't called
 
 	admission bool // the answer is a decision:
 	decision  string
@@ -34,7 +34,7 @@ type call struct {
 	operation string // "": not known
 	jobID     string
 
-	free func() // gives back the room that the answer takes; nil: it takes none
+	free func() // gives back the room that is reserved for the answer; nil: none is
 }
 
 // AddFields adds the RateLimit fields and the decision to an answer.
@@ -47,10 +47,10 @@ func (c *call) AddFields(h http.Header) {
 	}
 }
 
-// Reserve takes the room for an answer: see unread.reserve.
+// Reserve reserves the room for an answer: see unread.reserve.
 func (c *call) Reserve(n int) error { return c.reserve(nil, n) }
 
-// Refused turns a problem into a decision if the request is answered with one.
+// Refused notes a problem as the decision, if the request is answered with one.
 func (c *call) Refused(p *api.Problem) {
 	if c.admission {
 		c.decision, c.reason = api.Rejected, p.Reason
@@ -74,7 +74,7 @@ func (c *call) Ended(took time.Duration) {
 // logDecision writes one line for a decision. An accepted job is logged at debug level, since the
 // worker that runs it logs its end. A request that was not accepted is logged at info level, at
 // most 100 a second, so that a flood doesn't fill the disk. Metrics count all of them. A caller's
-// address is personal, and other things that a client sent may be secret: neither is logged.
+// address is personal data, and other things that a client sent may be secret: neither is logged.
 func (c *call) logDecision() {
 	level := slog.LevelInfo
 	if c.decision == api.Accepted {
@@ -98,7 +98,7 @@ func (c *call) logDecision() {
 		slog.Duration("took", time.Since(c.Began)))
 }
 
-// caller has h called for identified callers alone.
+// caller wraps h so that it is called only for identified callers.
 func (s *Server) caller(h handler) handler {
 	return func(c *call) error {
 		if err := c.readCaller(); err != nil {
@@ -109,7 +109,7 @@ func (s *Server) caller(h handler) handler {
 	}
 }
 
-// readCaller identifies the caller. If it can't, it returns the answer.
+// readCaller identifies the caller. If it can't, the error is the answer.
 func (c *call) readCaller() error {
 	client, err := c.s.Identity.Identify(c.R)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *call) readCaller() error {
 	return nil
 }
 
-// deciding has h called for requests that are answered with a decision.
+// deciding wraps an h whose requests are answered with a decision.
 func deciding(h handler) handler {
 	return func(c *call) error {
 		c.admission = true
@@ -127,8 +127,8 @@ func deciding(h handler) handler {
 	}
 }
 
-// identified is caller for requests that need the store. Meanwhile the caller's limits are read for
-// the answer's fields, unless they are known from a moment ago.
+// identified is caller for requests that need the store. While h runs, the caller's limits are read
+// for the answer's fields, unless they are known from a moment ago.
 func (s *Server) identified(h handler) handler {
 	return s.caller(func(c *call) error {
 		if !s.Store.Healthy() {
@@ -152,8 +152,8 @@ func (c *call) identify(client identity.Client) {
 	c.plan = c.s.Admission.Plan(c.caller, "")
 }
 
-// charged is the answer to an identified caller whose request can't be decided on. The request
-// costs what Admission.Charge says. A request that this process has no room for is free.
+// charged returns the answer to an identified caller whose request can't be decided on, and charges
+// the request (Admission.Charge), unless this process had no room for it.
 func (c *call) charged(refusal error) error {
 	var p *api.Problem
 	if !errors.As(refusal, &p) || p.Status >= http.StatusInternalServerError {
@@ -165,8 +165,8 @@ func (c *call) charged(refusal error) error {
 	return refusal
 }
 
-// overCharge is the refusal of a caller whose limits have no room for the charge. The answer's
-// fields describe the limits that were charged.
+// overCharge returns the refusal if the caller's limits had no room for the charge, otherwise nil.
+// The answer's fields then describe the limits that were charged.
 func (c *call) overCharge(o admission.Outcome) error {
 	if o == nil {
 		return nil
@@ -178,10 +178,10 @@ func (c *call) overCharge(o admission.Outcome) error {
 	return nil
 }
 
-// unidentified is the answer to a caller without valid credentials. Such calls are charged to the
-// limits on its address, so that keys can't be guessed at leisure.
+// unidentified returns the answer to a caller without valid credentials. Such calls are charged to
+// the limits on its address, which bounds how fast keys can be guessed.
 func (c *call) unidentified(client identity.Client, reason error) error {
-	// A page of another site can make a browser ask without a key, and guesses none by it.
+	// A page of another site can make a browser ask without a key, but guesses no key by that.
 	free := errors.Is(reason, identity.ErrNoKey) && c.crossSite()
 	if !free && client.Address != "" {
 		if over := c.overCharge(c.s.Admission.ChargeUnknown(c.Ctx, client)); over != nil {
@@ -201,8 +201,8 @@ func (c *call) unidentified(client identity.Client, reason error) error {
 	return web.Problem(http.StatusUnauthorized, api.CodeInvalidCredentials, web.Sentence(reason))
 }
 
-// peek begins to read where the caller's limits stand, unless that is known from within the given
-// time.
+// peek begins to read where the caller's limits stand, unless that is known and no older than
+// within.
 func (c *call) peek(within time.Duration) {
 	if c.plan == nil || len(c.plan.Rules) == 0 {
 		return
@@ -223,16 +223,16 @@ func (c *call) peek(within time.Duration) {
 	}()
 }
 
-// How old the recent limits may be that an answer describes.
+// How old the recent limits in an answer may be.
 const (
-	// A decision that no limit made: a fresh answer, a duplicate request.
+	// For decisions that no limit made: fresh answers, duplicate requests.
 	recallDecision = time.Second
-	// The answers that clients poll for.
+	// For answers that clients poll for.
 	recallStatus = 200 * time.Millisecond
 )
 
-// standings is where the caller's limits stand, after the decision or as peeked; nil if that isn't
-// known.
+// standings returns where the caller's limits stand, after the decision or as peeked, or nil if
+// that isn't known.
 func (c *call) standings() *limits.Verdict {
 	if c.verdict == nil && !c.StoreLost && c.caller.ID != "" {
 		if c.peeked == nil && c.s.Store.Healthy() {
@@ -257,9 +257,9 @@ func decisionField(decision, reason string) string {
 	return decision + `;reason="` + reason + `"`
 }
 
-// reserve takes the room for the call's answer until the call ends: see unread.reserve. A second
-// call replaces the first: the answer has changed. Answers to unknown callers are small and aren't
-// counted.
+// reserve reserves the room for the call's answer until the call ends: see unread.reserve. A second
+// reservation replaces the first, since the answer has changed. Answers to unknown callers are
+// small and aren't counted.
 func (c *call) reserve(body []byte, n int) (err error) {
 	if c.free != nil {
 		c.free()

@@ -16,7 +16,7 @@ import (
 // for a refusal. The key comes in the request's own fields, which gateways forward: nginx's
 // auth_request as configured, Traefik's ForwardAuth and Caddy's forward_auth by default. The
 // address and the method come in the fields that the config names, from trusted proxies only. A
-// check is charged to the same limits as a job of the operation, except limits on jobs at one time:
+// check is charged to the same limits as a job of the operation, except concurrency limits, since
 // Forebay doesn't learn when the work ends.
 func (s *Server) check(c *call) error {
 	query, malformed := parseCheck(c.R)
@@ -56,8 +56,8 @@ func (s *Server) check(c *call) error {
 
 // crossSite reports whether a page of another site made a browser send the request, which would be
 // charged to its user's address. A browser sends no key by itself, so a request with a key is
-// intended. A trusted proxy forwards the fields of the request that it asks about, and that request
-// may come from another site.
+// intended. A trusted proxy's request doesn't count as one: it has the fields of the request that
+// it asks about, which may come from another site.
 func (c *call) crossSite() bool {
 	h := c.R.Header
 	if len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 || c.s.Identity.FromProxy(c.R) {
@@ -70,10 +70,10 @@ func (c *call) crossSite() bool {
 }
 
 // isPreflight reports whether a gateway asks about a CORS preflight: OPTIONS, with the two fields
-// that browsers always send with one (Fetch standard, section 4.8). It carries no key, as browsers
-// never send one with it, and costs nothing. The method is believed only from a trusted proxy, and
-// only in the field that the config names, which the gateway sets itself. A client could send any
-// other field through the gateway.
+// that browsers always send with one (Fetch standard, section 4.8). It carries no key, since
+// browsers never send one with it, and costs nothing. The method is believed only from a trusted
+// proxy, and only in the field that the config names, which the gateway sets itself. A client could
+// send any other field through the gateway.
 func (s *Server) isPreflight(r *http.Request) bool {
 	h := r.Header
 	if s.CheckMethod == "" || len(h["Authorization"]) > 0 || len(h["X-Api-Key"]) > 0 {
@@ -93,10 +93,11 @@ type checkQuery struct {
 	hasCost   bool
 }
 
-// parseCheck reads the operation and the cost to check. The path under /v1/check/ is the original
-// request's, and so is its query, which the client controls. There the gateway names the operation
-// in fields. At /v1/check fields are ignored, since other gateways forward those of their clients.
-// That query is read strictly, as a misspelt parameter would check something different.
+// parseCheck reads the operation and the cost to check. Under /v1/check/, path and query are the
+// original request's, which the client controls, so the gateway names the operation in header
+// fields. At /v1/check such fields are ignored, since gateways there forward those of their
+// clients. The query is read strictly, because a misspelled parameter would check something
+// different.
 func parseCheck(r *http.Request) (q checkQuery, err error) {
 	if named := r.Header.Values(api.HeaderOperation); len(named) > 0 && r.URL.Path != "/v1/check" {
 		cost := r.Header.Values(api.HeaderCost)
@@ -135,8 +136,8 @@ func parseCheck(r *http.Request) (q checkQuery, err error) {
 	return q, nil
 }
 
-// costOf is the cost that the check is charged. The gateway may give more than the operation's
-// config does, never less.
+// costOf returns the cost that the check is charged. The gateway may give a higher cost than the
+// operation's config, never a lower one.
 func (q checkQuery) costOf(o *admission.Operation) (int64, error) {
 	if !q.hasCost {
 		return o.Cost.Standard(), nil

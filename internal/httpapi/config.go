@@ -5,7 +5,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// Config has the parts of a Server. It was checked before: every name in it is known.
+// Config has the dependencies and settings of a Server. Its names must be known.
 type Config struct {
 	Identity  Identifier
 	Admission *admission.Admission
@@ -25,15 +25,15 @@ type Requests struct {
 	// request's method; "": none.
 	CheckMethod string
 	MaxBody     int64 // bytes of a POST's body
-	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and by as
-	// much again those of all answers that clients haven't read yet; 0: no bound.
+	// MaxBuffered bounds the bytes of all POSTs' bodies that are in memory at one time, and
+	// separately those of all answers that clients haven't read yet; 0: no bound.
 	MaxBuffered int64
 	Legacy      LegacyHeaders // "": Epoch
 }
 
 // Callbacks are the webhooks that are notified of jobs' ends.
 type Callbacks interface {
-	// For returns the URL that is notified of the end of a client's job: the one that the request
-	// asks for, or the client's own ("" if it has none). The error's text is fit for the client.
+	// For returns the URL to notify of the end of a client's job: the one that the request asks
+	// for, or the client's own ("" if it has none). The error's text is fit for the client.
 	For(client, asked string) (url string, err error)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// wrongCost is the answer to a payload that doesn't have its cost in the right place.
+// wrongCost returns the answer to a payload that doesn't have its cost in the right place.
 func wrongCost(e *admission.CostError) error {
 	field := api.FieldError{Pointer: costPointer(e.Cost.From)}
 	if e.Ambiguous != nil {

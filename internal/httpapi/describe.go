@@ -8,12 +8,12 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// sandbox keeps a browser from running a backend's answer as a page of this origin.
+// sandbox prevents a browser from running a backend's answer as a page of this origin.
 var sandbox = []string{"sandbox; default-src 'none'"}
 
 // describe writes the fields of a backend's answer that c is about to send: those that were kept
-// with it, and those that keep a browser from running it. The Location of a POST's answer is that
-// of its job.
+// with it, and those that prevent a browser from running it. The Location of a POST's answer stays
+// that of its job.
 func (c *call) describe(contentType string, kept jobs.Fields) {
 	h := c.W.Header()
 	for name, value := range kept.All() {
@@ -27,7 +27,7 @@ func (c *call) describe(contentType string, kept jobs.Fields) {
 	}
 }
 
-// inert are the types, beside pictures, sound and films, that no browser runs.
+// inert are the types, beside images, audio and video, that no browser runs.
 var inert = []string{"application/json", "application/octet-stream", "application/x-ndjson",
 	"application/zip", "text/plain", "text/csv"}
 
@@ -51,8 +51,8 @@ func runs(contentType string) bool {
 		!strings.HasSuffix(sub, "+json")
 }
 
-// attachment is a Content-Disposition that makes browsers save the answer, under the given one's
-// name for it.
+// attachment returns a Content-Disposition that makes browsers save the answer, with the file name
+// of the given one.
 func attachment(disposition string) string {
 	kind, parameters, named := strings.Cut(disposition, ";")
 	switch {

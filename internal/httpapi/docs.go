@@ -52,7 +52,7 @@ type docsOperation struct {
 	Name, Cost string
 	Fresh      string // up to which age a stored answer is as good as a new one; "": none is
 	OnOverload string // "": it is refused
-	Always     bool   // what is in OnOverload ends in something that there always is
+	Always     bool   // OnOverload ends with a step that always gives an answer
 	Limits     []docsLimit
 }
 
@@ -114,7 +114,7 @@ func (c *call) docsView(view docsView) docsView {
 	return view
 }
 
-// share takes the limits that all operations have in common out of them, to be shown once.
+// share moves the limits that all operations have in common to v.Limits, to be shown once.
 func (v *docsView) share() {
 	if len(v.Operations) == 0 {
 		return
@@ -156,7 +156,7 @@ steps:
 	return strings.Join(tried, "; otherwise "), always
 }
 
-// perWords say whose requests a limit counts together.
+// perWords describe which requests a limit counts together.
 var perWords = map[limits.Per]string{
 	limits.PerClient:          "yours",
 	limits.PerIP:              "all from your address",

@@ -13,11 +13,11 @@ import (
 // Probes are answered from memory: they need no key, count against no limit, and cost the store
 // nothing.
 
-// NotReady is why this process should get no requests; nil: it should get them. While the store is
-// unavailable, a process is still ready if its config lets it answer checks or serve stored
-// answers: the store is unavailable to all processes at once, and without any of them clients get
-// nothing. withStore requires the store too. A full line stays ready, or overload would take all
-// processes out of service.
+// NotReady returns why this process should get no requests, or nil if it should get them. While the
+// store is unavailable, a process is still ready if its config lets it answer checks or serve
+// stored answers: the store is unavailable to all processes at once, and if none were ready,
+// clients would get nothing. With withStore, the store must be available too. A full line doesn't
+// matter, or overload would take all processes out of service.
 func (s *Server) NotReady(withStore bool) error {
 	switch {
 	case s.Web.Leaving():

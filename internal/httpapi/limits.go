@@ -17,7 +17,7 @@ func (s *Server) rateLimits(c *call) error {
 	if !s.Store.Healthy() {
 		return web.StoreError(web.ErrUnhealthy)
 	}
-	c.peek(0) // a client that asks for its limits gets them as they stand now
+	c.peek(0) // a client that asks for its limits gets their present state
 	answer := api.RateLimits{Limits: []api.Limit{}}
 	if v := c.standings(); v != nil {
 		for i, st := range v.Standings {
@@ -48,7 +48,7 @@ func (s *Server) rateLimits(c *call) error {
 
 var errNoStandings = errors.New("the limits can't be read")
 
-// limitView is a limit as it stands for the caller.
+// limitView returns where a limit stands for the caller.
 func (c *call) limitView(v *limits.Verdict, st limits.Standing, grace float64) api.Limit {
 	view := api.Limit{Policy: c.policyView(st.Rule.Limit(), grace), Remaining: st.Remaining}
 	if view.Window != "" {
@@ -57,7 +57,7 @@ func (c *call) limitView(v *limits.Verdict, st limits.Standing, grace float64) a
 	return view
 }
 
-// policyView is a limit as it applies to the caller.
+// policyView returns a limit as it applies to the caller.
 func (c *call) policyView(l limits.Limit, grace float64) api.Policy {
 	view := api.Policy{Name: l.Name, Scope: string(l.Per), Algorithm: string(l.Algorithm),
 		Limit: l.Amount, Burst: l.Burst, Window: windowText(l.Window), Enforced: !l.Shadow}
@@ -76,7 +76,7 @@ func (s *Server) operationsList(c *call) error {
 	return c.JSON(http.StatusOK, s.published(c))
 }
 
-// published is the documentation of the limits for a caller.
+// published returns the operations and the limits that a caller may know of.
 func (s *Server) published(c *call) api.Operations {
 	answer := api.Operations{Tier: c.caller.Tier, Operations: []api.Operation{}}
 	for _, name := range s.Admission.Open(c.caller.Tier) {

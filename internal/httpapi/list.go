@@ -69,18 +69,18 @@ func (s *Server) listOwn(c *call) error {
 	return c.JSON(http.StatusOK, answer)
 }
 
-// ownListing is a walk over one client's lists on all backends at once. All lists stand at the same
-// point in time, so the cursor is that point, and new backends don't disturb it.
+// ownListing is a walk over one client's lists on all backends at once. All lists are read up to
+// the same point in time, which is the cursor, so new backends don't disturb it.
 type ownListing struct {
 	lines  map[string]Line  // those that may have more
-	filter leaky.MineFilter // its After is where the walk stands
+	filter leaky.MineFilter // its After is how far the walk is
 	limit  int
 	work   int // jobs that may still be looked at
 	found  []leaky.Look
 	end    bool // there are no more
 }
 
-// ownStatuses are the words that a client may list its jobs by.
+// ownStatuses are the statuses by which a client may list its jobs.
 var ownStatuses = []string{api.Queued, api.Running,
 	api.Succeeded, api.Failed, api.Canceled, api.Expired}
 
@@ -122,7 +122,7 @@ func parseCursor(text string) (leaky.Mark, error) {
 	return leaky.Mark{At: at, ID: fields[1]}, nil
 }
 
-// uuidOf is a job's id without its backend.
+// uuidOf returns a job's id without its backend.
 func uuidOf(id string) string {
 	backend, _ := jobs.ParseID(id)
 	return strings.TrimPrefix(id, backend+"-")
@@ -140,8 +140,8 @@ func markOf(look leaky.Look) leaky.Mark {
 	return leaky.Mark{At: look.Job.CreatedAt.UnixMicro(), ID: look.Job.ID}
 }
 
-// round asks every backend for its next jobs, and takes those before which no list can have an
-// unseen, newer one.
+// round asks every backend for its next jobs, and takes those than which no list can have an unseen
+// newer one.
 func (l *ownListing) round(c *call) error {
 	need := l.limit - len(l.found)
 	pages, err := l.ask(c, need)
@@ -149,7 +149,7 @@ func (l *ownListing) round(c *call) error {
 		return err
 	}
 	var next []leaky.Look
-	horizon := leaky.Mark{} // up to here all lists are known; zero: to their ends
+	horizon := leaky.Mark{} // up to which all lists are known; zero: to their ends
 	for _, page := range pages {
 		next = append(next, page.Jobs...)
 		if page.Next != (leaky.Mark{}) &&
@@ -173,8 +173,8 @@ func (l *ownListing) round(c *call) error {
 	return nil
 }
 
-// ask has all backends look at once, each for its part of the work that is left, and drops those
-// that have no more jobs. Each call costs some work, whatever it finds.
+// ask makes all backends look concurrently, each for its part of the work that is left, and drops
+// those that have no more jobs. Each call costs some work, whatever it finds.
 func (l *ownListing) ask(c *call, limit int) ([]leaky.MinePage, error) {
 	var (
 		all   sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 // No metric has a label that a client can choose: routes are templates, methods are a closed list,
 // and operations and reasons come from the config. Client names and job ids are never labels.
 
-// unknownOperation is the operation label of requests that name none of ours.
+// unknownOperation is the operation label of requests that name no operation of the config.
 const unknownOperation = "unknown"
 
 type metrics struct {
@@ -72,8 +72,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-// preset creates the series that alerts are written on, so that they begin at 0 and not at their
-// first event.
+// preset creates the series that alerts use, so that they begin at 0 and not at their first event.
 func (m *metrics) preset(s *Server) {
 	refusals := []string{api.CodeInvalidRequest, api.CodeInvalidFields,
 		api.CodeInvalidCredentials, api.CodeStore, api.CodeShuttingDown, api.CodeSlowBody,
@@ -150,7 +149,7 @@ func unrefused(p degrade.Policy) (reasons []string) {
 	return reasons
 }
 
-// decided counts a decision, whose answer took some time.
+// decided counts a decision, and how long its answer took.
 func (m *metrics) decided(c *call, took time.Duration) {
 	labels := decisionSeries{c.operation, c.decision, c.reason}
 	found := m.answers.Get(labels, func() decisionMetrics {

@@ -21,7 +21,7 @@ const (
 	pieceRest = 250 * time.Millisecond
 )
 
-// Why a result ended early, as metrics name it. A client that leaves isn't counted.
+// Why a result ended early, in metrics. A client that leaves isn't counted.
 const (
 	cutSlow  = "slow"  // it was read too slowly
 	cutGone  = "gone"  // it was removed meanwhile
@@ -29,9 +29,9 @@ const (
 )
 
 // sendResult answers with a succeeded job's result. One over a piece is read from Redis while its
-// client reads it, and takes the memory of one piece. An error comes before anything is written.
-// Later, a result that can't be read to its end stops before its Content-Length, and its connection
-// is closed.
+// client reads it, and takes the memory of one piece. If it returns an error, nothing has been
+// written. A result that later can't be read to its end stops before its Content-Length, and its
+// connection is closed.
 func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 	meta, id := look.Standing.Result, look.Job.Source()
 	size := int(meta.Size)
@@ -85,8 +85,7 @@ func (c *call) sendResult(status int, line Line, look leaky.Look) error {
 	}
 }
 
-// insist reads from the store, and repeats a failed read for up to pieceTime. Each read has
-// web.StoreTime.
+// insist repeats a failed read from the store for up to pieceTime. Each read has web.StoreTime.
 func (c *call) insist(read func() ([]byte, error)) ([]byte, error) {
 	for end := time.Now().Add(pieceTime); ; {
 		c.Renew(0)

@@ -9,7 +9,7 @@ import (
 )
 
 // maxWait bounds how long an answer is held back for a client that asked for it (Prefer: wait=N).
-// Proxies cut silent connections from 60 s on; 30 s keeps well away from that.
+// Proxies cut silent connections from 60 s on; 30 s is well below that.
 const maxWait = 30 * time.Second
 
 // preferredWait returns the wait of a request's Prefer lines (RFC 7240), cut to maxWait; 0 if there
@@ -46,15 +46,15 @@ func waitSeconds(text string) time.Duration {
 }
 
 // wantsStream reports whether a request's Accept lines name server-sent events, and prefer no other
-// form of a status. A wildcard doesn't ask for a stream: clients that can't read one send it too.
+// form of a status. A wildcard doesn't count: clients that can't read a stream send it too.
 func wantsStream(lines []string) bool {
 	const stream, plain = "text/event-stream", "application/json"
 	wish := quality(lines, stream)
 	return wish > 0 && wish >= quality(lines, plain, "application/*", "*/*")
 }
 
-// quality is the weight that Accept lines give to the first of the ranges that they name (RFC 9110,
-// section 12.5.1), in thousandths; 0 if they name none.
+// quality returns the weight that Accept lines give to the first of the ranges that they name (RFC
+// 9110, section 12.5.1), in thousandths; 0 if they name none.
 func quality(lines []string, ranges ...string) int {
 	for _, want := range ranges {
 		for _, line := range lines {

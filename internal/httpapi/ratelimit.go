@@ -23,9 +23,9 @@ const (
 )
 
 // writeRateLimits writes the RateLimit fields (draft-ietf-httpapi-ratelimit-headers-11) and the
-// older X-RateLimit fields. Only this function knows their syntax, since the draft isn't final.
-// Names stand in h as the draft writes them, not in Go's canonical form. Shadow limits are left
-// out: a client that obeys the fields would obey a limit that isn't in force.
+// older X-RateLimit fields. Only this file knows their syntax, since the draft isn't final. Names
+// are in h as the draft writes them, not in Go's canonical form. Shadow limits are left out: a
+// client that obeys the fields would obey a limit that isn't in force.
 func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy LegacyHeaders) {
 	speaker, any := spokesman(v)
 	if !any {
@@ -74,19 +74,20 @@ func writeRateLimits(h http.Header, p *admission.Plan, v *limits.Verdict, legacy
 	values[1], values[2], values[3] = text[ends[0]:ends[1]], text[ends[1]:ends[2]], text[ends[2]:]
 	h[api.HeaderLegacyLimit], h[api.HeaderLegacyRemaining] = values[1:2:2], values[2:3:3]
 	if l.Algorithm == limits.Concurrency && !speaker.Violated {
-		return // a job's end has no time
+		return // when a job ends isn't known
 	}
 	h[api.HeaderLegacyReset] = values[3:4:4]
 }
 
-// resetAt is untilReset as Unix seconds, by the clock that decided, so a month's reset is exact.
+// resetAt returns untilReset as Unix seconds, by the clock that decided, so a month's reset is
+// exact.
 func resetAt(v *limits.Verdict, s limits.Standing) int64 {
 	return web.Seconds(time.Duration(v.At.UnixNano()) + untilReset(s))
 }
 
-// spokesman is the standing that the X-RateLimit fields describe: the strictest. The fields are
-// about requests in a window, so a limit on jobs at one time, or on bytes, that refuses nothing is
-// described only if there is no other limit.
+// spokesman returns the standing that the X-RateLimit fields describe: the strictest. The fields
+// are about requests in a window, so a limit on jobs at one time, or on bytes, that doesn't refuse
+// is described only if there is no other limit.
 func spokesman(v *limits.Verdict) (speaker limits.Standing, any bool) {
 	speaker, any = v.Strictest()
 	if !any || speaker.Violated || countsRequests(speaker) {
@@ -111,8 +112,8 @@ func countsRequests(s limits.Standing) bool {
 	return l.Algorithm != limits.Concurrency && !l.Bytes
 }
 
-// policyOf is RateLimit-Policy for an answer. It states the limits that the standings have. While
-// the store or a region's center is unavailable, those are parts of the plan's limits.
+// policyOf returns RateLimit-Policy for an answer. It states the limits of the standings. While the
+// store or a region's centre is unavailable, those are parts of the plan's limits.
 func policyOf(p *admission.Plan, v *limits.Verdict) []string {
 	planned := p.Policy != nil
 	for i, s := range v.Standings {
@@ -128,8 +129,8 @@ func policyOf(p *admission.Plan, v *limits.Verdict) []string {
 	return []string{string(field)}
 }
 
-// LastingPolicy is RateLimit-Policy as long as a plan's rules stand as they are; nil if it changes
-// with the month, or if no limit is in force. It is the function for admission.Config.Policy.
+// LastingPolicy returns RateLimit-Policy for a plan's whole rules, or nil if it changes with the
+// month, or if no limit is in force. It is for admission.Config.Policy.
 func LastingPolicy(p *admission.Plan) []string {
 	var field []byte
 	for i, r := range p.Rules {
@@ -145,7 +146,7 @@ func LastingPolicy(p *admission.Plan) []string {
 	return []string{string(field)}
 }
 
-// unitBytes is what a limit of bytes counts, by the names of the RateLimit draft.
+// unitBytes is the unit of a limit of bytes, as the RateLimit draft names it.
 const unitBytes = "content-bytes"
 
 // appendPolicy states a limit in whole seconds, as the field's syntax requires. A month is as long
@@ -190,16 +191,16 @@ func appendPolicy(field []byte, l limits.Limit, grace float64, at time.Time) []b
 	return field
 }
 
-// monthSeconds is how long the UTC month of a moment lasts.
+// monthSeconds returns the length of the UTC month of a moment.
 func monthSeconds(at time.Time) int64 {
 	at = at.UTC()
 	first := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
 	return int64(first.AddDate(0, 1, 0).Sub(first) / time.Second)
 }
 
-// effectiveWindow is the t beside r: a client that uses r in every t stays within the limit. A
+// effectiveWindow returns the t beside r: a client that uses r in every t stays within the limit. A
 // bucket's saved tokens are spread at its own rate, as the draft's section 6 asks: r/t is never
-// over q/w. If none is left, t is when the next one comes.
+// over q/w. If none is left, t is the time until the next one.
 func effectiveWindow(s limits.Standing, l limits.Limit) time.Duration {
 	bucket := l.Algorithm == limits.TokenBucket || l.Algorithm == limits.LeakyBucket
 	switch perToken := float64(l.Window) / float64(l.Amount); {
@@ -216,8 +217,8 @@ func effectiveWindow(s limits.Standing, l limits.Limit) time.Duration {
 	}
 }
 
-// untilReset is the value of X-RateLimit-Reset: on a refusal the same as Retry-After, otherwise
-// when the limit regains room by itself (Standing.Reset).
+// untilReset returns the value of X-RateLimit-Reset: on a refusal the same as Retry-After,
+// otherwise the time until the limit regains room (Standing.Reset).
 func untilReset(s limits.Standing) time.Duration {
 	if s.Violated && !s.Never {
 		return s.RetryAfter

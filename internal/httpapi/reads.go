@@ -10,10 +10,10 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// A list has Redis look at many jobs, and all other requests wait for as long. To keep lists from
-// starving the service, each request looks at no more than leaky.MaxWork jobs, a client has one
-// list at a time, and the jobs looked at are charged to its tier's limits on reads. A request that
-// looks at one job, such as a status, isn't charged: its script call is shared with others.
+// For a list, Redis looks at many jobs, and all other requests wait meanwhile. So each request
+// looks at no more than leaky.MaxWork jobs, a client can read one list at a time, and the jobs
+// looked at are charged to its tier's limits on reads. A request that looks at one job, such as a
+// status, isn't charged: its script call is shared with others.
 
 // listTurn waits until no other list of the same client is under way.
 func (c *call) listTurn() (leave func(), err error) {
@@ -24,7 +24,7 @@ func (c *call) listTurn() (leave func(), err error) {
 	return leave, err
 }
 
-// refusedRead logs that a list was refused, as logDecision does of decisions.
+// refusedRead logs that a list was refused, as logDecision logs decisions.
 func (c *call) refusedRead(p *api.Problem) {
 	if c.s.Web.AnswerLog.AllowN(c.Began, 1) {
 		c.s.Web.Log.LogAttrs(c.Ctx, slog.LevelInfo, "list refused",

@@ -13,7 +13,7 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// overLimit is the answer to a request that a limit refused; bytes is the size of its body.
+// overLimit returns the answer to a request that a limit refused; bytes is the size of its body.
 func overLimit(o *admission.Refused, bytes int64) *api.Problem {
 	v := *o.Verdict
 	s, _ := v.Strictest()
@@ -63,7 +63,7 @@ func violated(v limits.Verdict) []string {
 	return names
 }
 
-// allowance is a limit in words: "60 requests per minute".
+// allowance returns a limit in words, such as "60 requests per minute".
 func allowance(l limits.Limit) string {
 	switch {
 	case l.Algorithm == limits.Concurrency:
@@ -95,7 +95,7 @@ func windowWord(window time.Duration) string {
 	return windowText(window)
 }
 
-// windowText writes a window as the config does: 1m rather than 1m0s. A limit without one has "".
+// windowText returns a window as a config has it: 1m rather than 1m0s; "" if the limit has none.
 func windowText(d time.Duration) string {
 	switch d {
 	case 0:

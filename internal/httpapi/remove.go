@@ -12,7 +12,7 @@ import (
 )
 
 // remove answers DELETE /v1/jobs/{id}: it cancels the job, or with ?purge=1 removes the record of a
-// job that has ended. The query is read strictly: a misspelt purge would cancel a running job.
+// job that has ended. The query is read strictly: a misspelled purge would cancel a running job.
 func (s *Server) remove(c *call) error {
 	asked, err := web.ParseQuery(c.R.URL.RawQuery, "purge")
 	if err != nil {
@@ -55,8 +55,8 @@ func notEnded() *api.Problem {
 }
 
 // forgetAnswer removes the stored answer to the job's request, for its client alone if others share
-// it. The answer is found by the payload, so this comes before the job is removed. If it fails,
-// repeating the purge does everything.
+// it. The answer is found by the payload, so it must be called before the job is removed. If it
+// fails, repeating the purge does everything.
 func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	o := s.Admission.Operation(job.Operation)
 	if o == nil || !o.Overload.KeepsFor(job.Client) {
@@ -76,8 +76,8 @@ func (s *Server) forgetAnswer(c *call, line Line, job jobs.Job) error {
 	return nil
 }
 
-// ownLookError is jobview.LookError for the caller's own jobs: only a job's owner learns that it
-// ended and has no record any more.
+// ownLookError is jobview.LookError, except that only a job's owner learns that the job ended and
+// has no record any more.
 func (c *call) ownLookError(id string, err error) error {
 	var gone *leaky.GoneError
 	if errors.As(err, &gone) && (gone.OwnedBy(c.caller.ID) || c.bears(id) && gone.Anonymous()) {

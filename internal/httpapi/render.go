@@ -14,8 +14,8 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// render answers with an outcome of admission. Only this file knows the status, fields and body of
-// each.
+// render answers with an outcome of admission. Only this file knows each outcome's status, fields
+// and body.
 func (c *call) render(o admission.Outcome) error {
 	t := o.About()
 	c.plan, c.verdict = t.Plan, t.Verdict
@@ -68,8 +68,8 @@ func (c *call) renderJob(j admission.Job) error {
 	if err != nil && !(ok && p.Code == api.CodeTooManyStreams) {
 		c.StoreLost = true
 	}
-	// The job is accepted even if the wait failed or was refused: answer with what was known
-	// before.
+	// The job is accepted even if the wait failed or was refused: answer with its state before the
+	// wait.
 	view := jobview.ForClient(look, time.Now())
 	view.Degraded = j.Fallback
 	h := c.W.Header()
@@ -87,7 +87,7 @@ func (c *call) renderJob(j admission.Job) error {
 		return c.JSON(http.StatusOK, view)
 	}
 	h["Retry-After"] = []string{strconv.Itoa(jobview.PollAfter(look, time.Now()))}
-	// Without this field, pollers take any 200 at Location for the job's end.
+	// Without this field, some clients take any 200 at Location for the job's end.
 	h[api.HeaderOperationLocation] = []string{view.StatusURL}
 	return c.JSON(http.StatusAccepted, view)
 }
@@ -101,7 +101,7 @@ func (c *call) renderStored(o *admission.Stored) error {
 		counts.misses.Add(1)
 		return err
 	}
-	// Age and ttl make up how old a fresh answer may be. The ttl of a stale one is negative.
+	// Age and ttl add up to how old a fresh answer may be. The ttl of a stale one is negative.
 	ttl := int64(o.FreshFor/time.Second) - int64(found.Age/time.Second)
 	status := ""
 	if o.Fresh {
@@ -121,7 +121,7 @@ func (c *call) renderStored(o *admission.Stored) error {
 	return nil
 }
 
-// refused is the problem for a request that was refused.
+// refused returns the problem for a request that was refused.
 func (c *call) refused(o *admission.Refused) error {
 	switch o.By {
 	case admission.ByLine:
@@ -144,7 +144,7 @@ func (c *call) refused(o *admission.Refused) error {
 	return overLimit(o, c.bodyBytes)
 }
 
-// lineRefused is the answer to a request whose job got no place in the line.
+// lineRefused returns the answer to a request whose job got no place in the line.
 func lineRefused(operation string, o *admission.Refused) *api.Problem {
 	p := &api.Problem{Type: api.TypeReducedCapacity, Title: "Temporary Reduced Capacity",
 		Status: http.StatusTooManyRequests, Reason: string(o.Line),
@@ -163,8 +163,7 @@ func lineRefused(operation string, o *admission.Refused) *api.Problem {
 	default:
 		p.Code, p.Detail = api.CodeWaitTooLong, "The predicted wait for "+operation+" is too long."
 	}
-	// The wait is a prediction, and clients that were refused together shouldn't all return
-	// together.
+	// The wait is a prediction, and clients that were refused together shouldn't return together.
 	jitter := time.Duration(rand.Float64() * 0.1 * float64(o.RetryAfter))
 	p.RetryAfter = web.WholeSeconds(o.RetryAfter + jitter)
 	return p

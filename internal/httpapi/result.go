@@ -80,7 +80,7 @@ type recently struct {
 // maxRecent bounds the jobs that are remembered, some 100 bytes each.
 const maxRecent = 10_000
 
-// first reports whether r was not asked about the job before, or has forgotten it.
+// first reports whether the job is not remembered, and remembers it.
 func (r *recently) first(job string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,14 +99,14 @@ func resultGone() *api.Problem {
 		"The job succeeded, and its result has been removed since.")
 }
 
-// failedResult is a failed job's problem, with the backend's answer.
+// failedResult returns a failed job's problem, with the backend's answer.
 func (c *call) failedResult(line Line, look leaky.Look) error {
 	p := jobview.FailureProblem(look.Standing.Failure)
 	meta := look.Standing.Result
 	if meta.Status == 0 {
 		return p
 	}
-	// The bytes, the same as a text, and the document that this becomes part of.
+	// For the bytes, their text, and the document with that text.
 	if err := c.reserve(nil, 3*int(meta.Size)); err != nil {
 		return err
 	}

@@ -81,8 +81,8 @@ type Server struct {
 	warmed     recently      // jobs whose answers were
 	lists      web.Turns
 	parsing    chan struct{}                 // has a value for each large body that is being parsed
-	beat, life time.Duration                 // heartbeat and streamLife, but in tests
-	patience   func(bytes int) time.Duration // slowTime, but in tests
+	beat, life time.Duration                 // heartbeat and streamLife, except in tests
+	patience   func(bytes int) time.Duration // web.SlowTime, except in tests
 
 	refusing  atomic.Bool   // set by Refuse
 	draining  chan struct{} // closed by Drain
@@ -90,7 +90,7 @@ type Server struct {
 }
 
 // maxWarming bounds the answers that are being loaded into memory at one time. Each load reads the
-// job's payload and the answer. Further ones are skipped: a later request will load the answer.
+// job's payload and the answer. Further loads are skipped: a later request will load the answer.
 const maxWarming = 16
 
 // New returns a Server. It registers its metrics with those of c.Web.
@@ -118,27 +118,28 @@ func New(c Config) *Server {
 }
 
 // Leave begins a shutdown that clients don't notice: from now on /readyz reports not ready, and
-// each answer closes its connection, so that clients connect to other processes. The rest goes on.
+// each answer closes its connection, so that clients connect to other processes. Requests are still
+// answered.
 func (s *Server) Leave() {
 	s.Web.Leave()
 	s.Admission.StopRefreshing()
 }
 
-// Refuse makes the server admit no more jobs: they would wait until the next process starts.
-// Requests about jobs and limits are still answered, gateways' checks too. It implies Leave.
+// Refuse makes the server admit no more jobs, which would wait until the next process starts.
+// Requests about jobs and limits are still answered, and so are gateways' checks. It implies Leave.
 func (s *Server) Refuse() {
 	s.Leave()
 	s.refusing.Store(true)
 }
 
-// Drain answers the requests that are held back and ends streams; no more are held. It implies
+// Drain answers the requests that are held back, ends streams, and lets no more be held. It implies
 // Leave, and may be called more than once.
 func (s *Server) Drain() {
 	s.Leave()
 	s.drainOnce.Do(func() { close(s.draining) })
 }
 
-// Public is the handler of the public listener.
+// Public returns the handler of the public listener.
 func (s *Server) Public() http.Handler {
 	return web.Router(s.Web, s.begin,
 		s.callers("/v1/jobs", methods{"POST": deciding(s.submit), "GET": s.caller(s.listOwn)}),
@@ -164,8 +165,8 @@ type (
 
 func (s *Server) begin() *call { return &call{s: s} }
 
-// callers is a route for identified callers: the answer to a method that the route doesn't have
-// also describes their limits.
+// callers returns a route for identified callers: the answer to a method that the route doesn't
+// have also describes their limits.
 func (s *Server) callers(path string, handlers methods) route {
 	return route{Path: path, Handlers: handlers, Unhandled: func(c *call) {
 		if client, err := s.Identity.Identify(c.R); err == nil {
@@ -176,8 +177,8 @@ func (s *Server) callers(path string, handlers methods) route {
 
 func livez(c *call) error { return web.Livez(&c.Call) }
 
-// Served counts the stored answers of an operation that the process has served since it began. The
-// fields about the store's content are 0.
+// Served returns counts of the stored answers of an operation that the process has served since its
+// start. The fields about the store's content are 0.
 func (s *Server) Served(operation string) api.CachedOperation {
 	n := s.cached[operation]
 	if n == nil {
@@ -187,13 +188,13 @@ func (s *Server) Served(operation string) api.CachedOperation {
 		ServedBytes: n.bytes.Load()}
 }
 
-// AddressOf is the address that limits count a request's sender under; "": it isn't known.
+// AddressOf returns the address by which limits count a request's sender, or "" if it isn't known.
 func (s *Server) AddressOf(r *http.Request) string {
 	client, _ := s.Identity.Identify(r) // an error still has the address
 	return client.Address
 }
 
-// lineOf is the line of a job's backend.
+// lineOf returns the line of a job's backend.
 func (s *Server) lineOf(id string) Line {
 	backend, _ := jobs.ParseID(id)
 	return s.Lines[backend]

@@ -12,9 +12,9 @@ import (
 	"github.com/forebay/forebay/internal/web"
 )
 
-// ownJob is the job that the path names, for its owner (see owns). All other callers get the same
-// answer after the same work, if the id is one of ours. The job that several requests share is
-// unowned, and so is a refresh: the backend gets its id and may show it, and a caller that could
+// ownJob returns the job that the path names, for its owner (see owns). All other callers get the
+// same answer after the same work, if the id names a backend of the config. A job that several
+// requests share is unowned: the backend gets its id and may reveal it, and a caller that could
 // cancel it would cancel it for all.
 func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	id := c.Var("id")
@@ -33,9 +33,9 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 	return line, look, nil
 }
 
-// owns reports whether a job is the caller's. That of a caller without a key is its bearer's: the
-// id is random, and strangers may share an address. Ids that earlier releases gave out aren't all
-// random, so those need the address too.
+// owns reports whether a job is the caller's. The job of a caller without a key belongs to the
+// bearer of its id, which is random, since strangers may share an address. Ids of earlier releases
+// aren't all random, so for those the address must match too.
 func (c *call) owns(client, id string) bool {
 	if c.bears(id) {
 		return jobs.IsAnonymous(client)
@@ -43,8 +43,8 @@ func (c *call) owns(client, id string) bool {
 	return client == c.caller.ID
 }
 
-// bears reports whether a caller without a key proves by the id that a job is its own, if the job
-// is of such a caller.
+// bears reports whether the id proves that a job is this caller's, if the job is of a caller
+// without a key.
 func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(id) }
 
 // status answers GET /v1/jobs/{id}.
@@ -56,7 +56,7 @@ func (s *Server) status(c *call) error {
 }
 
 // oneStatus answers with where the job stands. If the client prefers to wait, the answer is held
-// until the job's end, or until its next move if the client says which state it knows.
+// until the job's end, or until its next move if the client names the state that it knows.
 func (s *Server) oneStatus(c *call) error {
 	line, look, err := s.ownJob(c)
 	if err != nil {

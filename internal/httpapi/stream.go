@@ -16,8 +16,8 @@ import (
 )
 
 // A stream sends a job's states as they change, as server-sent events (WHATWG HTML, section 9.2).
-// Each event is a whole state and its id is the standing's version. A client that returns with the
-// last id that it saw misses nothing that still matters.
+// Each event is a whole state and its id is the standing's version. A client that resumes with the
+// last id that it saw misses no state that still matters.
 
 const (
 	// heartbeat is how often a silent stream sends a comment. Proxies cut silent connections from
@@ -33,7 +33,8 @@ const (
 	// Clients whose streams the service ended reconnect between these, not all at once.
 	comeBackFrom = time.Second
 	comeBackTo   = 5 * time.Second
-	// A client with too many streams may try again between these: streams last up to streamLife.
+	// A client with too many streams may try again after a time between these: streams last up to
+	// streamLife.
 	fewerFrom = 10 // seconds
 	fewerTo   = 20
 )
@@ -111,7 +112,7 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 		return nil, tooManyHeld()
 	}
 	h["Content-Type"] = []string{"text/event-stream"}
-	h["X-Accel-Buffering"] = []string{"no"} // or nginx would keep events to itself
+	h["X-Accel-Buffering"] = []string{"no"} // or nginx would hold events back
 	c.Head(http.StatusOK)
 	t := &telling{
 		eventWriter: eventWriter{w: c.W, control: http.NewResponseController(c.W)},
@@ -137,8 +138,8 @@ func (t *telling) end() {
 	t.watch.c.Held = time.Since(t.began)
 }
 
-// tell looks where the job stands and writes the state if it is new to the client. An error means
-// that the client left.
+// tell looks up where the job stands, and writes the state if it is new to the client. An error
+// means that the client left.
 func (t *telling) tell() (further, error) {
 	look, err := t.watch.look()
 	if err != nil {
@@ -147,7 +148,7 @@ func (t *telling) tell() (further, error) {
 		}
 		return later, nil
 	}
-	// Versions only grow, except if Redis lost its last writes: then a client that saw a later one
+	// Versions only grow, unless Redis lost its last writes: then a client that saw a later one
 	// gets the older state again.
 	version := look.Standing.Version
 	if !t.knows || version > t.seen || t.looked && version != t.seen {
@@ -190,7 +191,7 @@ type eventWriter struct {
 }
 
 func (e *eventWriter) write(format string, args ...any) error {
-	// Not every writer has deadlines; the listener's has none that is shorter.
+	// Not every writer has deadlines. The listener sets none that is shorter.
 	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite))
 	if _, err := fmt.Fprintf(e.w, format, args...); err != nil {
 		return err
@@ -217,8 +218,8 @@ func (e *eventWriter) retry(after time.Duration) error {
 
 func (e *eventWriter) comment() error { return e.write(": still there\n\n") }
 
-// lastEventID is the version that a returning client saw last. An id that isn't ours counts as
-// none.
+// lastEventID returns the version that a returning client saw last. An id that no stream sends
+// counts as none.
 func lastEventID(h http.Header) (version int64, ok bool) {
 	version, err := strconv.ParseInt(h.Get("Last-Event-ID"), 10, 64)
 	return version, err == nil && version >= 0

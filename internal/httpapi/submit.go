@@ -25,7 +25,7 @@ type posted struct {
 	body        []byte        // the whole request, for its fingerprint
 }
 
-// submit answers POST /v1/jobs: it reads the request, has admission decide, and renders the
+// submit answers POST /v1/jobs: it reads the request, lets admission decide, and renders the
 // outcome.
 func (s *Server) submit(c *call) error {
 	// The client is identified before the body is read: a body takes memory, and its sender must be
@@ -56,7 +56,7 @@ func (s *Server) submit(c *call) error {
 	return c.render(outcome)
 }
 
-// requestOf makes a submission of the posted request, on which admission can decide.
+// requestOf turns the posted request into one on which admission can decide.
 func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error) {
 	if r.Operation, err = s.operationFor(c, sub.operation); err != nil {
 		return r, err
@@ -79,7 +79,7 @@ func (s *Server) requestOf(c *call, sub posted) (r admission.Request, err error)
 	return r, nil
 }
 
-// callbackFor is the URL that is notified of the end of a client's job; "": none.
+// callbackFor returns the URL to notify of the end of a client's job; "": none.
 func (s *Server) callbackFor(client, asked string) (string, error) {
 	refused := func(why string) error {
 		return web.FieldErrors{{Detail: why, Pointer: web.Pointer(fieldCallback)}}.Err()
@@ -108,9 +108,9 @@ func (s *Server) readSubmission(c *call) (sub posted, release func(), err error)
 	return sub, release, err
 }
 
-// parse is parseSubmission, with large bodies on half of the processors at most. A large body takes
-// a processor for milliseconds, and small requests, which need one often for microseconds, must
-// find one free. Other large bodies wait as long as their clients do.
+// parse is parseSubmission, with large bodies on at most half of the processors. A large body takes
+// a processor for milliseconds, and small requests, which need one for microseconds, must find one
+// free. Other large bodies wait, as long as their clients do.
 func (s *Server) parse(ctx context.Context, body []byte) (posted, error) {
 	if len(body) > transfer.Small {
 		select {

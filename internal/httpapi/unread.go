@@ -20,18 +20,18 @@ import (
 // for each connection anyway, and connections are bounded.
 const smallAnswer = 4 << 10
 
-// everyone is the name that all unread bytes count under: neither an id nor a network.
+// everyone is the name under which all unread bytes count. It is neither an id nor a network.
 const everyone = "/"
 
-// unreadBounds are the bounds in force if all clients together may leave so many bytes unread; 0:
-// no bound. An address and its network have a larger part than of held answers, since one answer
-// may be large.
+// unreadBounds returns the bounds in force if all clients together may leave all bytes unread; 0:
+// no bound. An address and its network get a larger part of them than of held answers, since one
+// answer may be large.
 func unreadBounds(all int64) heldBounds {
 	n := int(all)
 	return heldBounds{all: n, client: n / 4, anonymous: n / 2, address: n / 16, network: n / 8}
 }
 
-// The bounds on unread bytes as metrics and the log name them.
+// The names of the bounds on unread bytes, in metrics and logs.
 const (
 	boundAll    = "all"
 	boundClient = "client" // also of an address, of its network and of all callers without a key
@@ -52,7 +52,8 @@ type unread struct {
 	readers map[unreadBy]int
 }
 
-// unreadBy is a body that is counted under a name. All answers made of it count its bytes once.
+// unreadBy is a body that is counted under a name. All answers made of one body count its bytes
+// once.
 type unreadBy struct {
 	name string
 	body *byte
@@ -77,16 +78,17 @@ func newUnread(b heldBounds, metrics prometheus.Registerer, log *slog.Logger) *u
 	return u
 }
 
-// under is how many bytes are unread under a name.
+// under returns how many bytes are unread under a name.
 func (u *unread) under(name string) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.bytes[name]
 }
 
-// reserve takes the room for an answer of n bytes to a client. body is the memory of the answer if
-// other answers may share it; otherwise nil. free must be called once the answer is read. If there
-// is no room, the error is the client's answer: 503 if all clients together take it, otherwise 429.
+// reserve reserves the room for an answer of n bytes to a client. body is the memory of the answer
+// if other answers may share it; otherwise nil. free must be called once the answer is read. If
+// there is no room, the error is the client's answer: 503 if all clients together take the room,
+// otherwise 429.
 func (u *unread) reserve(client identity.Client, body []byte, n int) (free func(), err error) {
 	first := unsafe.SliceData(body)
 	if first == nil {
@@ -119,7 +121,7 @@ func (u *unread) take(names []string, most []int, body *byte, n int) (full strin
 	return "", true
 }
 
-// give takes an answer away.
+// give removes an answer.
 func (u *unread) give(names []string, body *byte, n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -134,7 +136,7 @@ func (u *unread) give(names []string, body *byte, n int) {
 	}
 }
 
-// refuse counts and logs a refusal, and is its answer.
+// refuse counts and logs a refusal, and returns its answer.
 func (u *unread) refuse(full string) *api.Problem {
 	bound, p := boundClient, web.Problem(http.StatusTooManyRequests, api.CodeTooManyAnswers,
 		"Too many answers are still to be read: by you, by your network, "+

@@ -16,7 +16,7 @@ import (
 )
 
 // Answers that are held back cost Redis nothing while their jobs don't move: Finals notifies their
-// job watches when to look again.
+// job watches of moves.
 
 // Kinds of answers that are held back, as forebay_held_answers names them.
 const (
@@ -32,14 +32,14 @@ const maxWaiters = 10_000
 var maxHeld = heldBounds{all: maxWaiters, client: maxWaiters / 4,
 	anonymous: maxWaiters / 2, address: 250, network: 500}
 
-// heldBounds bound the room that answers take: in all and of one client, so that no client takes
-// all of it. An address costs nothing, so callers without a key have less: an address has enough
-// for the people of an office, and a network (an IPv4 /24 or an IPv6 /48, the size of a site) twice
-// that. All of them together leave the rest to clients with a key.
+// heldBounds bound the room that answers take: in all, and of one client, so that no client takes
+// all of it. Addresses cost nothing, so callers without a key have less: an address has enough for
+// the people of an office, and a network (an IPv4 /24 or an IPv6 /48, the size of a site) twice
+// that. All callers without a key together leave some room to clients with a key.
 type heldBounds struct{ all, client, anonymous, address, network int }
 
-// of returns the names that a client's answers count under, and the bound of each. A client with a
-// key has only its id. Other callers have their id, their network and, as "", all of them.
+// of returns the names under which a client's answers count, and the bound of each. A client with a
+// key has only its id. Other callers have their id, their network, and "" for all of them together.
 func (b heldBounds) of(client identity.Client) (names []string, most []int) {
 	if client.Anonymous {
 		return []string{client.ID, network(client.Address), ""},
@@ -93,7 +93,8 @@ func (w *waits) enter(kind string, client identity.Client) (leave func(), ok boo
 	}, true
 }
 
-// network is the network that an address of identity.Client belongs to: an IPv4 /24, an IPv6 /48.
+// network returns the network to which an address of identity.Client belongs: an IPv4 /24, an IPv6
+// /48.
 func network(address string) string {
 	prefix, err := netip.ParsePrefix(address)
 	addr := prefix.Addr()
@@ -110,7 +111,7 @@ func network(address string) string {
 	return prefix.String()
 }
 
-// held is the number of held answers of a kind.
+// held returns the number of held answers of a kind.
 func (w *waits) held(kind string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,8 +130,8 @@ type jobWatch struct {
 	forget      func()
 }
 
-// watchJob starts a watch over the job that a call is about, for at most span. The caller must look
-// afterwards, or it misses moves that came just before, and must end the watch.
+// watchJob starts a watch over the job that a call is about, for at most span. The caller must then
+// look once, since moves just before aren't notified, and must end the watch.
 func (s *Server) watchJob(c *call, line Line, look leaky.Look, span time.Duration) *jobWatch {
 	w := &jobWatch{s: s, c: c, line: line, id: look.Job.ID,
 		unavailable: s.Store.Unavailable(), over: time.NewTimer(span)}
@@ -147,7 +148,7 @@ func (w *jobWatch) end() {
 	w.forget()
 }
 
-// look asks where the job stands. It has web.StoreTime of its own.
+// look returns where the job stands. It has web.StoreTime of its own.
 func (w *jobWatch) look() (leaky.Look, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.c.R.Context()), web.StoreTime)
 	defer cancel()
@@ -194,7 +195,7 @@ func (s *Server) await(c *call, line Line, look leaky.Look) (leaky.Look, error) 
 
 func done(look leaky.Look) bool { return look.Standing.State.Final() }
 
-// hold is await with a condition of the caller's own.
+// hold is await with the caller's own condition.
 func (s *Server) hold(c *call, line Line, look leaky.Look,
 	enough func(leaky.Look) bool) (leaky.Look, error) {
 	wait := preferredWait(c.R.Header[api.HeaderPrefer])

@@ -15,8 +15,8 @@ type CountryDatabase interface {
 }
 
 // country returns the country of the caller at addr: from a trusted proxy, otherwise from the
-// database, otherwise "". proxied reports whether the connection's peer is a trusted proxy. From
-// any other peer, the header is the caller's own claim.
+// database, otherwise "". proxied says whether the connection's peer is a trusted proxy; from any
+// other peer, the header is the caller's own claim.
 func (i *Identifier) country(r *http.Request, addr netip.Addr, proxied bool) string {
 	if proxied && i.countryHeader != "" {
 		if c := countryOf(r.Header[i.countryHeader]); c != "" {
@@ -40,7 +40,7 @@ func countryOf(lines []string) string {
 }
 
 // country returns the upper-case form of a country's ISO 3166-1 alpha-2 code, and "" for any other
-// text. There are at most 676 values, so no header can create limits without end.
+// text. There are at most 676 values, so headers can create only so many counts of a limit.
 //
 // These are not countries, though proxies and databases send them:
 //

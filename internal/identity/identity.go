@@ -9,12 +9,12 @@
 // The caller's country comes from a trusted proxy, or otherwise from a database of addresses. A
 // caller can't choose it: its own headers are never believed.
 //
-// Keys are stored only as their SHA-256 digest. A plain hash is right for keys of many random bits;
-// for passwords chosen by people it would not be.
+// Keys are stored only as their SHA-256 digest. A plain hash is safe for keys of many random bits,
+// though not for passwords chosen by people.
 //
 // # Callers without a key
 //
-// Callers without a key are counted by address, and nothing tells them apart: strangers share
+// Callers without a key are counted by address, and can't be distinguished further: strangers share
 // addresses, and people move between them. So such a caller's job belongs to the bearer of its id,
 // which is random (UUID version 4). An Idempotency-Key of such a caller derives the id with a
 // secret of the deployment (fb:secret, made once). Callers without a key have no list of jobs, and
@@ -45,7 +45,7 @@ type Client struct {
 // Digest is the SHA-256 of an API key.
 type Digest [sha256.Size]byte
 
-// Redacted is how the digest begins, for package strictyaml.
+// Redacted returns the beginning of the digest, for package strictyaml.
 func (d Digest) Redacted() string { return hex.EncodeToString(d[:4]) + "…" }
 
 // UnmarshalText reads 64 hexadecimal digits. Its error doesn't show the text.
@@ -81,15 +81,15 @@ type Config struct {
 	// smallest network that one user is given, with all of its addresses.
 	IPv6Prefix int
 
-	// Untrusted is called for a request that carries Header and whose peer has a private address
-	// that isn't among TrustedProxies: most likely a proxy missing from the config. It must be fast
-	// and safe for concurrent use. It may be nil.
+	// Untrusted is called for a request with Header from a private address that isn't in
+	// TrustedProxies: most likely that of a proxy missing from the config. It must be fast and safe
+	// for concurrent use. It may be nil.
 	Untrusted func(peer netip.Addr, header string)
 
 	// CountryHeader is the header in which trusted proxies send the caller's country, such as
 	// "CF-IPCountry"; "" means none. It is believed only if the connection's peer is in
-	// TrustedProxies. The proxy must set or remove it: one that passes on the caller's own header
-	// lets the caller choose. Values that aren't the code of a country (XX, T1, EU) are ignored.
+	// TrustedProxies. The proxy must set or remove it: otherwise the caller can choose its country.
+	// Values that aren't the code of a country (XX, T1, EU) are ignored.
 	CountryHeader string
 	// Countries is asked if the header gives no country; it may be nil. Its answer, too, counts
 	// only if it is a country's code.

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// maxRetry lets the task of a killed worker come back and be dropped as a stale message. With 0
-	// asynq would archive it unread, for 90 days.
+	// maxRetry makes asynq return the task of a killed worker, which is then dropped as a stale
+	// message. With 0 asynq would archive it for 90 days.
 	maxRetry = 3
-	retryIn  = 5 * time.Second // asynq forwards retries every 5 s: sooner is of no use
-	// noTimeout is longer than any call: the worker bounds how long an attempt may take. asynq has
-	// no value for "never": it reads 0 as 30 minutes.
+	retryIn  = 5 * time.Second // asynq forwards retries every 5 s, so a shorter time has no effect
+	// noTimeout is longer than any call, since the worker bounds how long an attempt may take.
+	// asynq has no value for "never": it reads 0 as 30 minutes.
 	noTimeout = 366 * 24 * time.Hour
-	// noSleep is the shortest sleep that asynq can make after an empty dequeue: the gate has waited
-	// already. A ticket that is sent right after the last one ended reaches its handler in 0.2 ms.
-	// With a sleep of 1 ms it takes 1.9 ms.
+	// noSleep is asynq's shortest sleep after an empty dequeue, since the gate has waited already.
+	// A ticket that is sent right after the last one ended reaches its handler in 0.2 ms; with a
+	// sleep of 1 ms it takes 1.9 ms.
 	noSleep = time.Nanosecond
 )
 
-// carrier brings messages from process to process through one asynq queue. It only transports: a
-// message may be lost or come twice.
+// carrier carries messages from process to process through one asynq queue. A message may be lost
+// or come twice.
 type carrier struct {
 	queue  string // asynq's name of the queue
 	most   int    // messages that one process handles at a time
@@ -45,8 +45,7 @@ func newCarrier(
 		gate: newGate(hold), log: log}
 }
 
-// sendAtOnce is the number of messages on their way to Redis at one time: asynq takes a round trip
-// for each.
+// sendAtOnce is how many messages are being sent at a time: asynq takes a round trip for each.
 const sendAtOnce = 8
 
 // send sends n messages, each made by task. A message isn't sent if one with its id is waiting or
@@ -112,7 +111,7 @@ func (c *carrier) serve(
 	}
 	stopped := make(chan struct{})
 	begin := sync.OnceFunc(func() {
-		c.gate.close() // first, as asynq's Shutdown waits for a dequeue that the gate holds
+		c.gate.close() // first: asynq's Shutdown waits for a dequeue that the gate holds
 		go func() {
 			defer close(stopped)
 			server.Shutdown()

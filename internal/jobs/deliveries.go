@@ -29,8 +29,8 @@ const (
 // or come twice: the receiving process checks whether Claim still holds.
 type Delivery struct {
 	ID string // job id
-	// Claim is when its sender takes it for lost, in µs since 1970 on Redis's clock. It differs
-	// each time that a delivery of the same job is sent.
+	// Claim is when its sender presumes it lost, in µs since 1970 on Redis's clock. It differs each
+	// time that a delivery of the same job is sent.
 	Claim int64
 }
 
@@ -44,7 +44,7 @@ func NewDeliveries(rdb redis.UniversalClient, log *slog.Logger) *Deliveries {
 	return &Deliveries{newCarrier(rdb, deliveryQueue, MaxDeliveries, deliveryHold, log)}
 }
 
-// Send hands each delivery to the worker that asks first. After an error some of them may not have
+// Send sends each delivery to the worker that asks first. After an error some of them may not have
 // been sent.
 func (d *Deliveries) Send(ctx context.Context, deliveries []Delivery) error {
 	return d.send(ctx, len(deliveries), func(i int) (task *asynq.Task, id string) {

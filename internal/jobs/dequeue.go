@@ -12,22 +12,20 @@ import (
 )
 
 // asynq polls: after a dequeue that found nothing it sleeps, and a job that comes meanwhile waits.
-// Polling faster costs Redis more. asynq has no hook for a wake-up, but it takes any
+// Polling faster costs Redis more. asynq has no hook for a wake-up, but takes any
 // redis.UniversalClient. The client that it gets here holds each dequeue back until this process
-// has sent a ticket, and then passes it on at once. The client also works around two faults of
-// asynq 0.26: a hot loop while Redis answers with errors, and a cancelled context on calls that
-// must be made.
+// has sent a ticket. The client also works around two faults of asynq 0.26: a busy loop while Redis
+// answers with errors, and a canceled context on calls that must be made.
 
 const (
-	// holdTime bounds how long a dequeue of tickets is held back. Tickets that other processes have
-	// sent, or that killed ones have left, are found that late. It costs 10 calls a second on an
-	// idle queue.
+	// holdTime bounds how long a dequeue of tickets is held back. Tickets of other processes, also
+	// of killed ones, are found that late. It costs 10 calls a second on an idle queue.
 	holdTime = 100 * time.Millisecond
 	// Pauses after failed dequeues, doubling from the first to the longest, which is how late the
 	// end of a Redis outage may be noticed.
 	firstRest   = 10 * time.Millisecond
 	longestRest = 500 * time.Millisecond
-	// lateTime bounds a call whose own context was cancelled before it was made.
+	// lateTime bounds a call whose own context was canceled before it was made.
 	lateTime = 5 * time.Second
 )
 
@@ -38,8 +36,8 @@ type gate struct {
 	closed chan struct{}
 	once   sync.Once
 
-	// Of the last dequeue. asynq makes one at a time. They are atomic because asynq doesn't promise
-	// that.
+	// These describe the last dequeue. asynq makes one at a time, but doesn't promise that, so they
+	// are atomic.
 	found    atomic.Bool  // it found a ticket, so there may be more
 	failures atomic.Int64 // in a row
 }
@@ -116,7 +114,7 @@ func (g *gate) note(err error) {
 type dequeuer struct {
 	redis.UniversalClient
 	gate *gate
-	keys []string // of the dequeue script, which is recognised by them
+	keys []string // of the dequeue script, which is recognized by them
 }
 
 func newDequeuer(rdb redis.UniversalClient, queue string, g *gate) *dequeuer {
@@ -153,10 +151,10 @@ func (d *dequeuer) Eval(ctx context.Context, script string, keys []string, args 
 	return cmd
 }
 
-// outlasting replaces a context that was cancelled before the call. asynq's retry of a failed
-// "done" comes with such a context: it would fail each time, until the finished task runs again.
-// Once the gate is closed the context stays, because a stop with many such retries must not wait
-// for a Redis that hangs.
+// outlasting replaces a context that was canceled before the call. asynq retries a failed "done"
+// with such a context: it would fail each time, until the finished task runs again. Once the gate
+// is closed, the context is kept, because a stop with many such retries must not wait for a Redis
+// that hangs.
 func (d *dequeuer) outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !errors.Is(ctx.Err(), context.Canceled) || d.gate.isClosed() {
 		return ctx, func() {}

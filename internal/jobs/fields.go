@@ -7,11 +7,11 @@ import (
 )
 
 // Fields are the header fields of a backend's answer that are kept with its result, beside the
-// content type: a line "Name: value" each, at most MaxFields bytes in all. "" holds none.
+// content type, as lines "Name: value" of at most MaxFields bytes in all.
 type Fields string
 
-// MaxFields bounds the bytes of Fields, which are read with each look at their job. There is room
-// for a file name of 255 bytes in both of its forms, and more.
+// MaxFields bounds the bytes of Fields, which each look at their job reads. There is room for a
+// file name of 255 bytes in both of its forms, and more.
 const MaxFields = 1 << 10
 
 // keptFields are the names of kept fields, with those first that are needed to read the result's
@@ -26,7 +26,7 @@ func FieldsOf(h http.Header) (kept Fields, left []string) {
 	var b strings.Builder
 	for _, name := range keptFields {
 		values := h[name]
-		if name != "Link" { // the only one that may stand in several lines
+		if name != "Link" { // the only one that may have several lines
 			values = values[:min(len(values), 1)]
 		}
 		for _, value := range values {

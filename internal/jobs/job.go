@@ -24,13 +24,13 @@ type Job struct {
 	CreatedAt   time.Time
 	Traceparent string  // W3C trace context of the request; "" where there was none
 	Fingerprint string  // distinguishes requests with one Idempotency-Key; "" without a key
-	Weight      float64 // from its offer; a redriven job gets its place by it; 0 means 1
-	Holds       Holds   // given back by the script that ends the job; if Apart, soon after
+	Weight      float64 // from its offer; determines a redriven job's place; 0 means 1
+	Holds       Holds   // returned by the script that ends the job or, if Apart, soon after
 	Callback    string  // URL that is notified when it ends; "": none
 	Of          string  // if it is a subscription, the id of the job that it follows; otherwise ""
 	NoStore     bool    // the request forbids storing its answer for others
-	// Shared: it runs for its subscriptions. It is unowned: Client only names the
-	// client whose turn in the line it takes.
+	// Shared: it runs for its subscriptions. It is unowned: Client is only the client in whose flow
+	// it waits.
 	Shared bool
 }
 
@@ -56,7 +56,7 @@ type Standing struct {
 	FinishedAt time.Time // final states
 	ExpiresAt  time.Time // final states: when record and result are removed
 	Canceling  bool      // running, and asked to stop
-	Failure    Failure   // failed and expired; and the last one of a delayed job
+	Failure    Failure   // of a failed or expired job; of a delayed one, the last attempt's
 	Result     Meta      // succeeded, and failed where the backend had answered
 	Version    int64     // grows with every move: the ETag
 }
@@ -126,8 +126,8 @@ func parts(client, operation, key string) (data []byte) {
 	return data
 }
 
-// Random reports whether a job id can't be guessed: one from NewID or DeriveSecretID. Earlier
-// releases made other ids, whose jobs may still be on record.
+// Random reports whether a job id can't be guessed, as one from NewID or DeriveSecretID can't.
+// Earlier releases made other ids, whose jobs may still be on record.
 func Random(id string) bool {
 	bytes, ok := IDBytes(id)
 	return ok && uuid.UUID(bytes).Version() == 4
@@ -139,7 +139,7 @@ func IsAnonymous(client string) bool { return strings.HasPrefix(client, "ip:") }
 
 const uuidLength = 36
 
-// IDBytes returns the 16 bytes of the UUID in a job id. Lists of one backend's jobs use them, as
+// IDBytes returns the 16 bytes of the UUID in a job id. Lists of one backend's jobs use them, since
 // they take a third of the id's text. ok is as for ParseID.
 func IDBytes(id string) (bytes [16]byte, ok bool) {
 	if _, ok := ParseID(id); !ok {

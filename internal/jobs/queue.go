@@ -12,15 +12,15 @@ import (
 )
 
 // MaxConcurrency is the number of calls of one backend that a process can have in flight at once:
-// the bound that asynq needs when a server starts. It lies above any concurrency that a backend may
-// be tuned to, so tuning needs no restart. Unused concurrency costs nothing.
+// asynq needs such a bound when a server starts. It is above any concurrency that a backend may be
+// tuned to, so tuning needs no restart. Unused concurrency costs nothing.
 const MaxConcurrency = 10_000
 
 const taskType = "forebay:attempt"
 
-// Queue carries the tickets of one backend from the process that released them to a worker. It only
-// transports: a ticket may be lost or come twice, and the line's leases and Start handle both. It
-// is one asynq queue with the backend's name. Safe for concurrent use.
+// Queue carries the tickets of one backend from the process that released them to a worker. A
+// ticket may be lost or come twice; the line's leases and Start handle both. It is one asynq queue
+// with the backend's name. Safe for concurrent use.
 type Queue struct{ carrier }
 
 // NewQueue returns the queue of a backend. The caller closes rdb, which must not retry commands by
@@ -29,7 +29,7 @@ func NewQueue(rdb redis.UniversalClient, backend string, log *slog.Logger) *Queu
 	return &Queue{newCarrier(rdb, backend, MaxConcurrency, holdTime, log.With("backend", backend))}
 }
 
-// Send hands each ticket to the worker that asks first, most likely that of this process. A ticket
+// Send sends each ticket to the worker that asks first, most likely that of this process. A ticket
 // that was sent before is not sent again. After an error some of the tickets may not have been
 // sent; their jobs return to the line when the leases expire.
 func (q *Queue) Send(ctx context.Context, tickets []Ticket) error {
@@ -46,8 +46,8 @@ func (q *Queue) Paused(ctx context.Context) (bool, error) {
 }
 
 // Serve calls handle for each ticket that this process gets, each in a goroutine of its own, until
-// stop is called. It starts without Redis, and takes up work when Redis is available. It must be
-// called at most once.
+// stop is called. It can be called while Redis is unavailable: work then begins when Redis is back.
+// It must be called at most once.
 //
 // stop takes no more tickets from the queue and waits until every handle has returned. If its
 // context ends first, it returns the context's error and the remaining handles keep running. It may
@@ -63,11 +63,12 @@ func (q *Queue) Serve(handle func(Ticket)) (stop func(context.Context) error, er
 	})
 }
 
-// taskID is the same each time that a release is sent, so it is in the queue only once.
+// taskID returns the same id each time that a release is sent, so the release is in the queue only
+// once.
 func taskID(t Ticket) string { return t.ID + ":" + strconv.FormatInt(t.Run, 10) }
 
-// encodeTicket makes short payloads on purpose: asynq's heartbeat writes the payload of every
-// running task every 5 s.
+// encodeTicket makes short payloads, because asynq's heartbeat writes the payload of every running
+// task every 5 s.
 func encodeTicket(t Ticket) []byte { return fmt.Appendf(nil, "%s %d %d", t.ID, t.Run, t.Due) }
 
 func decodeTicket(payload []byte) (Ticket, error) {

@@ -15,8 +15,8 @@ import (
 //	<accepted> <start by> <end by> <keep> <client tag> <marks>{metadata}\n<payload>
 //	marks: [=<job> |& ][$<bytes> ][@<holds> ][! ]
 //
-// The numbers (µs since 1970, keep in ms) are written by the offer and redrive scripts on Redis's
-// clock and read by the other scripts. So are the marks that follow, each with a blank behind it:
+// The offer and redrive scripts write the numbers (µs since 1970 on Redis's clock; keep in ms) and
+// the marks that follow, each with a space after it. The other scripts read them:
 //
 //   - =job: this is a subscription to that job (Of);
 //   - &: the job is shared (Shared);
@@ -24,9 +24,9 @@ import (
 //   - @holds: its Holds, which the script that ends the job gives back;
 //   - !: its Callback is notified when it ends.
 //
-// The metadata is the rest of the Job as JSON. The payload is the request's, byte for byte.
+// The metadata is the rest of the Job as JSON. The payload is that of the request, byte for byte.
 
-// Bounds of a record's metadata: the look script reads no further than 2.5 KiB, so that a status
+// Bounds of a record's metadata: the look script reads only the first 2.5 KiB, so that a status
 // costs the same for any payload. Config and identity bound names and ids well below maxMetadata.
 const (
 	maxMetadata = 900 // bytes of JSON, without those of the Callback
@@ -96,7 +96,7 @@ func EncodeRecord(j Job) ([]byte, error) {
 	return append(out, j.Payload...), nil
 }
 
-// marshal doesn't escape HTML, so that an & in a callback takes one byte.
+// marshal doesn't escape HTML, so that an & in a callback takes only one byte.
 func marshal(m metadata) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

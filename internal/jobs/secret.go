@@ -13,7 +13,7 @@ import (
 )
 
 // Secret is a random text that only the processes on one Redis know. The first process that needs
-// it makes it. Safe for concurrent use.
+// one makes it. Safe for concurrent use.
 type Secret struct {
 	rdb    redis.UniversalClient
 	known  atomic.Pointer[knownSecret] // nil: not yet
@@ -25,16 +25,17 @@ type knownSecret struct {
 	at   time.Time // when Redis had it
 }
 
-// secretLook is how often a process checks that Redis still has its secret. A Redis that lost it (a
-// failover in its first moments, FLUSHALL) so gets it back. If another process was faster, the two
-// differ for no longer than that: meanwhile an Idempotency-Key that comes to both makes two jobs.
+// secretLook is how often a process checks that Redis still has its secret, and stores it again if
+// Redis lost it (a failover in its first moments, FLUSHALL). If another process has stored another
+// secret by then, the two differ for no longer than this: meanwhile an Idempotency-Key that comes
+// to both makes two jobs.
 const secretLook = 10 * time.Second
 
-// NewSecret returns the Secret of the deployment on rdb. It doesn't call Redis.
+// NewSecret returns the Secret of the deployment on rdb, without calling Redis.
 func NewSecret(rdb redis.UniversalClient) *Secret { return &Secret{rdb: rdb} }
 
-// Text returns the secret. Once it is known, Text also works without Redis, and never fails again.
-// It calls Redis every 10 s at most.
+// Text returns the secret. Once it is known, Text works without Redis, and never fails again. It
+// calls Redis at most every 10 s.
 func (s *Secret) Text(ctx context.Context) (string, error) {
 	known := s.known.Load()
 	if known == nil {

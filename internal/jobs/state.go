@@ -42,7 +42,7 @@ func (s State) Public() string {
 	return string(s)
 }
 
-// Priority influences a job's place in the line, by the caller's choice.
+// Priority is the caller's influence on its job's place in the line.
 type Priority string
 
 const (

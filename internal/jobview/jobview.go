@@ -1,4 +1,4 @@
-// Package jobview is a job as clients and operators see it, and the problems of asking for one. All
+// Package jobview describes a job to clients and operators, and the problems of asking for one. All
 // functions are pure.
 package jobview
 
@@ -17,7 +17,7 @@ import (
 // onBackoff is what a job waits on between two attempts.
 const onBackoff = "backoff"
 
-// ForClient is a job as its client sees it at a moment.
+// ForClient returns a job as its client sees it at a moment.
 func ForClient(look leaky.Look, now time.Time) *api.Job {
 	st := look.Standing
 	self := "/v1/jobs/" + look.Job.ID
@@ -43,7 +43,7 @@ func ForClient(look leaky.Look, now time.Time) *api.Job {
 	return v
 }
 
-// ForOperator is a job as an operator sees it at a moment, without the bytes of its backend's
+// ForOperator returns a job as an operator sees it at a moment, without the bytes of its backend's
 // answer.
 func ForOperator(look leaky.Look, now time.Time) api.AdminJob {
 	st, id := look.Standing, look.Job.ID
@@ -91,7 +91,7 @@ func queue(look leaky.Look, now time.Time) *api.Queue {
 	return q
 }
 
-// untilStart is how long a queued job is predicted to wait.
+// untilStart returns how long a queued job is predicted to wait.
 func untilStart(look leaky.Look, now time.Time) time.Duration {
 	if look.Standing.State == jobs.Delayed {
 		return max(look.Standing.NextAt.Sub(now), 0)
@@ -100,13 +100,14 @@ func untilStart(look leaky.Look, now time.Time) time.Duration {
 }
 
 // Bounds of the wait after which a client should ask for a job's status again, in seconds.
-// Predictions of over half a minute change on the way.
+// Predictions of over half a minute change in the meantime.
 const (
 	MinPoll = 1
 	maxPoll = 30
 )
 
-// PollAfter is after how many seconds it is worth asking for an unfinished job again: 1 to 30.
+// PollAfter returns after how many seconds it is worth asking for an unfinished job again, from 1
+// to 30.
 func PollAfter(look leaky.Look, now time.Time) int {
 	if look.Standing.State == jobs.Running {
 		return MinPoll
@@ -117,20 +118,20 @@ func PollAfter(look leaky.Look, now time.Time) int {
 	return min(web.WholeSeconds(untilStart(look, now)), maxPoll)
 }
 
-// Tag is the ETag of a job's status. It names everything that makes two answers different except
-// the clock: the standing's version, which every move changes, and the place in the line. It is
-// weak, as eta_seconds goes down by itself.
+// Tag returns the ETag of a job's status. It has what makes two answers differ: the standing's
+// version, which every move changes, and the place in the line. It is weak, since eta_seconds
+// changes with the clock alone.
 func Tag(look leaky.Look) string {
 	return fmt.Sprintf(`W/"%s%d-%s"`, standingTag(look), look.Position, look.WaitingOn)
 }
 
-// standingTag is how a tag begins while the job makes no move.
+// standingTag returns how a tag begins until the job's next move.
 func standingTag(look leaky.Look) string {
 	return fmt.Sprintf("%d-%s-", look.Standing.Version, look.Standing.State)
 }
 
-// Stands reports whether the lines of an If-None-Match field name the job before its next move,
-// wherever its place in the line was.
+// Stands reports whether the lines of an If-None-Match field name the job's present standing, at
+// any place in the line.
 func Stands(lines []string, look leaky.Look) bool {
 	begin := `"` + standingTag(look)
 	return web.AnyTag(lines, func(tag string) bool { return strings.HasPrefix(tag, begin) })

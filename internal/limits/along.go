@@ -23,7 +23,7 @@ const (
 	Left                  // something else refused the request, or its job exists: it isn't charged
 )
 
-// Part is the limits' part of a step that decides on one request. It is good for one step.
+// Part is the limits' part of a step that decides on one request. It can be used for one step.
 type Part struct {
 	request Request
 	limiter *Limiter
@@ -32,8 +32,8 @@ type Part struct {
 	holds   jobs.Holds
 }
 
-// Charge returns the part in the form that Script takes. It is nil if the script has no limits to
-// decide.
+// Charge returns the part in the form that Script takes, or nil if the script has no limits to
+// decide on.
 func (p *Part) Charge() any {
 	if p.q == nil {
 		return nil
@@ -109,7 +109,7 @@ func (l *Limiter) along(r Request, step func(*Part) (Ending, error)) (Verdict, E
 
 var errNotDecided = errors.New("limits: the step didn't decide about them")
 
-// Script is the limits' part of scripts that decide on Parts.
+// Script is the limits' part of the scripts that decide on Parts.
 type Script struct{}
 
 // Lua returns the text that defines open_limits (limits.lua).

@@ -1,9 +1,9 @@
 package limits
 
-// arithmetic is how one algorithm counts. What a request may do is a function of the state, the
-// cost and the time alone. Each algorithm is written twice, here and in limits.lua, and tests
-// compare the two over random histories. All numbers are integers. Times are µs since 1970, and
-// nothing reaches 2^53, above which Lua's numbers aren't exact.
+// arithmetic is how one algorithm counts. Each decision is a function of the state, the cost and
+// the time alone. Each algorithm is written twice, here and in limits.lua, and tests compare the
+// two over random histories. All numbers are integers. Times are µs since 1970, and nothing reaches
+// 2^53, above which Lua's numbers aren't exact.
 //
 // All algorithms come down to one question. At a given moment a limit has some room, a cost of k
 // needs k·unit of it, and spending takes that away. The algorithms differ in how the room grows
@@ -25,7 +25,7 @@ type arithmetic interface {
 	// reset is how long after now the client can't use more than the room; see Standing.
 	reset(f fill, now int64) int64
 	// later returns where a key stands at now, if it stood at f then and nothing was charged or
-	// given back since. It isn't ok if f alone doesn't determine that.
+	// given back since. ok is false if f alone doesn't determine that.
 	later(f fill, then, now int64) (at fill, ok bool)
 	// parameters are the numbers by which limits.lua knows the limit.
 	parameters() [5]int64
@@ -65,14 +65,14 @@ const (
 	kindConcurrency
 )
 
-// remaining is how many requests of cost 1 would be admitted.
+// remaining returns how many requests of cost 1 would be admitted.
 func (r *Rule) remaining(f fill) int64 { return max(0, f.room/r.unit) }
 
-// need is the room that a request needs that takes so much.
+// need returns the room that a request for so much needs.
 func (r *Rule) need(takes int64) int64 { return takes * r.unit }
 
-// fits reports whether a request is admitted that takes so much. A request that takes nothing is
-// admitted, even if the limit is overdrawn.
+// fits reports whether a request for so much is admitted. A request that takes nothing is admitted
+// even if the limit is overdrawn.
 func (r *Rule) fits(f fill, takes int64) bool {
 	return takes == 0 || !r.never(takes) && f.room >= r.need(takes)
 }

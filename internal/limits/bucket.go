@@ -4,7 +4,7 @@ import "fmt"
 
 // bucket is a token bucket. It counts in shares of a token, chosen so that each microsecond adds a
 // whole number of them. For 7 per second, these are 7 shares per µs and 1,000,000 per token. State:
-// level in shares, time of that level. After a debit, the level can be under zero.
+// level in shares, time of that level. After a debit, the level can be below zero.
 //
 // A leaky bucket as a meter fills by the cost and leaks at the rate. Its empty part is the token
 // bucket's full part, so it has the same arithmetic.
@@ -22,7 +22,7 @@ const minPeriod = 1_000_000
 // is then too low by less than 1/coarse.
 const coarse = 100_000
 
-// maxPeriod bounds a bucket's time to fill. No limit needs as much, and twice of it, the longest
+// maxPeriod bounds a bucket's time to fill. No limit needs as much, and twice as much, the longest
 // TTL, still fits the nanoseconds in which miniredis counts.
 const maxPeriod = 100 * 366 * 24 * 3600 * 1_000_000
 
@@ -75,9 +75,10 @@ func (b bucket) spend(s *state, f fill, now int64, c charge) fill {
 	return b.store(s, f, now)
 }
 
-// refund can give too much, by at most the cost, if the bucket has been full since. A debit leaves
-// a debt, which is paid before anything is admitted. Otherwise, regions that spend together would
-// each begin anew after every exchange. The debt is bounded: from there to full is maxExact.
+// refund can give too much, by at most the cost, if the bucket has been full since. A debit can
+// leave a debt, which is paid before anything is admitted; otherwise, each of the regions that
+// spend together would begin anew after every exchange. The debt is bounded: from there to full is
+// maxExact.
 func (b bucket) refund(s *state, f fill, now int64, c charge) fill {
 	most := maxExact / b.token
 	f.room = max(b.full-maxExact, min(b.full, f.room+max(-most, min(most, c.cost))*b.token))

@@ -11,14 +11,15 @@ import (
 	"github.com/forebay/forebay/internal/jobs"
 )
 
-// On Redis Cluster, the keys of a subject and those of a backend lie on different nodes, and no
+// On Redis Cluster, the keys of a subject and those of a backend are on different nodes, and no
 // script reaches both. So a request's limits are decided first, and then the line. If the line
 // refuses the request, its charge is refunded. This leaves gaps:
 //
 //   - A duplicate request that arrives within the same few milliseconds can be charged for an
-//     instant, or be refused by what the first has just charged. There is one job all the same,
-//     because its id is derived from the Idempotency-Key.
-//   - For that instant, other requests too may be refused by a charge that is about to be refunded.
+//     instant, or be refused because of what the first has just been charged. There is still only
+//     one job, because its id is derived from the Idempotency-Key.
+//   - For that instant, other requests too may be refused because of a charge that is about to be
+//     refunded.
 //   - A charge whose refund fails stays spent until its window ends (Verdict.Unreturned). A permit
 //     is given back within seconds.
 //

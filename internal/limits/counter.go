@@ -82,7 +82,8 @@ func (c counter) wait(f fill, now, cost int64) int64 {
 	next := c.window - now%c.window // the window's end
 	free, current := c.limit-cost, c.current(f, now)
 	if current < free {
-		// Enough of the window before leaves during this one: previous·rest ≤ (free-current)·steps.
+		// During this window, enough of the one before leaves: previous·rest ≤
+		// (free-current)·steps.
 		return c.begin((free-current)*c.steps/f.also) - now%c.window
 	}
 	if current == free {
@@ -92,7 +93,8 @@ func (c counter) wait(f fill, now, cost int64) int64 {
 	return next + c.begin(free*c.steps/current)
 }
 
-// begin is from when on, in µs from a window's start, only rest steps of the one before count.
+// begin returns from when on, in µs from a window's start, only rest steps of the window before
+// count.
 func (c counter) begin(rest int64) int64 { return min(c.window, (c.steps-rest)*c.step) }
 
 // reset is the time until the window ends. With nothing left, it is the time until one more request

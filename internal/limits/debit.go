@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// Region keeps the limits of a Limiter together with those of other regions, each of which counts
-// in a Redis of its own (package region). Decisions call it many at a time: its methods are safe
-// for concurrent use and return at once.
+// Region shares the limits of a Limiter with other regions, each of which counts in a Redis of its
+// own (package region). Its methods are safe for concurrent use and return at once.
 type Region interface {
-	// Lost reports whether the region doesn't learn what the others spend. It then decides over its
-	// share of every limit, except those of concurrency, which count the region's own jobs.
+	// Lost reports whether the region doesn't learn what the others spend. It then applies its
+	// share of every limit, except concurrency limits, which count the region's own jobs.
 	Lost() bool
-	// Share is the region's part of every limit while it is on its own: over 0, at most 1.
+	// Share returns the region's part of every limit while Lost: above 0, at most 1.
 	Share() float64
-	// Spent takes in what a decision charged and, with costs below 0, what was given back, for the
-	// other regions to debit. It doesn't keep the slice.
+	// Spent takes what a decision charged and, with costs below 0, what was refunded, for the other
+	// regions to debit. It doesn't keep the slice.
 	Spent(debits []Debit)
 }
 
@@ -26,18 +25,18 @@ type Region interface {
 type Debit struct {
 	Key        string
 	Parameters [5]int64 // how the key counts
-	Cost       int64    // requests, or bytes where the limit counts those; below 0: given back
+	Cost       int64    // requests, or bytes where the limit counts those; below 0: refunded
 	At         int64    // when it was spent, in µs since 1970 by the clock of that region's store
 }
 
-// Join has the limiter keep its limits together with those of other regions. It must be called
-// before the first decision.
+// Join makes the limiter share its limits with other regions. It must be called before the first
+// decision.
 func (l *Limiter) Join(r Region) { l.region = r }
 
 // Debit takes what other regions spent from the counts of a limiter on Redis, whether it fits or
-// not. Of a cost over MaxAmount it takes MaxAmount, since no limit has more. It passes over a debit
-// of cost 0 and one of an unknown algorithm. Debits share script calls, and no call outlasts the
-// given time. After an error some of them may have been made.
+// not. Of a cost over MaxAmount it takes MaxAmount, since no limit has more. It skips debits of
+// cost 0 and of unknown algorithms. Debits share script calls, and no call outlasts the given time.
+// After an error some of them may have been made.
 func (l *Limiter) Debit(ctx context.Context, debits []Debit, within time.Duration) error {
 	var all sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -75,8 +74,8 @@ func (c *charged) report(r Region) {
 	}
 }
 
-// debits are what a decision charged (sign 1) or gave back (-1), except for a cost that was kept.
-// Permits of concurrency limits are not among them: they are a region's own.
+// debits returns what a decision charged (sign 1) or gave back (-1), except for a cost that was
+// kept. Permits of concurrency limits are not among them: they are a region's own.
 func (c *charged) debits(sign, kept int64) []Debit {
 	var debits []Debit
 	for i, q := range c.questions {
@@ -95,7 +94,7 @@ func (c *charged) debits(sign, kept int64) []Debit {
 	return debits
 }
 
-// rulesNow are the rules of a request as they hold now: whole, or the region's share of them.
+// rulesNow returns the rules of a request as they apply now: whole, or the region's share of them.
 func (l *Limiter) rulesNow(whole []*Rule) []*Rule {
 	if l.region == nil || !l.region.Lost() {
 		return whole

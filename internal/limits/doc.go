@@ -3,8 +3,9 @@
 //
 // # Words
 //
-// A limit is a rule as the operator wrote it: so much per window, counted per client, address,
-// operation, client and operation, tier, country, or for all together. Compiled it is a [Rule].
+// A limit is a rule as the operator wrote it: an amount per window, counted per client, address,
+// operation, client and operation, tier, country, or for all together. A compiled limit is a
+// [Rule].
 //
 // A shadow limit counts like any other and never refuses. It reports which requests it would have
 // refused.
@@ -16,8 +17,8 @@
 // can ever admit at once. A cost above it can never fit.
 //
 // The room of a key is what is free at one moment, in integers of the algorithm's choice. A unit is
-// the room that a cost of 1 needs. All algorithms come down to "room ≥ cost·unit", so many limits
-// of any kind are decided by one loop (arithmetic.go; each algorithm has a file of its own).
+// the room that a cost of 1 needs. All algorithms come down to "room ≥ cost·unit", so one loop
+// decides on limits of all kinds (arithmetic.go; each algorithm has its own file).
 //
 // A permit is one job's part of a concurrency limit. Its holder, the member, is the job's id, from
 // the charge to the job's end (permits.go).
@@ -31,7 +32,7 @@
 // # One request
 //
 // Alice asks for a report, which costs 2. Three rules apply: 60 a minute per client (a sliding
-// window counter), 10 a minute saved up to 3 per client and operation (a token bucket), 500 a
+// window counter), 10 a minute per client and operation, saved up to 3 (a token bucket), 500 a
 // minute for all (a token bucket).
 //
 //  1. [Limiter.Decide] computes the keys, each of a hashed subject and a hashed rule (keys.go).
@@ -39,42 +40,42 @@
 //     together as the next call (package groupcommit).
 //  3. The script takes Redis's time, reads each key of the batch once and brings its state to
 //     that time. Alice's counter has room for 19, her bucket for 2.5, the common one for 400.
-//  4. For each question, it checks whether every key has room, and only then takes it from every
-//     key. Here every key has it, and 17, 0.5 and 398 are left. If the bucket had held 1.5, all
-//     would have been left as they were.
-//  5. It writes each key that changed once, and returns the room that is left.
-//  6. What clients see follows from that, here and not in Lua: how much remains, when it resets,
-//     and after a refusal how long to wait. All waits are exact: [Verdict.RetryAfter].
+//  4. For each question, it checks whether every key has room, and only then spends it on every
+//     key. Here every key has room, and 17, 0.5 and 398 are left. If Alice's bucket had held 1.5,
+//     no key would have changed.
+//  5. It writes each changed key once, and returns the room that is left.
+//  6. From that, Go code computes what clients see: how much remains, when it resets, and after a
+//     refusal how long to wait. All waits are exact: [Verdict.RetryAfter].
 //
-// For a job, [Limiter.Along] has steps 3 to 5 done by the script that also gives the job its place
-// in the line, at the same time. A request that the line refuses is charged nothing.
+// For a job, [Limiter.Along] leaves steps 3 to 5 to the script that also gives the job its place in
+// the line. A request that the line refuses is charged nothing.
 //
 // # On a cluster
 //
-// Keys of one subject share a slot, those of two don't, and a script can't leave its slot. So the
-// rules are decided subject by subject. If a later subject refuses, or fails, what was charged to
-// the earlier ones is given back. The verdict is the same as from one script, but for an instant
-// another request may see the charge.
+// Keys of one subject share a hash slot, those of two don't, and a script can't leave its slot. So
+// the rules are decided subject by subject. If a rule of a later subject refuses, or the call
+// fails, the charges to the earlier subjects are given back. The verdict is that of a single
+// script, but for an instant another request may see the charge.
 //
 // # Around the decision
 //
 // [Fallback] decides by the Go model while Redis is unavailable, with each process's part of every
-// limit. [Peers] counts the processes. Through a [Region], the limits are kept together with those
-// of other regions, each of which has a Redis of its own.
+// limit. [Peers] counts the processes. Through a [Region], the limits are shared with other
+// regions, each of which has a Redis of its own.
 //
 // # When things go wrong
 //
-// No question is asked twice: a lost reply is an error, and its charge stands. A clock that steps
-// back locks no client out. A key with a state that no script wrote counts as unused. On a cluster,
-// a process that dies between a charge and its job's record leaves a permit taken for some seconds,
-// until leaky's ReturnPermits finds it, and the other charges until their windows end.
+// No question is asked twice: a lost reply is an error, and its charge stands. No client is locked
+// out when the clock steps back. A key with a state that no script wrote counts as unused. On a
+// cluster, a process that dies between a charge and its job's record leaves a permit taken for some
+// seconds, until leaky's ReturnPermits finds it, and the other charges until their windows end.
 //
 // # Algorithms
 //
 // Each algorithm says how much room a key has and how much a cost needs. The loop over questions
 // knows nothing else about it. Four algorithms keep a short string. The log keeps a list and
-// concurrency a sorted set, so neither is ever read whole. A leaky bucket used as a meter shares
-// the token bucket's arithmetic, because its empty part is the token bucket's full part.
+// concurrency a sorted set, which are never read whole. A leaky bucket has the token bucket's
+// arithmetic, because its empty part is the token bucket's full part.
 //
 // # Scaled limits
 //
@@ -94,8 +95,8 @@
 // # Shadow limits
 //
 // Shadow limits are decided in the same step as the others. An enforced refusal charges no shadow
-// limit, and a shadow refusal is only reported. So a trial shows exactly what it would do in force,
-// and can't change what is in force.
+// limit, and a shadow refusal is only reported. So a trial shows exactly what the limit would do in
+// force, and doesn't change the effect of the limits in force.
 //
 // # Without Redis
 //

@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Fallback decides by a shared Limiter, and goes on by itself while that can't decide: each process
-// by the Go model, with its part of every limit. What is spent then stays unknown to Redis: when it
-// is back, its counts go on from where they were. Safe for concurrent use.
+// Fallback decides by a shared Limiter, and while that can't decide, by the Go model in this
+// process, with the process's part of every limit. What is spent then isn't sent to Redis: when
+// Redis is back, its counts continue from where they were. Safe for concurrent use.
 type Fallback struct {
 	shared, own *Limiter
 	peers       func() int
@@ -16,13 +16,13 @@ type Fallback struct {
 	parts variants
 }
 
-// NewFallback returns a Fallback. peers is how many processes share the limits. healthy reports
-// whether it makes sense to ask the shared Limiter.
+// NewFallback returns a Fallback. peers returns how many processes share the limits. healthy
+// reports whether it makes sense to ask the shared Limiter.
 func NewFallback(shared *Limiter, peers func() int, healthy func() bool) *Fallback {
 	return &Fallback{shared: shared, own: NewLocal(), peers: peers, healthy: healthy}
 }
 
-// Decide is Limiter.Decide, of the shared limits or of this process's part. Its errors are the
+// Decide is Limiter.Decide, on the shared limits or on this process's part. Its errors are the
 // caller's mistakes: ErrCost and ErrRules.
 func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 	if f.healthy() {
@@ -40,7 +40,7 @@ func (f *Fallback) Decide(ctx context.Context, r Request) (Verdict, error) {
 	return v, err
 }
 
-// Peek is Limiter.Peek, as Decide would decide.
+// Peek is Limiter.Peek, on the limits that Decide would use.
 func (f *Fallback) Peek(ctx context.Context, r Request) (Verdict, error) {
 	if f.healthy() {
 		v, err := f.shared.Peek(ctx, r)
@@ -51,7 +51,7 @@ func (f *Fallback) Peek(ctx context.Context, r Request) (Verdict, error) {
 	return f.own.Peek(context.WithoutCancel(ctx), f.share(r))
 }
 
-// Refund gives back what a verdict of this Fallback charged, to where it was charged.
+// Refund gives back what a verdict of this Fallback charged, where it was charged.
 func (f *Fallback) Refund(ctx context.Context, v Verdict) error { return f.shared.Refund(ctx, v) }
 
 // Settle is Limiter.Settle, where it was charged.
@@ -63,8 +63,8 @@ func isMistake(err error) bool {
 	return errors.Is(err, ErrCost) || errors.Is(err, ErrRules) || errors.Is(err, errNoSubject)
 }
 
-// share is the request with this process's part of each limit. Among several regions that is a part
-// of the region's share: without its Redis the region receives nothing from the others.
+// share returns the request with this process's part of each limit. With several regions that is a
+// part of the region's share: without its Redis the region receives nothing from the others.
 func (f *Fallback) share(r Request) Request {
 	n := max(1, f.peers())
 	part := 1 / float64(n)

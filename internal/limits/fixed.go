@@ -11,7 +11,7 @@ type fixed struct {
 
 func (w fixed) unit() int64 { return 1 }
 
-// bounds are the number, the begin and the end of the window that now lies in.
+// bounds returns the number, the begin and the end of the window that now is in.
 func (w fixed) bounds(now int64) (number, begin, end int64) {
 	if w.window != 0 {
 		number = now / w.window

@@ -17,8 +17,8 @@ import (
 // of the operation if the limit counts per client and operation. All keys of a limit have the same
 // length, and they don't reveal the subject.
 
-// hashBytes is how many bytes of a SHA-256 are kept. Two subjects with the same ones can't be
-// found.
+// hashBytes is how many bytes of a SHA-256 are kept: enough that nobody can find two subjects with
+// the same ones.
 const hashBytes = 16
 
 // subjectPrefix is the length of a key up to its subject's end.
@@ -51,7 +51,7 @@ func (s Subject) tag(per Per) (string, error) {
 	return hex.EncodeToString(sum[:hashBytes]), nil
 }
 
-// key is r's key for a subject with the given tag.
+// key returns r's key for a subject with the given tag.
 func (r *Rule) key(tag string, s Subject) string {
 	suffix := r.suffix
 	if suffix == "" {

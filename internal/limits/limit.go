@@ -71,7 +71,8 @@ type Limit struct {
 
 	Algorithm Algorithm
 	Per       Per
-	// Amount is per Window, in units of cost, 1 to MaxAmount. For concurrency: jobs at one time.
+	// Amount is what is allowed per Window, in units of cost, 1 to MaxAmount. For concurrency: jobs
+	// at one time.
 	Amount int64
 	// Window is a number of whole microseconds, MinWindow to MaxWindow. For fixed-window it may be
 	// Month, and for concurrency it is 0.
@@ -187,10 +188,10 @@ func newRule(l, counted Limit) (*Rule, error) {
 // Limit returns the limit that the rule was compiled from.
 func (r *Rule) Limit() Limit { return r.limit }
 
-// never reports whether a request that takes so much can't fit at any time.
+// never reports whether a request for so much can't fit at any time.
 func (r *Rule) never(takes int64) bool { return takes > r.capacity }
 
-// keySuffix is the part of a key that identifies the limit.
+// keySuffix returns the part of a key that identifies the limit.
 func keySuffix(name string, digest [sha256.Size]byte) string {
 	return "}:limit:" + name + ":" + hex.EncodeToString(digest[:hashBytes])
 }

@@ -16,11 +16,11 @@ import (
 const (
 	// maxBatch is how many decisions share one script call: those of 64 connections.
 	maxBatch = 64
-	// decideWithin bounds a decision, so that there is an answer within a second in any case.
+	// decideWithin bounds a decision, so that its request is always answered within a second.
 	decideWithin = 800 * time.Millisecond
 	// refundShare is the part of decideWithin, a fifth, that a refund on a cluster may add to it.
 	refundShare = 5
-	// MaxRules is how many limits may apply to one request. One script call holds them all.
+	// MaxRules is how many limits may apply to one request. One script call decides on all of them.
 	MaxRules = 64
 )
 
@@ -52,11 +52,11 @@ type Request struct {
 	// Bytes is spent of every limit that counts bytes, 0 to MaxAmount. With 0, none of them
 	// refuses.
 	Bytes int64
-	// Recall allows the Limiter to refuse by a recent answer, without a call to Redis. Until a
-	// refusal's RetryAfter, a request that takes no less can only be refused again, so a flood of
-	// them costs Redis nothing. Set it for requests to which the limits alone give the answer, and
-	// for rules whose charges are never refunded. It has no effect on a cluster, with regions, and
-	// in one process's memory.
+	// Recall allows the Limiter to refuse by a remembered refusal, without a call to Redis. Until
+	// its RetryAfter, a request that takes no less can only be refused again, so a flood of them
+	// costs Redis nothing. Set it for requests on which the limits alone decide, and for rules
+	// whose charges are never refunded. It has no effect on a cluster, with regions, or in one
+	// process's memory.
 	Recall bool
 	// Job is the job for which a concurrency limit gives a permit, from the charge to the job's
 	// end. If it is "", the request takes no permit, but such a limit refuses it while it is full.
@@ -92,7 +92,7 @@ type Limiter struct {
 	refusals refusals
 }
 
-// remember takes in the answer to a request that was sent at the given time.
+// remember notes the answer to a request that was sent at the given time.
 func (l *Limiter) remember(r Request, a answer, sent time.Time) {
 	if l.shared && !l.split && l.region == nil && (r.Recall || a.spent) {
 		l.refusals.note(r, a, sent, time.Now())
@@ -159,14 +159,14 @@ type charged struct {
 }
 
 // New returns a Limiter that counts in Redis, together with all others on the same Redis. On a
-// cluster, the limits of different subjects lie on different nodes. A request that one of them
-// refuses may be charged on others for an instant.
+// cluster, the limits of different subjects are on different nodes, and a request that one of them
+// refuses may be charged to others for an instant.
 func New(rdb redis.UniversalClient, cluster bool) *Limiter {
 	return newLimiter(&script{rdb: rdb, slack: keySlack}, cluster, decideWithin)
 }
 
-// NewAt is New on a single Redis by another clock than Redis's. It is for tests, which see at once
-// what several regions do in an hour. Redis still expires keys by its own clock, so they outlive
+// NewAt is New on a single Redis with another clock than Redis's. It is for tests, which can so
+// simulate an hour of several regions. Redis still expires keys by its own clock, so they outlive
 // their use by an hour. A decision may take 20 s, so that none fails on a busy machine. The clock
 // must be safe for concurrent use.
 func NewAt(rdb redis.UniversalClient, clock func() time.Time) *Limiter {
@@ -219,14 +219,14 @@ func (l *Limiter) Peek(ctx context.Context, r Request) (Verdict, error) {
 	return v, err
 }
 
-// Refund gives back what an allowed request was charged, where it was charged and as far as it
-// still counts. It is for work that is refused after the charge. Only the first call for a verdict
-// has an effect, even if it fails, because the refund may have been carried out. After ErrNotAsked
-// it wasn't, and the next call tries again. The end of ctx doesn't stop it.
+// Refund gives back what an allowed request was charged, as far as it still counts. It is for work
+// that is refused after the charge. Only the first call for a verdict has an effect, even if it
+// fails, because the refund may have been carried out. After ErrNotAsked it wasn't, and the next
+// call tries again. The end of ctx doesn't stop it.
 func (l *Limiter) Refund(ctx context.Context, v Verdict) error { return l.Settle(ctx, v, 0) }
 
-// Settle is Refund, except for a cost that stays spent. It is for work that cost less than it was
-// charged. Bytes, and permits of concurrency limits, are given back whole.
+// Settle is Refund, except that the given cost stays spent. It is for work that cost less than it
+// was charged. Bytes, and permits of concurrency limits, are given back whole.
 func (l *Limiter) Settle(ctx context.Context, v Verdict, cost int64) error {
 	return v.charge.settle(ctx, cost, 1)
 }
@@ -327,7 +327,7 @@ func (l *Limiter) askAll(ctx context.Context, questions []*question) ([]answer, 
 }
 
 // giveBack refunds what the answered questions spent beyond a cost. The end of ctx doesn't stop it,
-// and after an error it goes on with the other questions.
+// and after an error it continues with the other questions.
 func (l *Limiter) giveBack(ctx context.Context, questions []*question, answers []answer,
 	keep int64, within time.Duration) error {
 	ctx = context.WithoutCancel(ctx)

@@ -12,8 +12,8 @@ type log struct {
 	window int64 // µs
 }
 
-// entries are in the order of time. Those before first have left. They are overwritten later, so
-// that the others aren't moved each time.
+// entries are in the order of time. Those before first no longer count. They are overwritten later,
+// so that the others aren't moved each time.
 type entries struct {
 	list  []entry
 	first int
@@ -77,8 +77,8 @@ func (g log) fill(s *state) fill {
 	return f
 }
 
-// fitsAt is how long after now a cost fits that doesn't fit now: until enough of the oldest entries
-// have left.
+// fitsAt returns how long after now a cost fits that doesn't fit now: until enough of the oldest
+// entries have left.
 func (g log) fitsAt(s *state, f fill, now, cost int64) int64 {
 	if cost > g.limit {
 		return 0
@@ -140,7 +140,7 @@ func (g log) reset(f fill, now int64) int64 {
 	return f.also + g.window - now
 }
 
-// later is known until the oldest entry leaves. A fill doesn't have the next one.
+// later is ok until the oldest entry leaves: a fill doesn't have the next one.
 func (g log) later(f fill, then, now int64) (fill, bool) {
 	f.wait -= now - then
 	return f, f.also == 0 || g.reset(f, now) > 0

@@ -10,7 +10,7 @@ import (
 const (
 	maxKept    = 100_000 // counts that a process keeps in memory: about 30 MB
 	sweepFrom  = 1_000   // counts from which stale ones are dropped
-	sweepLooks = 4       // counts checked for each new one: over 1, so that stale ones grow fewer
+	sweepLooks = 4       // counts checked for each new one: over 1, so that stale ones become fewer
 )
 
 // memory is a source within this process. It is the Go model of limits.lua: it gives the same
@@ -33,8 +33,8 @@ func NewLocal() *Limiter {
 	return NewLocalAt(time.Now)
 }
 
-// NewLocalAt is NewLocal by another clock, so that an hour of a limit can be simulated at once. The
-// clock must be safe for concurrent use.
+// NewLocalAt is NewLocal with another clock, so that an hour of a limit can be simulated at once.
+// The clock must be safe for concurrent use.
 func NewLocalAt(clock func() time.Time) *Limiter {
 	return newLocal(func() int64 { return clock().UnixMicro() })
 }
@@ -92,9 +92,9 @@ func (m *memory) find(key string, r *Rule, now int64, keep bool) *kept {
 	return k
 }
 
-// sweep is called for each new key. It checks a few others and drops those that stand as if unused.
-// If there are too many keys, it also drops the one of them with the most room: a client that has
-// used up a limit must not get a new one by minting keys.
+// sweep is called for each new key. It checks a few others and drops those whose count equals an
+// unused one. If there are too many keys, it also drops the one of those few with the most room: a
+// client that has used up a limit must not get rid of its count by causing new keys.
 func (m *memory) sweep(now int64) {
 	if len(m.kept) < sweepFrom {
 		return

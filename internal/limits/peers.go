@@ -29,17 +29,16 @@ type Peers struct {
 	count atomic.Int64
 }
 
-// NewPeers returns a Peers for the process with the given name, which no other process has. least,
-// 1 or more, is how many processes there are at least. It is the count of a process that starts
-// while Redis is unavailable.
+// NewPeers returns a Peers for the process with the given unique name. least, 1 or more, is how
+// many processes there are at least. It is the count until Redis has first been reached.
 func NewPeers(rdb redis.UniversalClient, name string, least int) *Peers {
 	p := &Peers{rdb: rdb, name: name, least: int64(least)}
 	p.count.Store(p.least)
 	return p
 }
 
-// Count returns how many processes there were when Redis was last reached, or the least if that is
-// more.
+// Count returns how many processes there were when Redis was last reached, but not less than
+// NewPeers's least.
 func (p *Peers) Count() int { return int(p.count.Load()) }
 
 // Run makes this process count, by a call each second, until ctx ends.

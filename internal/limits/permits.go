@@ -17,19 +17,19 @@ import (
 // script that ends the job gives its permits back. On a cluster, no script reaches both, and a
 // permit may be left without a job (cluster.go).
 //
-// Permits that these steps miss, such as those of jobs that Redis has lost, are given back when a
-// limit is full. A process that finds a limit full checks whether the jobs that hold its permits
-// have ended.
+// Permits that these steps miss, such as those of jobs that Redis has lost, are given back when
+// their limit is full: a process that finds a limit full checks whether the jobs that hold its
+// permits have ended.
 
 // permitLease is how long a permit may be held for a job that isn't on record. After that, a
 // process that finds the limit full gives it back.
 const permitLease = 10 * time.Second
 
 const (
-	// maxTended is how many permits are checked in one go. 10,000 would take Redis's time from all
+	// maxTended is how many permits are checked at a time. 10,000 would take Redis's time from all
 	// other callers.
 	maxTended = 512
-	// tendAtOnce is how many jobs are looked up at a time. Their lookups share script calls.
+	// tendAtOnce is how many jobs are looked up concurrently. Their lookups share script calls.
 	tendAtOnce = 32
 	// tendEvery is the time between two checks of a key if the first gave permits back. A flood of
 	// refused requests must not become a flood of lookups.
@@ -59,8 +59,8 @@ type permits struct {
 	next map[string]time.Time // guarded by mu: when a key may be tended again
 }
 
-// Tend has the limiter give back permits whose jobs have ended without doing so. It looks jobs up
-// by fates. It must be called before the first decision.
+// Tend makes the limiter give back permits that their jobs didn't return when they ended. It looks
+// jobs up with fates. It must be called before the first decision.
 func (l *Limiter) Tend(rdb redis.UniversalClient, fates Fates) {
 	l.permits = &permits{rdb: rdb, fates: fates, next: map[string]time.Time{}}
 }
@@ -72,8 +72,8 @@ type permit struct {
 	room     int64
 }
 
-// Holds returns the permits that the verdict's charge took for its job, so that they can be given
-// back at the job's end. There are none if they exist in this process alone.
+// Holds returns the permits that the verdict's charge took for its job, to be given back at the
+// job's end. There are none if they are counted in this process alone.
 func (v Verdict) Holds() jobs.Holds { return v.charge.holds() }
 
 func (c *charged) holds() jobs.Holds {
@@ -128,7 +128,7 @@ type tended struct {
 
 // tend looks up the jobs that hold permits of a key, and gives back the permits of those that have
 // ended. A job that isn't on record may be about to be written, so it keeps its permit for a lease.
-// It isn't ok if the key was tended a moment ago.
+// ok is false if the key was tended a moment ago.
 func (p *permits) tend(ctx context.Context, key string, now time.Time) (found tended, ok bool) {
 	if !p.due(key) {
 		return tended{}, false

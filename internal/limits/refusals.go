@@ -8,23 +8,23 @@ import (
 
 const (
 	// refusalFor bounds how long a refusal is remembered. Its end is exact, but room can come
-	// sooner by what a process isn't notified of: a clock of Redis that was set forward, or a key
-	// that an operator removed.
+	// sooner without the process's being notified: if Redis's clock is set forward, or an operator
+	// removes a key.
 	refusalFor = 10 * time.Second
 	// refusalForPermits bounds it if concurrency limits apply too. Their jobs end at any time, so
-	// their numbers in an answer grow old sooner.
+	// their numbers in an answer are out of date sooner.
 	refusalForPermits = time.Second
-	// maxRefusals bounds the callers with remembered refusals, of about 500 bytes for each plan.
-	// There are at most twice as many. Beyond that, the older half is dropped.
+	// maxRefusals bounds each of the two halves of the callers with remembered refusals, of about
+	// 500 bytes for each plan. When the younger half is full, the older one is dropped.
 	maxRefusals = 10_000
 	// maxRefusalsEach bounds the plans of one caller: a few operations at one time.
 	maxRefusalsEach = 4
 )
 
 // refusals remembers refusals by rate limits until an equal request fits again. A refused request
-// spends nothing, so Redis could only give the same answer. A charge of the caller through this
-// process drops all refusals that are remembered of the caller. Refusals by concurrency limits
-// aren't remembered. Safe for concurrent use. The zero value is empty and ready to use.
+// spends nothing, so Redis could only give the same answer. When the caller is charged through this
+// process, its remembered refusals are dropped. Refusals by concurrency limits aren't remembered.
+// Safe for concurrent use. The zero value is empty and ready to use.
 type refusals struct {
 	mu         sync.Mutex
 	young, old map[caller][]refusal // guarded by mu
@@ -34,8 +34,8 @@ type refusals struct {
 type caller struct{ client, address string }
 
 // plan identifies the limits and the subject of a refused request. A plan's list of rules is made
-// once, so its first element's address identifies it. Other limits, and those of another config,
-// are another list.
+// once, so the address of its first element identifies it. Other limits, and those of another
+// config, are another list.
 type plan struct {
 	first   **Rule
 	rules   int
@@ -50,8 +50,8 @@ type refusal struct {
 	answer      answer
 }
 
-// note takes in the answer to a request, with the times at which the request was sent and the
-// answer received. It replaces what was remembered of the same plan.
+// note remembers the answer to a request, given when the request was sent and the answer received.
+// It replaces what was remembered of the same plan.
 func (m *refusals) note(r Request, a answer, sent, received time.Time) {
 	if len(r.Rules) == 0 {
 		return
@@ -107,8 +107,8 @@ func callerOf(r Request) caller {
 
 func planOf(r Request) plan { return plan{&r.Rules[0], len(r.Rules), r.Subject} }
 
-// lasts returns for how long the refusal holds for requests that take no less, as far as it is to
-// be remembered. It returns 0 if it is not.
+// lasts returns for how long to remember the refusal, which holds for requests that take no less.
+// It returns 0 if it is not to be remembered.
 func lasts(r Request, a answer) time.Duration {
 	longest, most := time.Duration(0), refusalFor
 	for i, rule := range r.Rules {

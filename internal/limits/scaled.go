@@ -21,8 +21,8 @@ func (l Limit) Scaled(factor float64) Limit {
 	return l
 }
 
-// Scaled returns the rule of the scaled limit. Counts that r has made hold against the new amount,
-// except for a bucket's: it counts in parts of its own rate, so the scaled one begins full.
+// Scaled returns the rule of the scaled limit. The counts of r hold against the new amount, except
+// a bucket's: it counts in parts of its own rate, so the scaled one begins full.
 func (r *Rule) Scaled(factor float64) (*Rule, error) {
 	l, counted := r.limit.Scaled(factor), r.counted
 	if l.Algorithm.HasBurst() {
@@ -42,8 +42,8 @@ type variant struct {
 	factor float64
 }
 
-// maxVariants bounds what is remembered: clients come and go with rules of their own, and old ones
-// are never asked for again.
+// maxVariants bounds what is remembered: clients with rules of their own come and go, and their old
+// rules are never asked for again.
 const maxVariants = 10_000
 
 // of returns rule times factor. If that is too fine to be counted, it returns the whole rule, the

@@ -42,8 +42,8 @@ type script struct {
 
 // decide runs the batch in as few calls as maxKeys allows. Each answer has the error of its own
 // call. A question whose caller has given up is not asked, and no call takes longer than its oldest
-// question can wait. The wait in the collector counts too, so a request is not charged for an
-// answer that arrives after its caller has given up.
+// question can wait, the time in the collector included. So no request is charged for an answer
+// that arrives after its caller has given up.
 func (s *script) decide(ctx context.Context, batch []*question) ([]answer, error) {
 	answers := make([]answer, len(batch))
 	from := 0
@@ -117,8 +117,8 @@ type call struct {
 	members []string
 }
 
-// newCall takes as many of the questions as fit in one call. In a call, each key has one rule. If a
-// rule and a scaled variant of it have the same key, the call ends before the second of them.
+// newCall takes as many of the questions as fit in one call. In a call, each key has one rule: if a
+// rule and a scaled variant of it have the same key, the second of them goes into another call.
 func newCall(questions []*question) *call {
 	c := &call{}
 	number := make(map[string]int64, 2*len(questions)) // of the keys

@@ -15,15 +15,15 @@ type Problem struct {
 	text  string // with {value} and {limit}
 }
 
-// Text returns the problem and the mend, with the given texts for the value and the limit.
+// Text returns the problem and its correction, with the given texts for the value and the limit.
 func (p Problem) Text(value, limit string) string {
 	return strings.NewReplacer("{value}", value, "{limit}", limit).Replace(p.text)
 }
 
 func (p Problem) Error() string { return p.Field + " " + p.Text(fmt.Sprint(p.Value), "this limit") }
 
-// Problems are all that is wrong with single fields of l. Without any, its numbers together may
-// still be impossible to count exactly: see Validate.
+// Problems returns all that is wrong with single fields of l. If there are none, its numbers
+// together may still be impossible to count exactly: see Validate.
 func (l Limit) Problems() []Problem {
 	var all []Problem
 	found := func(field string, value any, format string, args ...any) {
@@ -78,7 +78,7 @@ func (l Limit) Problems() []Problem {
 }
 
 // Validate returns an error if l can't be kept exactly. The error names the limit, the reason and
-// the mend.
+// the correction.
 func (l Limit) Validate() error {
 	_, err := l.arithmetic()
 	return err

@@ -41,18 +41,18 @@ type Standing struct {
 	// Reset is how long the client can't use more than Remaining, the "effective window" of
 	// RateLimit's t. It is the time until a bucket is full, until a window ends (also a counter's),
 	// or until a log's oldest entry leaves (0: there is none). With nothing left, one more request
-	// is admitted after it; a counter may admit it in the next window only. 0 for concurrency,
-	// which has no window.
+	// is admitted after it; for a counter, that may be in the next window. 0 for concurrency, which
+	// has no window.
 	Reset time.Duration
 	// RetryAfter is how long until this limit alone admits the request; 0 if it does so now, or
 	// never will. Of a concurrency limit it is a prediction.
 	RetryAfter time.Duration
-	Violated   bool // it refuses; a shadow limit: it would refuse
+	Violated   bool // it refuses, or would refuse if it is a shadow limit
 	Never      bool // the cost is over the limit's capacity
 }
 
 // Strictest returns the standing that matters most to the client: the violated one with the longest
-// wait, otherwise the one with the least remaining. Shadow rules don't count. It isn't ok if no
+// wait, otherwise the one with the least remaining. Shadow rules don't count. ok is false if no
 // other rule applied.
 func (v Verdict) Strictest() (s Standing, ok bool) {
 	for _, other := range v.Standings {
@@ -122,7 +122,7 @@ func (r *Rule) standing(f fill, now int64) Standing {
 	return Standing{Rule: r, Remaining: r.remaining(f), Reset: micros(r.arithmetic.reset(f, now))}
 }
 
-// judge notes in s whether the rule refuses a request that takes so much.
+// judge notes in s whether the rule refuses a request for so much.
 func (r *Rule) judge(s *Standing, f fill, now, takes int64) {
 	switch {
 	case r.never(takes):

@@ -8,8 +8,8 @@ type Names []string
 // Have reports whether a name is in the list.
 func (n Names) Have(name string) bool { return len(n) == 0 || slices.Contains(n, name) }
 
-// When is a condition on requests: each list must have the request's name. Package strictyaml reads
-// its tags, which are the keys of the config's file.
+// When is a condition on requests: each list must contain the request's value. Package strictyaml
+// reads its tags, which are the keys of the config's file.
 type When struct {
 	Tiers Names `key:"tier" max:"1000" absent:"every tier"`
 	// Operations leave out requests without an operation, such as those for a job's status.

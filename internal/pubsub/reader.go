@@ -23,14 +23,14 @@ const (
 	connectRest = 100 * time.Millisecond
 )
 
-// Config has the channels of a Reader and the functions that it calls. It calls one at a time, and
-// each must return soon, because it reads no message meanwhile.
+// Config has the channels of a Reader and the functions that it calls. It calls one at a time. Each
+// must return soon, because the Reader reads no message meanwhile.
 type Config struct {
 	Redis redis.UniversalClient
 	// Topics has for each channel the function that is called with each message's payload.
 	Topics map[string]func(payload string)
-	// Subscribed, if it isn't nil, is called whenever all channels are subscribed to: at the start,
-	// and each time that the connection was replaced, when messages may have been missed.
+	// Subscribed, if it isn't nil, is called once all channels are subscribed to: at the start, and
+	// each time that the connection was replaced and messages may have been missed.
 	Subscribed func()
 	// Silence is how long a connection may be silent, answers to pings included, before it is given
 	// up; 0: 10 s.
@@ -64,8 +64,8 @@ func Read(c Config) *Reader {
 	return r
 }
 
-// Close ends the connection and waits for the last call of a function to return, so it must not be
-// called by one. Further calls do nothing.
+// Close ends the connection and waits for the last call of a function of Config to return, so no
+// such function may call it. Further calls do nothing.
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	p := r.pubsub
@@ -125,9 +125,9 @@ func (r *Reader) handle(message any) {
 	}
 }
 
-// renew replaces a connection that is taken for dead.
+// renew replaces a connection that is presumed dead.
 func (r *Reader) renew(dead *redis.PubSub) {
-	defer dead.Close() // once it isn't Close's any more, which returns the error
+	defer dead.Close() // after it is replaced: Close returns errors of the current one only
 	fresh := r.subscribe()
 	r.mu.Lock()
 	defer r.mu.Unlock()

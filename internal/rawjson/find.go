@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Ambiguous is the error for a text that libraries would read in different ways. On the path of a
-// pointer, an object has the name twice, or spelled in another case, which some libraries take for
-// the same name.
+// Ambiguous is the error for a text that libraries would read in different ways: on the path of a
+// pointer, an object has a name twice, or also in another case, which some libraries take for the
+// same name.
 type Ambiguous struct {
 	Name  string // as in the pointer
 	Given string // as spelled in the text; equal to Name if that is given twice
@@ -24,9 +24,9 @@ func (a *Ambiguous) Error() string {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// Find returns the value at a JSON Pointer (RFC 6901). "" is the whole text; other pointers begin
-// with "/". The value is nil if there is none; a null is a value. The error is an *Ambiguous. Each
-// step takes one pass over the value that the previous one found.
+// Find returns the value at a JSON Pointer (RFC 6901), or nil if there is none; null is a value.
+// The pointer "" is the whole text; others begin with "/". The error is an *Ambiguous. Each step
+// takes one pass over the value that the previous one found.
 func Find(text []byte, pointer string) (value []byte, err error) {
 	value = trim(text)
 	for _, step := range strings.Split(pointer, "/")[1:] {

@@ -50,7 +50,7 @@ func (s *Scanner) Label() []byte {
 }
 
 // Value returns a value without the white space around it, and how deep arrays and objects nest in
-// it: 0 for other values.
+// it; 0 for a value that is neither.
 func (s *Scanner) Value() (value []byte, depth int) {
 	s.space()
 	from, open := s.at, 0

@@ -1,14 +1,14 @@
-// Package region keeps the limits of several regions together. Each region has a Redis of its own
-// and decides by it alone; afterwards the regions send each other what they have spent, and each
-// takes what the others spent from its own counts.
+// Package region shares limits between several regions. Each region has a Redis of its own and
+// decides by it alone. Afterwards the regions send each other what they have spent, and each debits
+// its own counts with what the others spent.
 //
-// What was spent goes through a stream on a central Redis. Each process sends its own part there
-// every half interval. In each region one process at a time, the one with the lease, receives what
-// the others sent and debits it. So at most one interval passes from a charge until every region
-// has debited it, and over all regions a limit is overshot by at most what arrives within an
-// interval. Permits of concurrency limits are not exchanged: they are a region's own.
+// They do so through a stream on a central Redis. Each process sends what it spent there every half
+// interval. In each region one process at a time, the holder of the lease, receives what the other
+// regions sent and debits it. So at most one interval passes from a charge until every region has
+// debited it, and the sum over all regions exceeds a limit by at most what arrives within an
+// interval. Permits of concurrency limits are not exchanged: each region counts its own.
 //
-// While the centre is lost, the region goes on with its share of every limit.
+// While the central Redis, the centre, is unavailable, the region applies its share of every limit.
 package region
 
 import (
@@ -50,24 +50,24 @@ const (
 const (
 	cursorKey   = "fb:{region}:cursor" // how much of the stream the region has received
 	receiverKey = "fb:{region}:hearer" // the process with the lease
-	receivedKey = "fb:{region}:heard"  // there while the region has received from the others lately
+	receivedKey = "fb:{region}:heard"  // exists if the region has received from the others lately
 	knownKey    = "fb:{region}:known"  // how many regions there were, to start without the centre
 )
 
 const (
-	// lostAfter is how many intervals without the centre make it lost. In them the region still has
-	// the whole of every limit.
+	// lostAfter is how many intervals without the centre make it lost. During them the region still
+	// applies the whole of every limit.
 	lostAfter = 3
-	// answerWithin bounds a call at the start and at the end, and an exchange whose interval is
+	// answerWithin bounds a call at the start and at the end, and an exchange if the interval is
 	// shorter.
 	answerWithin = 800 * time.Millisecond
-	// remembered is how long a region that no process runs in keeps its cursor and its count of
-	// regions.
+	// remembered is how long a region keeps its cursor and its count of regions while no process
+	// runs.
 	remembered = 400 * 24 * time.Hour
-	// regionGone is how long a region that sends nothing counts as one that shares.
+	// regionGone is how long a region that sends nothing still counts.
 	regionGone = 30 * time.Second
-	// spentLasts bounds the stream in time, at least, and in intervals: a region that was away for
-	// longer misses what the others spent meanwhile.
+	// The stream goes back by spentLasts, or so many intervals if that is longer: a region that was
+	// away for longer misses what the others spent meanwhile.
 	spentLasts     = 2 * time.Minute
 	spentIntervals = 20
 	// spentMost bounds the stream's length, at some 100 kB an entry.
@@ -77,15 +77,15 @@ const (
 	// maxSpent bounds the keys that wait to be sent: a flood of callers while the centre is away
 	// must not fill the memory.
 	maxSpent = 200_000
-	// maxCost bounds the cost of one entry's key, so that no sum of theirs overflows. No region can
+	// maxCost bounds the cost of each key in an entry, so that no sum overflows. No region can
 	// spend as much in an interval.
 	maxCost = 1 << 50
 	// receivedAtOnce bounds the entries that are received in one call.
 	receivedAtOnce = 100
 )
 
-// Exchange keeps a region's limits together with those of the others; it is the limits.Region of
-// its Limiter. Safe for concurrent use.
+// Exchange shares a region's limits with the other regions. It is the limits.Region of the region's
+// Limiter. Safe for concurrent use.
 type Exchange struct {
 	name    string
 	process string // tells the region's processes apart
@@ -93,7 +93,7 @@ type Exchange struct {
 	own     redis.UniversalClient
 	centre  redis.UniversalClient
 	every   time.Duration
-	share   float64 // 0: one part of as many as there are regions
+	share   float64 // 0: an equal part for each region
 	log     *slog.Logger
 	clock   func() time.Time
 
@@ -113,7 +113,7 @@ type spending struct {
 	At         int64    `json:"t"` // of the newest
 }
 
-// Config is what an Exchange is made of.
+// Config has the dependencies and settings of an Exchange.
 type Config struct {
 	Limiter *limits.Limiter       // of the region
 	Name    string                // of the region
@@ -121,14 +121,14 @@ type Config struct {
 	Own     redis.UniversalClient // the region's
 	Centre  redis.UniversalClient // common to all regions
 	Every   time.Duration         // the interval
-	// Share is the region's part of every limit while the centre is lost, at most 1. 0: the same
+	// Share is the region's part of every limit while the centre is lost, at most 1. 0: an equal
 	// part for each of the regions last seen.
 	Share float64
 	Log   *slog.Logger
 }
 
-// Join has the config's Limiter keep its limits together with those of other regions. It must be
-// called before the Limiter's first decision, and Exchange.Run has to run.
+// Join makes the config's Limiter share its limits with other regions while Exchange.Run runs. It
+// must be called before the Limiter's first decision.
 func Join(c Config) *Exchange {
 	x := &Exchange{name: c.Name, process: c.Process, limiter: c.Limiter, own: c.Own,
 		centre: c.Centre, every: c.Every, share: c.Share, log: c.Log, clock: time.Now,
@@ -138,13 +138,13 @@ func Join(c Config) *Exchange {
 	return x
 }
 
-// Regions is how many regions there were when the centre was last reached; 0: it never was.
+// Regions returns how many regions there were when the centre was last reached; 0: it never was.
 func (x *Exchange) Regions() int { return int(x.regions.Load()) }
 
-// Lost reports whether the centre is lost, and the region goes on with its share of every limit.
+// Lost reports whether the centre is lost, so that the region applies its share of every limit.
 func (x *Exchange) Lost() bool { return x.lost.Load() }
 
-// Share is the region's share of every limit while the centre is lost.
+// Share returns the region's share of every limit while the centre is lost.
 func (x *Exchange) Share() float64 {
 	if x.share > 0 {
 		return x.share
@@ -152,7 +152,7 @@ func (x *Exchange) Share() float64 {
 	return 1 / float64(max(1, x.regions.Load()))
 }
 
-// Spent notes what is to be sent. Of more than 200,000 keys it drops the rest, and logs how many.
+// Spent notes what is to be sent, for up to 200,000 keys. It drops the rest, and logs how many.
 func (x *Exchange) Spent(debits []limits.Debit) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -166,7 +166,7 @@ func (x *Exchange) Spent(debits []limits.Debit) {
 	}
 }
 
-// Run sends and receives every half interval until ctx ends, and sends once more then.
+// Run sends and receives every half interval until ctx ends, and then sends once more.
 func (x *Exchange) Run(ctx context.Context) {
 	x.recall(ctx)
 	tick := time.NewTicker(x.every / 2)
@@ -188,7 +188,7 @@ func (x *Exchange) Run(ctx context.Context) {
 	}
 }
 
-// recall learns how many regions there were from what the region has noted.
+// recall reads from the region's own Redis how many regions there were.
 func (x *Exchange) recall(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -207,8 +207,8 @@ func (x *Exchange) exchange(ctx context.Context) {
 	err := x.send(ctx)
 	if err == nil {
 		var received bool
-		// A region that can send but not receive doesn't know what the others spend: that is as bad
-		// as a lost centre.
+		// A region that can send but not receive doesn't know what the others spend, as if the
+		// centre were lost.
 		if received, err = x.receive(ctx); received {
 			x.met.Store(x.clock().UnixNano())
 		}
@@ -224,7 +224,7 @@ func (x *Exchange) exchange(ctx context.Context) {
 }
 
 // send sends the others what was spent since the last time. After an error it is sent again; the
-// others may then receive it twice, and admit less for it.
+// others may then receive it twice, and so admit less.
 func (x *Exchange) send(ctx context.Context) error {
 	x.mu.Lock()
 	spent, dropped := x.spent, x.dropped
@@ -301,7 +301,7 @@ func (x *Exchange) receive(ctx context.Context) (received bool, err error) {
 	if answer[0] == "" {
 		return answer[2] != "", nil // another process of the region receives
 	}
-	if cursor == "" { // a new region: what was spent before it was there isn't its business
+	if cursor == "" { // a new region: what was spent before doesn't concern it
 		last, err := x.centre.XRevRangeN(ctx, spentKey, "+", "-", 1).Result()
 		if err != nil {
 			return false, fmt.Errorf("hear the centre: %w", err)
@@ -322,8 +322,8 @@ func (x *Exchange) receive(ctx context.Context) (received bool, err error) {
 		if len(entries) > 0 {
 			cursor = entries[len(entries)-1].ID
 		}
-		// If the process dies before this, the entries are debited twice, and the region admits so
-		// much less.
+		// If the process dies before this, the entries are debited twice, and the region admits
+		// that much less.
 		_, err = x.own.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.Set(ctx, cursorKey, cursor, remembered)
 			p.Set(ctx, receivedKey, x.process, lostAfter*x.every)
@@ -338,8 +338,8 @@ func (x *Exchange) receive(ctx context.Context) (received bool, err error) {
 	}
 }
 
-// debits are what entries of other regions come to, one for each key. An entry that can't be read
-// is logged and passed over.
+// debits sums up entries of other regions, into one debit for each key. An entry that can't be read
+// is logged and skipped.
 func (x *Exchange) debits(entries []redis.XMessage) []limits.Debit {
 	total := map[string]spending{}
 	for _, e := range entries {

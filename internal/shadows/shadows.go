@@ -1,9 +1,10 @@
-// Package shadows keeps the books on shadow limits: which clients' requests for which operations
-// each of them would have refused, how often, and when last.
+// Package shadows counts what shadow limits would have refused: which clients' requests for which
+// operations, how often, and when last.
 //
 // The counts are kept in Redis for all processes together, by the hour, for 24 hours and the
-// current one. Each hour has at most 10,000 counts, about 1.5 MB; over that it loses the smallest.
-// A process writes its counts once a second, and holds at most 10,000 in memory until then.
+// current one. Each hour has at most 10,000 counts, about 1.5 MB; beyond that the smallest are
+// dropped. A process writes its counts once a second, and holds at most 10,000 in memory until
+// then.
 package shadows
 
 import (
@@ -22,10 +23,10 @@ import (
 
 const (
 	shownHours = 24
-	maxShown   = 1000   // counts: what an operator may page through
+	maxShown   = 1000   // counts: an operator won't page through more
 	maxKept    = 10_000 // counts of one hour in Redis
-	// maxNoted bounds the counts between two flushes. More clients than that are over a limit in a
-	// second only where someone mints them.
+	// maxNoted bounds the counts between two flushes. More clients than that are over a limit in
+	// one second only if someone makes up addresses.
 	maxNoted   = 10_000
 	flushEvery = time.Second
 )
@@ -50,13 +51,13 @@ type Count struct {
 	Last                     time.Time // to the second
 }
 
-// New returns Books that are kept in Redis. Counts get there only while Run runs.
+// New returns Books in Redis. Counts get there only while Run runs.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Books {
 	return &Books{rdb: rdb, log: log, noted: map[entry]int64{}}
 }
 
-// Note counts one request that a shadow limit would have refused. It never waits for Redis. Of more
-// than 10,000 entries in a second it drops the rest, and Run logs how many.
+// Note counts one request that a shadow limit would have refused. It never waits for Redis. It
+// notes up to 10,000 entries a second and drops the rest; Run logs how many.
 func (b *Books) Note(limit, client, operation string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +69,7 @@ func (b *Books) Note(limit, client, operation string) {
 	b.noted[e]++
 }
 
-// Run writes what was noted to Redis, each second until ctx ends and once after.
+// Run writes what was noted to Redis, each second until ctx ends and then once more.
 func (b *Books) Run(ctx context.Context) {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -85,7 +86,7 @@ func (b *Books) Run(ctx context.Context) {
 	}
 }
 
-// flush writes what was noted. What can't be written is noted still.
+// flush writes what was noted. What can't be written stays noted.
 func (b *Books) flush(ctx context.Context, now time.Time) {
 	b.mu.Lock()
 	all, dropped := b.noted, b.dropped
@@ -123,14 +124,14 @@ func (b *Books) flush(ctx context.Context, now time.Time) {
 	}
 }
 
-// keys are the keys of the hour that now is in: how often, and when last, by limit, operation and
-// client.
+// keys returns the keys of the hour that now is in: of the counts and of the times of the last
+// refusals, both by limit, operation and client.
 func keys(now time.Time) (counts, last string) {
 	hour := strconv.FormatInt(now.Unix()/3600, 10)
 	return "fb:{shadows}:count:" + hour, "fb:{shadows}:last:" + hour
 }
 
-// Top returns the counts of the last 24 hours and the current one, the largest first; at most 1000.
+// Top returns at most 1000 counts of the last 24 hours and the current one, the largest first.
 func (b *Books) Top(ctx context.Context) ([]Count, error) { return b.top(ctx, time.Now()) }
 
 func (b *Books) top(ctx context.Context, now time.Time) ([]Count, error) {

@@ -14,9 +14,11 @@ import (
 
 const (
 	// frontTimeout bounds each dial, write and read of Client. A hung Redis is an error after half
-	// a second, and the front still answers within one. Large payloads add to it (movingConn).
+	// a second, so the front still answers within one. Large payloads add to the bound
+	// (movingConn).
 	frontTimeout = 500 * time.Millisecond
-	// executorTimeout is Executor's. No caller waits for it, and each error there makes work.
+	// executorTimeout is Executor's. It is longer, since no caller waits, and each error there
+	// causes work.
 	executorTimeout = 2 * time.Second
 
 	// frontPool bounds Client's connections to each server. Redis runs one script at a time and
@@ -28,7 +30,8 @@ const (
 	executorPool = 16
 
 	// topologyAge is how old a client's view of a cluster may be. A dead master sends no MOVED:
-	// without this bound, the Executor would call it for a minute after its replica has taken over.
+	// without this bound, the Executor would call it for another minute after its replica has taken
+	// over.
 	topologyAge = time.Second
 )
 
@@ -46,9 +49,9 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 
 		// A script whose reply got lost must not run twice.
 		MaxRetries: -1,
-		// On a cluster, redirections count as retries, and the same number governs both. The cost:
-		// while a slot moves, calls to it fail. Scripts of several keys would fail then anyway, and
-		// all of ours have several.
+		// On a cluster, redirections count as retries, and one number bounds both. So while a slot
+		// moves, calls to it fail. Scripts of several keys would fail then anyway, and all of ours
+		// have several.
 		MaxRedirects: -1,
 
 		Dialer:                dialer(timeout, t.config),
@@ -83,7 +86,7 @@ func (t target) client(size int, timeout time.Duration) redis.UniversalClient {
 // dialer returns the function that connects to a server, with TLS if config is set.
 //
 // It never fails: if it can't connect, the connection's first use fails instead. go-redis's pool
-// counts failed dials. After as many as it has connections, it fails every call without dialing
+// counts failed dials: after as many as it has connections, it fails every call without dialing,
 // until its own attempt, once a second, succeeds. That would add up to a second to every recovery.
 func dialer(timeout time.Duration, config *tls.Config) func(
 	ctx context.Context, network, addr string) (net.Conn, error) {

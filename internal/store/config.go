@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Config holds where Redis is and how to log in.
+// Config says where Redis is and how to log in.
 type Config struct {
 	// URL is one of
 	//
@@ -26,20 +26,20 @@ type Config struct {
 	// A port may be omitted. "" is a Redis inside this process, which keeps no data.
 	URL string
 
-	// Login holds values that the URL would have to percent-encode, or can't hold.
+	// Login has values that would be percent-encoded in the URL, or can't be given there.
 	Login
 }
 
-// Login holds how a client authenticates to Redis, and Redis to it. Its zero value adds nothing to
-// the URL. Users and passwords are taken literally, whatever their characters.
+// Login says how a client authenticates to Redis, and Redis to the client. Its zero value adds
+// nothing to the URL. Users and passwords are taken literally.
 type Login struct {
 	Username, Password                 string // of the server, master or nodes
 	SentinelUsername, SentinelPassword string // of the sentinels; "" if they require none
 	TLS                                TLS
 }
 
-// TLS changes how connections with TLS are verified. Its zero value trusts the system's roots, and
-// verifies each server by the host of its own address.
+// TLS changes how connections with TLS are verified. Its zero value trusts the system's
+// authorities, and verifies each server by the host of its own address.
 type TLS struct {
 	CA         string // path of the PEM file of the only trusted authorities
 	Cert, Key  string // paths of the client's certificate and its key, PEM; both or neither
@@ -62,7 +62,7 @@ func (c Config) Check() error {
 	return err
 }
 
-// target returns where Redis is and how to reach it, with all that c holds. c.URL isn't "".
+// target returns where Redis is and how to reach it. c.URL must not be "".
 func (c Config) target() (target, error) {
 	wrong := func(field, text string) (target, error) {
 		return target{}, ConfigError{field, errors.New(text)}

@@ -9,9 +9,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// maxEmbeddedKeys bounds the embedded Redis. That many small keys take some 60 MB, and aging their
-// TTLs blocks it for 0.14 s of each second. Above the bound the store is unhealthy until keys
-// expire. No key is evicted, because an eviction could forget which client has used up a limit.
+// maxEmbeddedKeys bounds the embedded Redis. That many small keys take some 60 MB, and advancing
+// their TTLs blocks it for 0.14 s of each second. Above the bound the store is unhealthy until keys
+// expire. No key is evicted, because it might record that a client has used up a limit.
 const maxEmbeddedKeys = 200_000
 
 // ageEvery is how often TTLs are advanced. A key may expire that much early, which is why limits
@@ -30,7 +30,7 @@ func embed() (*miniredis.Miniredis, target, error) {
 	return m, target{kind: single, addrs: []string{m.Addr()}, password: password}, nil
 }
 
-// age advances the TTLs of the embedded Redis, which doesn't do so itself, until ctx ends.
+// age advances the TTLs of the embedded Redis, which doesn't do that itself, until ctx ends.
 func age(ctx context.Context, m *miniredis.Miniredis) {
 	last := time.Now()
 	tick := time.NewTicker(ageEvery)

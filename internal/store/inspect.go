@@ -73,7 +73,7 @@ func inspectNode(ctx context.Context, rdb redis.Cmdable) (node, error) {
 	return n, nil
 }
 
-// unfit is the error of a Redis that answers but can't be used.
+// unfit is the error for a Redis that answers but can't be used.
 type unfit string
 
 func (u unfit) Error() string { return string(u) }
@@ -91,7 +91,7 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// checkSnapshots returns a warning on what a server without an append-only file loses.
+// checkSnapshots returns a warning about what a server without an append-only file can lose.
 func checkSnapshots(ctx context.Context, rdb redis.Cmdable) (string, error) {
 	const mend = " Set appendonly yes to keep every accepted job."
 	save, err := rdb.ConfigGet(ctx, "save").Result()

@@ -14,7 +14,7 @@ import (
 
 // movingConn is a connection whose deadlines grow with the bytes that pass, by transfer.Time. So a
 // hung Redis is an error as soon as on other connections, and a large payload that still moves
-// isn't cut. As with any connection, one goroutine may read and one may write at a time.
+// isn't cut off. As with any connection, one goroutine may read and one may write at a time.
 type movingConn struct {
 	net.Conn
 	reads, writes progress
@@ -96,8 +96,8 @@ func moving(conn net.Conn) net.Conn {
 // always find a connection, and a few large ones fill any link.
 const largePart = 4
 
-// largeHook lets a few large commands or pipelines through at once. Others wait until their context
-// ends. Small ones pass.
+// largeHook runs only a few large commands or pipelines at once. Others wait, at most until their
+// context ends. Small ones don't wait.
 type largeHook struct{ slots chan struct{} }
 
 func newLargeHook(pool int) largeHook { return largeHook{make(chan struct{}, pool/largePart)} }

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// misplacedFor is how long a warning stands after the last error on its keys. A probe sees it,
-	// and it disappears soon after the fault is removed.
+	// misplacedFor is how long a warning stands after the last error on its keys: long enough for a
+	// probe to see it, and gone soon after the fault.
 	misplacedFor = time.Minute
-	// maxMisplaced bounds the warnings: more of them would add nothing.
+	// maxMisplaced bounds the warnings: more of them wouldn't help.
 	maxMisplaced = 8
 )
 
-// misplaced records the keys that hold a value of another type than a command needs, which Redis's
-// own error doesn't name. Scripts whose first key is a line are left to leaky.Line, which names the
-// key itself, since they build most of their keys. It is safe for concurrent use.
+// misplaced records the keys that hold a value of another type than a command needs, since Redis's
+// own error doesn't name them. It leaves scripts whose first key is a line to leaky.Line, since
+// they build most of their keys. It is safe for concurrent use.
 type misplaced struct {
 	found func(warning string) // called for each new warning
 

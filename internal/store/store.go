@@ -25,13 +25,13 @@ const (
 	// change.
 	recheckEvery = 10 * time.Second
 	// writeEvery is how often a write is tried: a Redis that is full, or has become a replica,
-	// answers PING but takes no jobs.
+	// answers PING but takes no writes.
 	writeEvery = time.Second
 	// unprobed is the reason before the first probe has ended.
 	unprobed = "not probed yet"
 )
 
-// Store is a connection to Redis. It is safe for concurrent use.
+// Store is the connection to one Redis. It is safe for concurrent use.
 type Store struct {
 	log      *slog.Logger
 	target   target
@@ -56,11 +56,12 @@ type Store struct {
 	refusal  string        // guarded by mu: why Redis takes no writes; "" if it does
 }
 
-// Open connects to the Redis that c names. An error of c.Check is returned; it repeats no secret.
+// Open connects to the Redis that c names. Its only errors are those of c.Check, which show no
+// secret.
 //
-// A Redis that is absent, hung or too old is no error: Open logs it, Healthy returns false, and the
-// Store keeps trying until Close. Open takes at most half a second, less if ctx ends. go-redis's
-// own messages go to log at debug level, for the whole process.
+// If Redis is absent, hung or too old, Open logs that, Healthy returns false, and the Store keeps
+// trying until Close. Open takes at most half a second, less if ctx ends. go-redis's own messages
+// go to log at debug level, for the whole process.
 func Open(ctx context.Context, c Config, log *slog.Logger) (*Store, error) {
 	return open(ctx, c, log, maxEmbeddedKeys)
 }
@@ -102,8 +103,8 @@ func open(ctx context.Context, c Config, log *slog.Logger, maxKeys int64) (*Stor
 // command. A hung Redis is an error within about 500 ms, or when the context ends.
 func (s *Store) Client() redis.UniversalClient { return s.client }
 
-// Executor returns the client for asynq. Its pool is its own, so that it can't delay Client. Its
-// timeouts are 2 s.
+// Executor returns the client for asynq. It has a pool of its own, so that it can't delay Client,
+// and timeouts of 2 s.
 func (s *Store) Executor() redis.UniversalClient { return s.executor }
 
 // Embedded reports whether Redis is inside this process and keeps no data.
@@ -113,8 +114,8 @@ func (s *Store) Embedded() bool { return s.embedded != nil }
 func (s *Store) Cluster() bool { return s.target.kind == cluster }
 
 // Healthy reports whether the last probe succeeded: Redis answered within 500 ms and is fit. An
-// outage is noticed within 750 ms, and its end within 250 ms of Redis's first answer. Healthy costs
-// nothing: check it before a call for which a caller would otherwise wait in vain.
+// outage is noticed within 750 ms, and its end within 250 ms of Redis's first answer. Healthy reads
+// memory only: check it before a call for which a caller would otherwise wait in vain.
 func (s *Store) Healthy() bool { return s.Reason() == "" }
 
 // Reason returns why the store is not healthy; "" if it is. It may contain Redis's address, so it
@@ -125,9 +126,9 @@ func (s *Store) Reason() string {
 	return s.reason
 }
 
-// Unavailable returns a channel that is closed once the store is no longer healthy, and already
-// closed while it isn't. After a recovery, Unavailable returns a new channel. A goroutine that
-// waits for a message from Redis need not poll for outages.
+// Unavailable returns a channel that is closed while the store isn't healthy, or as soon as it no
+// longer is. After a recovery, Unavailable returns a new channel. With it, a goroutine that waits
+// for a message from Redis need not poll for outages.
 func (s *Store) Unavailable() <-chan struct{} {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -143,8 +144,8 @@ func (s *Store) Writable() bool {
 	return s.refusal == ""
 }
 
-// Warnings returns sentences on faults of a Redis that works: it may evict jobs, or doesn't persist
-// them, or a key holds another program's value.
+// Warnings returns sentences about faults of a Redis that works: it may evict jobs, or doesn't
+// persist them, or a key holds another program's value.
 func (s *Store) Warnings() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -201,7 +202,7 @@ func (s *Store) probe(ctx context.Context) {
 		s.tryWrite(bounded)
 	}
 	if ctx.Err() != nil {
-		return // stopping: the error would be our own
+		return // stopping: the error would be ours, not Redis's
 	}
 	s.record(err, found.version)
 }

@@ -31,7 +31,7 @@ const (
 	cluster  kind = "cluster"
 )
 
-// schemes are those of URLs. Each error below shows one.
+// schemes are those of URLs. Each error below shows an example.
 var schemes = map[string]target{
 	"redis":           {kind: single},
 	"rediss":          {kind: single, tls: true},
@@ -42,7 +42,7 @@ var schemes = map[string]target{
 	"rediss+cluster":  {kind: cluster, tls: true},
 }
 
-// maxDB bounds a database's number: far more than any server has, and without overflow.
+// maxDB bounds a database's number, far above any server's.
 const maxDB = 1 << 20
 
 // parse parses a URL. It doesn't use net/url, which refuses lists of hosts and quotes refused text.

@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/units"
 )
 
-// decoder reads a YAML tree into structs. Their types bound the depth of the walk, whatever aliases
+// decoder reads a YAML tree into structs, whose types bound the depth of the walk, whatever aliases
 // the file has.
 type decoder struct {
 	*Report
@@ -111,8 +111,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, key string, most int) {
 	v.Set(reflect.MakeMap(v.Type()))
 	elements := v.Type().Elem()
 	d.pairs(n, key, func(name, path string, line int, value *yaml.Node) {
-		// A single value where a named thing should be, under the name of a key: its indentation is
-		// wrong.
+		// A single value where a named thing should be, and its name is that of a key: the
+		// indentation is wrong.
 		if value.Kind == yaml.ScalarNode && value.Tag != "!!null" && !isScalar(elements) {
 			if at := holders(name, d.root, ""); len(at) > 0 {
 				d.places[path] = place{line: line}
@@ -143,7 +143,7 @@ func (d *decoder) element(n *yaml.Node, t reflect.Type, key string, line int) re
 	return e
 }
 
-// pairs calls each for every key of a mapping, and reports those that are no text or come twice.
+// pairs calls each for every key of a mapping, and reports keys that aren't text or come twice.
 func (d *decoder) pairs(n *yaml.Node, key string,
 	each func(name, path string, line int, value *yaml.Node)) {
 	first := map[string]int{}
@@ -240,7 +240,7 @@ func parse[T any](p *T, text string, parser func(string) (T, error)) error {
 
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_+-]+$`)
 
-// Join is the path of a key inside another. A name that could be taken for a path is quoted.
+// Join returns the path of a key inside another. A name that could be taken for a path is quoted.
 func Join(key, name string) string {
 	if !plainName.MatchString(name) {
 		name = Quote(name)
@@ -251,5 +251,5 @@ func Join(key, name string) string {
 	return key + "." + name
 }
 
-// At is the path of an element of the list at key.
+// At returns the path of an element of the list at key.
 func At(key string, n int) string { return key + "[" + strconv.Itoa(n) + "]" }

@@ -12,9 +12,9 @@ import (
 )
 
 // Describe returns the struct v as YAML, with every default filled in and every number with its
-// unit. A type with a Redacted method is shown by that; what came from the environment is shown as
-// written has it. A key that is absent, and means something by it, stands there as a comment.
-// Without what it hides, the text is a file of the same meaning.
+// unit. A value with a Redacted method is shown by that; what came from the environment is shown as
+// written has it. A key whose absence has a meaning is shown as a comment. Apart from what is
+// hidden, the text is a file of the same meaning.
 func Describe(v any, written Written) string {
 	d := describer{written: written}
 	d.structure("", reflect.ValueOf(v), "")
@@ -38,8 +38,8 @@ func (d *describer) structure(path string, v reflect.Value, indent string) {
 	}
 }
 
-// saysNothing reports whether a value may be left out. A switch says something whatever it is, and
-// so does a duration of 0 where that is no word for absent.
+// saysNothing reports whether a value may be left out. A switch never may, and a zero duration or
+// struct only if zero means that the key is absent.
 func saysNothing(v reflect.Value, means string) bool {
 	_, spans := v.Interface().(time.Duration)
 	switch {
@@ -75,7 +75,7 @@ func (d *describer) describe(path, key string, v reflect.Value, indent string) {
 	}
 }
 
-// inLine reports whether a value is written in one line: a single value, or a list of single values
+// inLine reports whether a value is written on one line: a single value, or a list of single values
 // or of structs that may be given as one.
 func inLine(v reflect.Value) bool {
 	switch t := v.Type(); {
@@ -90,7 +90,7 @@ func inLine(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice
 }
 
-// flow is a value in one line, with values from the environment as in the file.
+// flow returns a value on one line, with values from the environment as in the file.
 func (d *describer) flow(path string, v reflect.Value) string {
 	text, fromEnv := d.written[path]
 	switch {
@@ -123,7 +123,7 @@ func (d *describer) flow(path string, v reflect.Value) string {
 	return "{" + strings.Join(pairs, ", ") + "}"
 }
 
-// scalarText is a value as a file has it, without quotes.
+// scalarText returns a value as a file has it, without quotes.
 func scalarText(v any) string {
 	switch v := v.(type) {
 	case redacted:
@@ -136,10 +136,10 @@ func scalarText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// plainScalar is text that needs no quotes anywhere in YAML.
+// plainScalar matches text that needs no quotes anywhere in YAML.
 var plainScalar = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9/_.+-]*$`)
 
-// quoted is text as a YAML scalar.
+// quoted returns text as a YAML scalar.
 func quoted(text string) string {
 	if plainScalar.MatchString(text) && !strings.EqualFold(text, "null") {
 		return text
@@ -147,5 +147,5 @@ func quoted(text string) string {
 	return strconv.Quote(escaped(text))
 }
 
-// escaped is text whose ${ are escaped.
+// escaped returns text with each ${ escaped.
 func escaped(text string) string { return strings.ReplaceAll(text, "${", "$${") }

@@ -1,11 +1,11 @@
-// Package strictyaml reads YAML into structs. It takes a file literally or refuses it, and doesn't
-// know what the values mean.
+// Package strictyaml reads YAML into structs. It refuses a file that isn't exactly what the structs
+// define, and doesn't know what the values mean.
 //
 // Unknown and doubled keys, values of the wrong kind and numbers without their unit are problems.
-// Each names the file, the line, the path of the key (backends.reports.drain.rate) and the mend,
-// and all of them are found at one reading. A Report collects them, at most one a key, so that a
-// value that wasn't understood isn't reported as missing as well. A caller's own rules go on adding
-// to it.
+// Each names the file, the line, the path of the key (backends.reports.drain.rate) and the
+// correction, and all of them are found in one reading. A Report collects them, at most one a key,
+// so that a value that wasn't understood isn't also reported as missing. Callers add the problems
+// that their own rules find.
 //
 // # Structs
 //
@@ -22,17 +22,17 @@
 //	scalar:"text"    the struct may also be given as one value, which this field takes. The text
 //	                 says which forms there are, where a value has another
 //
-// Read applies key, max, scalar and default; Report.Check the others, and so also to a struct that
-// was made in code. A default and a bound are written as in the file.
+// Read applies key, max, scalar and default. Report.Check applies the others, also to a struct that
+// was made in code. Defaults and bounds are written as in the file.
 //
-// A value is read by its type: bool, int, int64, float64 and string, time.Duration, netip.Prefix,
-// JSON, and all that implement encoding.TextUnmarshaler. The error of UnmarshalText is the second
-// half of a sentence whose subject is the value ("isn't a rate; write ..."), and doesn't repeat it.
-// A type with the method Redacted() string is never shown but by that text.
+// These types can be read: bool, int, int64, float64 and string, time.Duration, netip.Prefix, JSON,
+// and all that implement encoding.TextUnmarshaler. The error of UnmarshalText is the second half of
+// a sentence whose subject is the value ("isn't a rate; write ..."), and doesn't repeat the value.
+// If a type has the method Redacted() string, only that text of its values is shown.
 //
 // # The environment
 //
 // ${NAME} inside a value stands for an environment variable, and $${ for a plain ${. It is replaced
-// after the YAML was parsed, so it is text of that one value and never parsed as YAML. No problem,
-// warning or description shows it: they show the file's text.
+// after the YAML was parsed, so its value is part of that one value and never parsed as YAML.
+// Problems, warnings and descriptions show the file's text instead.
 package strictyaml

@@ -9,11 +9,12 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// onlyVariable is text that is one variable and nothing else.
+// onlyVariable matches text that is one variable and nothing else.
 var onlyVariable = regexp.MustCompile(`^\$\{[A-Za-z0-9_]+\}$`)
 
-// expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after
-// the YAML was parsed, and not again to what it put in. used says that a variable was.
+// expand replaces each ${NAME} by its value, and $${ by ${. It is applied to one scalar after the
+// YAML was parsed, and not to the values that it inserts. used reports whether there was a
+// variable.
 func expand(text string, lookup func(string) (string, bool)) (
 	expanded string, used bool, err error) {
 	var out strings.Builder

@@ -21,7 +21,7 @@ type field struct {
 	bounds   *bounds    // nil: none
 	words    []string
 	required bool
-	missing  string // the rest of the sentence that says that it is required
+	missing  string // the rest of the sentence that reports it as missing
 }
 
 // bounds are those of a value, or of each value in a list.
@@ -39,8 +39,8 @@ type shape struct {
 
 var shapes sync.Map // reflect.Type → *shape
 
-// shapeOf reads a struct's tags, once. It panics on an invalid tag, which is a fault of the
-// program.
+// shapeOf returns what a struct's tags say, and reads them once. It panics on an invalid tag, which
+// is a fault of the program.
 func shapeOf(t reflect.Type) *shape {
 	if known, ok := shapes.Load(t); ok {
 		return known.(*shape)
@@ -106,7 +106,7 @@ func (f *field) optional() bool {
 	return f.absent != "" && f.kind.Kind() == reflect.Struct && !isScalar(f.kind)
 }
 
-// keys are those of a struct, in its order.
+// keys returns the keys of a struct, in its order.
 func (s *shape) keys() []string {
 	keys := make([]string, len(s.fields))
 	for i, f := range s.fields {
@@ -115,7 +115,7 @@ func (s *shape) keys() []string {
 	return keys
 }
 
-// find returns the field of a key; nil if there is none.
+// find returns the field of a key, or nil.
 func (s *shape) find(key string) *field {
 	for i := range s.fields {
 		if s.fields[i].key == key {
@@ -125,8 +125,8 @@ func (s *shape) find(key string) *field {
 	return nil
 }
 
-// suggest is the mend for an unknown key of a struct: the nearest one that it has, otherwise where
-// in the file (root) a key of that name belongs, otherwise those that it has.
+// suggest returns the correction for an unknown key of a struct: the nearest key that the struct
+// has, otherwise where in the file (root) a key of that name belongs, otherwise the struct's keys.
 func suggest(name string, t, root reflect.Type) string {
 	keys := shapeOf(t).keys()
 	if near := nearest(name, keys); near != "" {

@@ -11,8 +11,7 @@ import (
 // JSON is a JSON text that a config gives as YAML.
 type JSON string
 
-// maxNesting bounds how deep a JSON value may be nested: no answer for people or programs is
-// deeper.
+// maxNesting bounds how deep a JSON value may be nested: no sensible answer is deeper.
 const maxNesting = 32
 
 // json writes a YAML value as JSON, its members in their order.
@@ -37,7 +36,7 @@ func (d *decoder) json(n *yaml.Node, out *JSON, key string) {
 	}
 }
 
-// appendJSON writes n after out, each text of it as expand has it.
+// appendJSON appends n to out, with each of its texts expanded.
 func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string, error)) (
 	[]byte, error) {
 	if depth == 0 {

@@ -14,8 +14,8 @@ import (
 
 // Read reads the one YAML document of text into the struct that v points to. What the text leaves
 // out stays as it is. lookup finds environment variables, as os.LookupEnv does. The report has all
-// that was wrong, and where each key stands; file is what it calls the text. Where the text isn't
-// YAML at all there is nothing else to report: that is the error, an Errors of one.
+// problems and the place of each key; file names the text in it. If the text isn't YAML at all,
+// that is the error, an Errors of one.
 func Read(file string, text []byte, lookup func(string) (string, bool), v any) (*Report, error) {
 	root, problem := parseYAML(text)
 	if problem != nil {
@@ -68,7 +68,7 @@ func parseYAML(text []byte) (*yaml.Node, *Problem) {
 
 var flowVariable = regexp.MustCompile(`[\[{].*\$\{`)
 
-// hint is the mend for the common causes of broken YAML.
+// hint returns the correction for common causes of broken YAML.
 func hint(text []byte, p Problem) string {
 	lines := bytes.Split(text, []byte("\n"))
 	if p.Line < 1 || p.Line > len(lines) {

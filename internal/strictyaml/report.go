@@ -12,10 +12,10 @@ type Problem struct {
 	File string // as it was named to Read; "" for a value that came from no file
 	Line int    // 0: unknown
 	Key  string // such as backends.reports.drain.rate; "" for the file as a whole
-	Text string // the fault and the mend; never shows the environment or a secret
+	Text string // the fault and its correction; never shows the environment or a secret
 }
 
-// String is "file:line: key: text".
+// String returns "file:line: key: text".
 func (p Problem) String() string {
 	var s strings.Builder
 	s.WriteString(p.File)
@@ -35,7 +35,7 @@ func (p Problem) String() string {
 // Errors are all problems of a file, in the order of its lines.
 type Errors []Problem
 
-// maxShown bounds the lines of Error to about a screen.
+// maxShown bounds Error to about a screen of lines.
 const maxShown = 20
 
 // Error shows the first 20 problems, one a line.
@@ -50,8 +50,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Report gathers what is found while a file is read and checked: at most one error a key, and none
-// of a key inside one that has an error. It belongs to one goroutine.
+// Report collects the problems of a file while it is read and checked: at most one error a key, and
+// none for a key inside one that has an error. It is not safe for concurrent use.
 type Report struct {
 	file     string
 	places   map[string]place // by key path: every key that the file gives
@@ -73,7 +73,7 @@ func NewReport(file string) *Report {
 	return &Report{file: file, places: map[string]place{}, failed: map[string]bool{}}
 }
 
-// File is the file's name, as Read was given it.
+// File returns the file's name, as given to Read.
 func (r *Report) File() string { return r.file }
 
 // Given reports whether the file gives a key.
@@ -82,7 +82,7 @@ func (r *Report) Given(key string) bool {
 	return ok
 }
 
-// Scalar reports whether the file gives a key as one value that isn't empty.
+// Scalar reports whether the file gives a key as a single value that isn't empty.
 func (r *Report) Scalar(key string) bool { return r.places[key].text != "" }
 
 // FromEnv reports whether a part of a key's value comes from the environment.
@@ -127,7 +127,7 @@ func (r *Report) problem(key, format string, args ...any) Problem {
 	return p
 }
 
-// Err is an Errors of the errors that were found; nil if there are none.
+// Err returns the errors that were found as an Errors, or nil if there are none.
 func (r *Report) Err() error {
 	if len(r.errors) == 0 {
 		return nil
@@ -135,10 +135,10 @@ func (r *Report) Err() error {
 	return Errors(sorted(r.errors))
 }
 
-// Warnings are the warnings, in the order of the file.
+// Warnings returns the warnings, in the order of the file.
 func (r *Report) Warnings() []Problem { return sorted(r.warnings) }
 
-// Written is the file's text of values that came from the environment.
+// Written returns the file's text of the values that came from the environment.
 func (r *Report) Written() Written {
 	w := Written{}
 	for key, p := range r.places {
@@ -153,7 +153,7 @@ func (r *Report) Written() Written {
 // Values that are secret as a whole aren't in it.
 type Written map[string]string
 
-// Or is the text written at a key, or the given text if the value didn't come from the environment.
+// Or returns the text written at a key, or otherwise if the value didn't come from the environment.
 func (w Written) Or(key, otherwise string) string {
 	if text, ok := w[key]; ok {
 		return text
@@ -161,8 +161,8 @@ func (w Written) Or(key, otherwise string) string {
 	return otherwise
 }
 
-// Shown is a key's value as the file has it, quoted. fallback is the value itself, which is shown
-// if it came from no file.
+// Shown returns a key's value as the file has it, quoted. If the value came from no file, it
+// returns fallback, the value itself.
 func (r *Report) Shown(key string, fallback any) string {
 	switch p := r.places[key]; {
 	case p.fromEnv:
@@ -173,7 +173,7 @@ func (r *Report) Shown(key string, fallback any) string {
 	return Quote(scalarText(fallback))
 }
 
-// OnLine is " (line 12)" if the file gives a key, otherwise "".
+// OnLine returns " (line 12)" if the file gives a key, otherwise "".
 func (r *Report) OnLine(key string) string {
 	if line := r.places[key].line; line > 0 {
 		return fmt.Sprintf(" (line %d)", line)
@@ -181,9 +181,9 @@ func (r *Report) OnLine(key string) string {
 	return ""
 }
 
-// Known reports a name at key that nothing of a kind has, with the nearest one that something has.
-// Where those were not understood themselves that is error enough; they stand at the key kind +
-// "s".
+// Known adds an error, which suggests the nearest known name, if the name at key is none of the
+// known names of a kind. It adds none if the known names, which are given at the key kind + "s",
+// have an error themselves.
 func (r *Report) Known(key, name, kind string, known []string) {
 	if slices.Contains(known, name) || r.failed[kind+"s"] {
 		return
@@ -195,7 +195,7 @@ func (r *Report) Known(key, name, kind string, known []string) {
 	r.Errorf(key, "there is no %s %s; %s", kind, r.Shown(key, name), mend)
 }
 
-// Within reports a value at key that is under least or over most.
+// Within adds an error if a value at key is under least or over most.
 func Within[T cmp.Ordered](r *Report, key string, value, least, most T) {
 	if value < least || value > most {
 		r.Errorf(key, "%s is out of bounds; write %s to "+
@@ -211,7 +211,7 @@ func sorted(problems []Problem) []Problem {
 	return problems
 }
 
-// parent is the path of the key that contains key; "" at the top.
+// parent returns the path of the key that contains key; "" at the top.
 func parent(key string) string {
 	if cut := strings.LastIndexAny(key, ".["); cut > 0 {
 		return key[:cut]
@@ -219,7 +219,7 @@ func parent(key string) string {
 	return ""
 }
 
-// List formats the first ten names for a sentence.
+// List returns the first ten names as part of a sentence.
 func List(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -230,7 +230,7 @@ func List(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Quote is text of the file in quotes, cut to a length that keeps messages readable.
+// Quote returns text of the file in quotes, cut to keep messages readable.
 func Quote(text string) string {
 	const most = 60
 	if runes := []rune(text); len(runes) > most {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// redacted is a value of which messages and descriptions show this text alone. A type is secret as
-// a whole where its zero value has the text ***.
+// redacted is a value of which messages and descriptions show only this text. A type is secret as a
+// whole if its zero value has the text ***.
 type redacted interface{ Redacted() string }
 
 const hidden = "***"
 
-// redactedText is what may be shown of a file's text for a value of a type, if the text has
-// variables: "" where that is nothing.
+// redactedText returns what may be shown of a file's text for a value of a type, if the text has
+// variables; "": nothing.
 func redactedText(t reflect.Type, text string) string {
 	zero, hides := reflect.Zero(t).Interface().(redacted)
 	switch {
@@ -30,8 +30,7 @@ func redactedText(t reflect.Type, text string) string {
 	return text
 }
 
-// Secret is a value that is never shown: however it is printed or logged, the text is ***.
-// string(s) is its value.
+// Secret is a value that is never shown: printed or logged, it is ***. string(s) is its value.
 type Secret string
 
 // Redacted hides the value.
@@ -73,7 +72,7 @@ func (u SecretURL) String() string { return u.Redacted() }
 // MarshalText hides the same parts as Redacted, from encoding/json and log/slog.
 func (u SecretURL) MarshalText() ([]byte, error) { return []byte(u.Redacted()), nil }
 
-// Errors of the parsers below are as those of UnmarshalText.
+// Errors of the parsers below have the form of UnmarshalText's.
 
 var errTooLarge = errors.New("is a larger number than can be counted")
 

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// SetDefaults sets what the default tags of the struct that v points to say. A struct that may be
-// left out as a whole stays as it is: its defaults hold where the file gives it.
+// SetDefaults sets the defaults that the tags of the struct that v points to define. A struct that
+// may be left out as a whole stays as it is: its defaults apply only if the file gives it.
 func SetDefaults(v any) { setDefaults(reflect.ValueOf(v).Elem()) }
 
-// setDefaults sets those of a struct that isn't one that may also be a value: that has defaults
-// where it is given by keys.
+// setDefaults sets them unless the struct may also be given as a single value: then its defaults
+// apply only if it is given by keys.
 func setDefaults(v reflect.Value) {
 	if v.Kind() == reflect.Struct && !isScalar(v.Type()) && shapeOf(v.Type()).whole == nil {
 		setFields(v)
@@ -34,8 +34,8 @@ func setFields(v reflect.Value) {
 	}
 }
 
-// Check reports what the tags required, range and words say against the struct v, which the report
-// is of. Values in maps and lists are checked too.
+// Check adds an error for each value of the struct v, and of maps and lists in it, that breaks its
+// tags required, range or words. The report must be that of v.
 func (r *Report) Check(v any) { r.checkStruct("", reflect.ValueOf(v)) }
 
 func (r *Report) checkStruct(key string, v reflect.Value) {

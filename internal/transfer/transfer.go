@@ -1,12 +1,12 @@
-// Package transfer defines which payloads are large, and how much time they may take on their way
-// to Redis and back.
+// Package transfer defines which payloads are large, and how much time they may take to Redis and
+// back.
 //
 // # Lanes
 //
-// Large payloads travel apart from small ones. A call that requests share carries at most Together
-// bytes. A payload over Small bytes goes alone: two at once for each line and eight for each
-// process, on a quarter of the connections. So a small request never waits behind a large one.
-// Large bodies are parsed on half of the processors.
+// Large payloads are sent apart from small ones. A call that requests share carries at most
+// Together bytes. A payload over Small bytes has a call of its own: two at once for each line and
+// eight for each process, on a quarter of the connections. So a small request never waits behind a
+// large one. Large bodies are parsed on half of the processors.
 package transfer
 
 import "time"
@@ -22,7 +22,7 @@ const (
 	// rate, in bytes per second, is the bandwidth that a large payload can count on: a gigabit link
 	// shared by 60 of them.
 	rate = 2 << 20
-	// longest bounds the time that is added for one payload, so that it is given up while its
+	// longest bounds the time that is added for one payload, so that the call fails while its
 	// sender still waits. Clients and proxies commonly wait for 30 s.
 	longest = 10 * time.Second
 )

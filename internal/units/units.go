@@ -1,8 +1,8 @@
 // Package units reads and writes durations, sizes and switches as people do: 500ms, 30s, 5m, 12h,
-// 7d; 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is none.
+// 7d; 512B, 64KiB, 1MiB, 10MB; on and off. A number without its unit is refused.
 //
-// The errors of what reads them are the second half of a sentence whose subject is the text ("isn't
-// a duration; write ..."). They don't repeat it: it may be a secret.
+// Errors of parsing are the second half of a sentence whose subject is the text ("isn't a duration;
+// write ..."). They don't repeat the text: it may be a secret.
 package units
 
 import (
@@ -23,8 +23,8 @@ var (
 	durationPart = regexp.MustCompile(`([0-9.]+)([a-zµ]+)`)
 )
 
-// ParseDuration reads Go's durations without sign, and d for 24 hours. A bare number has no
-// meaning, not even 0.
+// ParseDuration parses a duration as Go does, without sign, and with d for 24 hours. A bare number
+// is refused, even 0.
 func ParseDuration(s string) (time.Duration, error) {
 	if numberForm.MatchString(s) {
 		return 0, errors.New("has no unit; write the number with one, such as 500ms, 30s, 5m, " +
@@ -49,7 +49,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return sum, nil
 }
 
-// FormatDuration writes a duration for ParseDuration: 7d rather than 168h0m0s, but 24h.
+// FormatDuration returns a duration in the form that ParseDuration reads: 7d rather than 168h0m0s,
+// but 24h.
 func FormatDuration(d time.Duration) string {
 	if d >= 2*day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -57,7 +58,7 @@ func FormatDuration(d time.Duration) string {
 	return ShortDuration(d)
 }
 
-// ShortDuration writes a duration as Go does, for programs that read no days, but 1m rather than
+// ShortDuration returns a duration in Go's form, for programs that read no days, but 1m rather than
 // 1m0s and 168h rather than 168h0m0s.
 func ShortDuration(d time.Duration) string {
 	text := d.String()
@@ -101,7 +102,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is the size in the largest unit of which it is a whole number.
+// String returns the size in the largest unit of which it is a whole number.
 func (s Size) String() string {
 	switch {
 	case s > 0 && s%(1<<30) == 0:
@@ -117,7 +118,7 @@ func (s Size) String() string {
 // Switch is a value that is on or off.
 type Switch bool
 
-// String is the switch as people write it.
+// String returns "on" or "off".
 func (s Switch) String() string {
 	if s {
 		return "on"

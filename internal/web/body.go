@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// firstBuffer is what a body gets before any of it is there. It grows with what has come, so
-	// that no client holds memory by a Content-Length alone.
+	// firstBuffer is a body's buffer before any of it has arrived. It grows with the body, so that
+	// no client takes memory by a Content-Length alone.
 	firstBuffer = 16 << 10
-	// wholeFrom is the part of a body of known length from which on it gets all of its memory: an
-	// eighth. Each further step would copy what has come, into memory that is new to the process.
+	// wholeFrom: a body of known length gets all of its memory once an eighth has arrived. Each
+	// further step would copy that into new memory.
 	wholeFrom = 8
-	// slowGrace is what a body may take beyond its time at slowBody bytes a second: a lost packet
-	// or two.
+	// slowGrace is how much longer a body may take than at slowBody bytes a second, for a lost
+	// packet or two.
 	slowGrace = 5 * time.Second
-	// slowBody is the least pace of a body in bytes per second, to us and from us. Modems were
-	// faster.
+	// slowBody is the slowest permitted pace of a body in bytes per second, in both directions.
+	// Modems were faster.
 	slowBody = 1 << 10
 )
 
-// SlowTime is how long the slowest client may take for some bytes, which it sends or reads.
+// SlowTime returns how long a client may take to send or read so many bytes.
 func SlowTime(bytes int) time.Duration {
 	return slowGrace + time.Duration(bytes)*time.Second/slowBody
 }
@@ -42,10 +42,10 @@ type Bodies struct {
 	held atomic.Int64
 }
 
-// Held is how many bytes are reserved now.
+// Held returns how many bytes are reserved now.
 func (b *Bodies) Held() int64 { return b.held.Load() }
 
-// take reserves n bytes, where there is room.
+// take reserves n bytes, if there is room.
 func (b *Bodies) take(n int64) bool {
 	if b.held.Add(n) > b.Max && b.Max > 0 {
 		b.held.Add(-n)
@@ -54,10 +54,10 @@ func (b *Bodies) take(n int64) bool {
 	return true
 }
 
-// Read returns a request's body, which must be declared as JSON and have at most limit bytes. One
-// that comes slower than 1 KiB a second is cut. release gives back the memory that is reserved for
-// the body, and is called once the body isn't needed any more. It is never nil, also with an error,
-// which is an *api.Problem.
+// Read returns a request's body, which must be declared as JSON and have at most limit bytes. A
+// body that arrives slower than 1 KiB a second is refused. release gives back the memory that is
+// reserved for the body, and must be called when the body is no longer needed. It is never nil. An
+// error is an *api.Problem.
 func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, limit int64) (
 	body []byte, release func(), err error) {
 	var reserved int64
@@ -79,7 +79,7 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, limit int64) (
 	began := time.Now()
 	for {
 		if len(body) == cap(body) {
-			// One more than the most, so that the body's end is seen without growing for it.
+			// One byte more than the most, so that the buffer needn't grow for the body's end.
 			size := min(max(2*int64(cap(body)), firstBuffer), most+1)
 			if r.ContentLength >= 0 && most < wholeFrom*int64(len(body)) {
 				size = most + 1
@@ -94,9 +94,9 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, limit int64) (
 		}
 		end := began.Add(SlowTime(len(body)))
 		if last := began.Add(ReadTime); end.After(last) {
-			end = last // the listener's own
+			end = last // the listener's own deadline
 		}
-		_ = control.SetReadDeadline(end) // a writer of a test may know none
+		_ = control.SetReadDeadline(end) // a test's writer may have none
 		n, err := in.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		var over *http.MaxBytesError
@@ -120,13 +120,13 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, limit int64) (
 func tooManyBodies() *api.Problem {
 	p := Problem(http.StatusServiceUnavailable, api.CodeBusy,
 		"The service holds as many requests' bodies as it has memory for. Try again.")
-	// Bodies come and go in less. Requests that were refused together come back apart.
+	// Most bodies are held for less. Clients that were refused together return at different times.
 	p.RetryAfter = 1 + rand.IntN(3)
 	return p
 }
 
-// ReadBody returns a request's body as Bodies.Read does, without counting it. It is for operators'
-// bodies, which are small and few.
+// ReadBody is Bodies.Read without counting the body. It is for operators' bodies, which are small
+// and few.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, _, err := new(Bodies).Read(w, r, limit)
 	return body, err

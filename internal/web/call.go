@@ -16,7 +16,7 @@ import (
 	"github.com/forebay/forebay/internal/transfer"
 )
 
-// StoreTime bounds how long one request may wait for the store, without what its bytes add to it.
+// StoreTime bounds how long one request may wait for the store. Many bytes add to it (Call.Renew).
 const StoreTime = 600 * time.Millisecond
 
 // Call is one request on its way to its answer. It isn't safe for concurrent use.
@@ -29,30 +29,29 @@ type Call struct {
 	RequestID string
 	Status    int           // of the answer; 0: nothing is written yet
 	Held      time.Duration // how long the answer was held back because its client asked for that
-	StoreLost bool          // the store has failed this call: nothing more is asked of it
+	StoreLost bool          // the store has failed in this call: it isn't called again
 
 	server *Server
 	hooks  Hooks
 	store  *storeContext // is Ctx
 }
 
-// Hooks are what a server adds to the answers of its calls. A Call has all of them, and they do
-// nothing: a type that embeds it has those of its own that it needs. They are called on the
-// goroutine that answers.
+// Hooks are what a server adds to the answers of its calls. A Call's own do nothing; a type that
+// embeds Call defines those that it needs. They are called on the goroutine that answers.
 type Hooks interface {
 	// AddFields adds to the header of an answer, just before its status is written.
 	AddFields(h http.Header)
-	// Reserve takes the room for an answer of n bytes until the call ends, in place of the room
-	// that it took before for this call. An error becomes the answer.
+	// Reserve reserves room for an answer of n bytes until the call ends, in place of what the call
+	// had reserved before. An error becomes the answer.
 	Reserve(n int) error
-	// Refused learns of a problem that is about to be the answer.
+	// Refused is called with a problem before it becomes the answer.
 	Refused(p *api.Problem)
-	// Ended is called once, at the end, also after a panic. took is how long the call took,
-	// without the time that its answer was held back.
+	// Ended is called once, at the end, also after a panic. took is how long the call took, except
+	// for the time that its answer was held back.
 	Ended(took time.Duration)
 }
 
-// Caller is a call as its server has it: a type that embeds Call, or a Call alone.
+// Caller is implemented by *Call and by types that embed it.
 type Caller interface {
 	Hooks
 	base() *Call
@@ -63,7 +62,7 @@ func (c *Call) base() *Call { return c }
 // AddFields adds nothing.
 func (c *Call) AddFields(http.Header) {}
 
-// Reserve takes no room: there is enough.
+// Reserve reserves nothing.
 func (c *Call) Reserve(int) error { return nil }
 
 // Refused does nothing.
@@ -80,8 +79,8 @@ func (c *Call) begin(s *Server, hooks Hooks, w http.ResponseWriter, r *http.Requ
 	w.Header()[api.HeaderRequestID] = []string{c.RequestID}
 }
 
-// Renew gives the call its time for the store, and again after a body was read or an answer was
-// held back. The time is longer where many bytes are to go there.
+// Renew gives the call its whole time for the store, at its start and again after a body was read
+// or an answer was held back. The time is longer if many bytes are sent to the store.
 func (c *Call) Renew(bytes int) {
 	if c.store != nil {
 		c.store.end()
@@ -106,10 +105,10 @@ func (c *Call) end() {
 	c.hooks.Ended(took)
 }
 
-// Var is a variable of the route's path, as the request has it.
+// Var returns a variable of the route's path, as the request has it.
 func (c *Call) Var(name string) string { return mux.Vars(c.R)[name] }
 
-// Values of header fields. They are shared: a handler sets them in a header, and changes none.
+// Values of header fields. They are shared, and must not be changed.
 var (
 	NoStore = []string{"no-store"}
 	closing = []string{"close"}
@@ -126,7 +125,7 @@ func (c *Call) Head(status int) {
 	c.W.WriteHeader(status)
 }
 
-// JSON answers with a body of this API's own.
+// JSON answers with a body in JSON.
 func (c *Call) JSON(status int, body any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -139,15 +138,15 @@ func (c *Call) JSON(status int, body any) error {
 	return nil
 }
 
-// Bytes answers with a body as it is. A HEAD gets the fields alone.
+// Bytes answers with a body as it is. A HEAD gets only the fields.
 func (c *Call) Bytes(status int, contentType string, body []byte) {
 	if c.HeadOf(status, contentType, len(body)) {
-		c.W.Write(body) // an error is the client's going away
+		c.W.Write(body) // an error means that the client left
 	}
 }
 
 // HeadOf writes the status and the fields of an answer with a body of n bytes, and reports whether
-// the body is to follow.
+// the body must follow.
 func (c *Call) HeadOf(status int, contentType string, n int) bool {
 	h := c.W.Header()
 	h["Content-Type"] = nil // without one net/http would guess from the bytes
@@ -161,8 +160,8 @@ func (c *Call) HeadOf(status int, contentType string, n int) bool {
 	return c.R.Method != http.MethodHead
 }
 
-// Serve has h answer, and notes the status of the answer. It has none of the fields of other
-// answers but the request's id.
+// Serve lets h answer, and notes the status. Of the fields of other answers, the answer has only
+// the request's id.
 func (c *Call) Serve(h http.Handler) {
 	h.ServeHTTP(&statusRecorder{ResponseWriter: c.W, status: &c.Status}, c.R)
 }
@@ -186,7 +185,7 @@ func (w *statusRecorder) Write(b []byte) (int, error) {
 }
 
 // Fail answers with a problem. Every error becomes an answer here: an *api.Problem is the answer
-// itself, a StoreError becomes a 503, and any other error a 500 whose detail is logged and never
+// itself, a StoreError becomes a 503, and any other error a 500, whose cause is logged and never
 // served.
 func (c *Call) Fail(err error) {
 	p := c.problemOf(err)
@@ -202,8 +201,8 @@ func (c *Call) Fail(err error) {
 	c.Bytes(p.Status, "application/problem+json", append(text, '\n'))
 }
 
-// StoreFailed notes and logs that the store failed, and returns the problem to answer with where
-// there is nothing better.
+// StoreFailed notes and logs that the store failed, and returns the problem to answer with if there
+// is no better answer.
 func (c *Call) StoreFailed(err error) error {
 	return c.problemOf(StoreError(err))
 }
@@ -226,11 +225,11 @@ func (c *Call) problemOf(err error) *api.Problem {
 	return InternalError()
 }
 
-// Livez answers GET /livez: the process is up.
+// Livez answers GET /livez: the process runs.
 func Livez(c *Call) error {
 	c.W.Header()["Cache-Control"] = NoStore
 	return c.JSON(http.StatusOK, api.Health{Status: "alive"})
 }
 
-// WithStore reports whether a probe asks for the store too: ?store=1.
+// WithStore reports whether a probe also asks about the store: ?store=1.
 func WithStore(r *http.Request) bool { return r.URL.Query().Get("store") == "1" }

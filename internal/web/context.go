@@ -7,19 +7,19 @@ import (
 )
 
 // storeContext is the context of a call's work in the store: it has a deadline, and doesn't end
-// with the request. It takes a timer only once somebody waits for its end, because many answers
-// come from memory, and a timer with its contexts is a good part of what such an answer costs.
+// with the request. It makes a timer only when a function waits for its end: many answers come from
+// memory, and a timer with its contexts would be a good part of their cost.
 type storeContext struct {
 	request  context.Context // whose values it has
 	deadline time.Time
 
 	mu     sync.Mutex
-	inner  context.Context    // guarded by mu; nil: nobody has waited yet
+	inner  context.Context    // guarded by mu; nil: no wait yet
 	cancel context.CancelFunc // guarded by mu; of inner
 	over   bool               // guarded by mu: end was called
 }
 
-// context is the context that does the work, made when it is needed.
+// context returns the context that does the work, and makes it when it is first needed.
 func (c *storeContext) context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

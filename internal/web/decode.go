@@ -15,8 +15,8 @@ import (
 	"github.com/forebay/forebay/internal/rawjson"
 )
 
-// Bounds of a body's JSON. The calls of this API take six fields at most. A payload made by people
-// or their tools is rarely over ten deep, and parsers that recurse begin to fail at some hundreds.
+// Bounds of a body's JSON. The calls of this API take at most six fields. A payload made by people
+// or their tools is rarely over ten deep, and recursive parsers begin to fail at some hundreds.
 const (
 	maxMembers = 32
 	maxDepth   = 128
@@ -29,9 +29,9 @@ type Member struct {
 }
 
 // Members returns the fields of a body that must be one JSON object: valid UTF-8, nothing after it,
-// no name twice, at most 32 fields and less than 128 deep. Forms that encoding/json lets pass in
-// silence (a second value for a name, another case of a name, broken UTF-8) never reach a handler,
-// and no number or string is changed on its way. An error is an *api.Problem.
+// no name twice, at most 32 fields and less than 128 deep. Forms that encoding/json accepts (a
+// second value for a name, another case of a name, broken UTF-8) never reach a handler, and no
+// number or string is changed. An error is an *api.Problem.
 func Members(body []byte) ([]Member, error) {
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, InvalidRequest("The body is empty: send a JSON object.")
@@ -66,7 +66,7 @@ func Members(body []byte) ([]Member, error) {
 	return found, nil
 }
 
-// syntaxError says what is wrong with a body that isn't valid JSON, and where.
+// syntaxError describes what is wrong with a body that isn't valid JSON, and where.
 func syntaxError(body []byte) string {
 	err := json.Unmarshal(body, new(json.RawMessage))
 	var syntax *json.SyntaxError
@@ -76,7 +76,7 @@ func syntaxError(body []byte) string {
 	return fmt.Sprintf("%v (byte %d)", syntax, syntax.Offset)
 }
 
-// Brief quotes a text that a client sent, cut to a length that is fit for an answer.
+// Brief quotes a text that a client sent, cut to a length that suits an answer.
 func Brief(text string) string {
 	const limit = 64
 	if len(text) > limit {
@@ -85,16 +85,16 @@ func Brief(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// FieldErrors gathers the errors in the fields of a body, so that a client learns of all of them at
-// once. The methods that read a field add an error where its value isn't such a one.
+// FieldErrors collects the errors in the fields of a body, so that a client learns of all of them
+// at once. The methods that read a field add an error if its value isn't of their kind.
 type FieldErrors []api.FieldError
 
-// Add adds an error in the field of a name.
+// Add adds an error in the named field.
 func (f *FieldErrors) Add(name, detail string) {
 	*f = append(*f, api.FieldError{Detail: detail, Pointer: Pointer(name)})
 }
 
-// Err is nil, or the problem that lists the wrong fields.
+// Err returns the problem that lists the wrong fields, or nil.
 func (f FieldErrors) Err() error {
 	if len(f) == 0 {
 		return nil
@@ -105,16 +105,16 @@ func (f FieldErrors) Err() error {
 	return p
 }
 
-// Pointer is the JSON Pointer of a top-level field, as URI fragment (RFC 6901, section 6).
+// Pointer returns the JSON Pointer of a top-level field, as URI fragment (RFC 6901, section 6).
 func Pointer(name string) string {
-	const limit = 64 // no answer repeats a name of any length
+	const limit = 64 // an answer must not repeat a name of any length
 	if len(name) > limit {
 		return "#"
 	}
 	return "#/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 }
 
-// Unknown adds the error that a field has a name which its call doesn't know.
+// Unknown adds an error for a field with a name that the call doesn't know.
 func (f *FieldErrors) Unknown(m Member) {
 	f.Add(m.Name, "There is no such field: "+Brief(m.Name)+".")
 }
@@ -128,8 +128,8 @@ func (f *FieldErrors) Text(m Member) string {
 	return text
 }
 
-// Filled reads a string that isn't empty. An empty one would stand for all there are, and is more
-// likely a variable that wasn't set.
+// Filled reads a string that isn't empty. An empty one would match everything, but is more likely a
+// variable that wasn't set.
 func (f *FieldErrors) Filled(m Member) string {
 	text, ok := rawjson.Text(m.Value)
 	if !ok || text == "" {
@@ -138,7 +138,7 @@ func (f *FieldErrors) Filled(m Member) string {
 	return text
 }
 
-// OptionalText reads a string; null, as many clients write an absent one, is "".
+// OptionalText reads a string; null, which many clients write for an absent one, is "".
 func (f *FieldErrors) OptionalText(m Member) string {
 	if string(m.Value) == "null" {
 		return ""
@@ -160,7 +160,7 @@ func (f *FieldErrors) Duration(m Member) time.Duration {
 	return d
 }
 
-// Count reads a whole number from 1 to limit; nil: the value is none.
+// Count reads a whole number from 1 to limit; nil: the value isn't one.
 func (f *FieldErrors) Count(m Member, limit int) *int {
 	var n int
 	if err := json.Unmarshal(m.Value, &n); err != nil || n < 1 || n > limit {

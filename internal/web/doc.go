@@ -1,11 +1,13 @@
-// Package web is how Forebay speaks HTTP. It knows nothing of jobs, limits and clients.
+// Package web has the common parts of Forebay's HTTP servers. It knows nothing of jobs, limits and
+// clients.
 //
-// A Router makes a Call of each request and gives it to the handler of its route and method. A
-// handler answers by the Call's methods, or returns an error: Call.Fail alone makes answers of
-// errors. There a request gets its id, panics end, and metrics count. A server adds to its calls,
-// such as its own header fields, by embedding Call and overriding some of the Hooks.
+// A Router makes a Call for each request and passes it to the handler of its route and method. A
+// handler answers by the Call's methods, or returns an error, which Call.Fail turns into the
+// answer. The Call gives each request its id, turns panics into answers and counts metrics. A
+// server extends its calls, for example by header fields, by embedding Call and defining some of
+// the Hooks.
 //
-// Work in the store is bounded by one context for each request, which a client that hangs up
-// doesn't end, so that nothing is left half done. Answers thus come within a second, whatever the
-// store does.
+// One context for each request bounds its work in the store, so answers come within a second,
+// whatever the store does. A client that hangs up doesn't end that context, so nothing is left half
+// done.
 package web

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// maxRequestID bounds the request ids that are taken over, in bytes.
+// maxRequestID bounds the request ids that are accepted from clients, in bytes.
 const maxRequestID = 64
 
-// requestID returns the id that a request came with, where it is one (1 to 64 letters, digits and
-// _.-), otherwise a new one.
+// requestID returns the id that a request has, if it is valid (1 to 64 letters, digits and _.-),
+// otherwise a new one.
 func requestID(h http.Header) string {
 	given := h.Get("X-Request-Id")
 	if given == "" || len(given) > maxRequestID {
@@ -26,8 +26,8 @@ func requestID(h http.Header) string {
 	return given
 }
 
-// newRequestID makes an id of 26 letters and digits, of 128 random bits. It finds log lines and
-// opens nothing, so it needn't be secret.
+// newRequestID returns an id of 26 letters and digits, with 128 random bits. It only serves to find
+// log lines, so it needn't be secret.
 func newRequestID() string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	var id [26]byte
@@ -38,7 +38,7 @@ func newRequestID() string {
 	return string(id[:])
 }
 
-// Traceparent returns a request's W3C trace context, for the backend; "" where there is none or it
+// Traceparent returns a request's W3C trace context, for the backend, or "" if there is none or it
 // is malformed.
 func Traceparent(h http.Header) string {
 	lines := h["Traceparent"]
@@ -99,8 +99,8 @@ func IfMatch(lines []string, tag string) (any, found bool, err error) {
 	return false, found, nil
 }
 
-// AnyTag reports whether is holds for one of the tags of an If-None-Match field, which it gets
-// without their W/. It holds for a *.
+// AnyTag reports whether is returns true for one of the tags of an If-None-Match field, which it
+// gets without their W/. For a *, AnyTag returns true.
 func AnyTag(lines []string, is func(tag string) bool) bool {
 	for _, line := range lines {
 		for line != "" {
@@ -115,8 +115,8 @@ func AnyTag(lines []string, is func(tag string) bool) bool {
 	return false
 }
 
-// CutListItem cuts the first item off a comma-separated list. A comma within a quoted string
-// separates nothing.
+// CutListItem cuts the first item off a comma-separated list. A comma within a quoted string is no
+// separator.
 func CutListItem(list string) (item, rest string) {
 	quoted := false
 	for i := 0; i < len(list); i++ {

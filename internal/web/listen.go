@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Timeouts and bounds of a listener. Reading is bounded so that slow senders hold no connection.
-// Writing takes the longest wait that a client may ask for (30 s) and twice StoreTime, and leaves
-// the rest for a client that reads slowly an answer that is in memory whole. A handler that writes
-// in pieces sets a deadline for each.
+// Timeouts and bounds of a listener. Reading is bounded so that slow senders don't hold
+// connections. The time for writing covers the longest wait that a client may ask for (30 s) and
+// twice StoreTime; the rest is for slow readers of answers that are in memory whole. A handler that
+// writes in pieces sets a deadline for each.
 const (
 	headerTime = 5 * time.Second
 	// ReadTime bounds the reading of a request.
@@ -30,14 +30,14 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeader,
 		// net/http would answer OPTIONS * by itself, past the handler.
 		DisableGeneralOptionsHandler: true,
-		// Bad handshakes and the like are the callers' business.
+		// Bad handshakes and the like are the callers' faults.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
-// closingAfterTransfer has h answer, and no connection outlive a request with Transfer-Encoding.
-// Where Content-Length stood beside it, which net/http doesn't tell, two readers may differ on
-// where the next request begins (RFC 9112, section 6.1).
+// closingAfterTransfer lets h answer, and closes a connection after a request with
+// Transfer-Encoding. If the request had a Content-Length too, which net/http doesn't report, two
+// readers may disagree on where the next request begins (RFC 9112, section 6.1).
 func closingAfterTransfer(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {

@@ -8,14 +8,14 @@ import (
 
 // Memo remembers what was made for each key, such as the metrics of some labels: looking those up
 // one by one takes longer than counting. It forgets nothing, so the keys must come from closed
-// lists. What is known is found without a lock and without memory of its own. The zero value is
-// empty. Safe for concurrent use.
+// lists. A known key is found without a lock or an allocation. The zero value is empty. Safe for
+// concurrent use.
 type Memo[K comparable, V any] struct {
-	mu    sync.Mutex              // held by the one that adds
+	mu    sync.Mutex              // held while a key is added
 	known atomic.Pointer[map[K]V] // the map is never changed, only replaced
 }
 
-// Get returns what was made for a key. It makes it where that is the first time.
+// Get returns what was made for a key, and makes it the first time.
 func (m *Memo[K, V]) Get(key K, make func() V) V {
 	if v, ok := m.lookup(key); ok {
 		return v

@@ -9,13 +9,13 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// Problem returns a problem of the generic type, which its code tells from others.
+// Problem returns a problem of the generic type, identified by its code.
 func Problem(status int, code, detail string) *api.Problem {
 	return &api.Problem{Type: api.TypeBlank, Title: http.StatusText(status), Status: status,
 		Code: code, Detail: detail}
 }
 
-// InvalidRequest returns the problem of a request that isn't as this API takes it.
+// InvalidRequest returns the problem of a malformed request.
 func InvalidRequest(detail string) *api.Problem {
 	return Problem(http.StatusBadRequest, api.CodeInvalidRequest, detail)
 }
@@ -34,8 +34,8 @@ func ShuttingDown() *api.Problem {
 	return p
 }
 
-// StoreError returns err as a failure of the store, or of the time that a request has for it: it is
-// answered with StoreUnavailable.
+// StoreError marks err as a failure of the store, or as the end of a request's time for it:
+// Call.Fail answers with StoreUnavailable.
 func StoreError(err error) error { return storeError{err} }
 
 type storeError struct{ err error }
@@ -43,14 +43,15 @@ type storeError struct{ err error }
 func (e storeError) Error() string { return e.err.Error() }
 func (e storeError) Unwrap() error { return e.err }
 
-// ErrUnhealthy is why the store isn't even asked.
+// ErrUnhealthy is the error of a call that isn't made because the store is unhealthy.
 var ErrUnhealthy = errors.New("the store isn't healthy")
 
 // StoreUnavailable returns the problem of a request that needs the store while that fails.
 func StoreUnavailable() *api.Problem {
 	p := Problem(http.StatusServiceUnavailable, api.CodeStore,
 		"The service can't reach its store. Try again.")
-	// The store is tried four times a second. Requests that were refused together come back apart.
+	// The store is probed four times a second. Clients that were refused together return at
+	// different times.
 	p.RetryAfter = 1 + rand.IntN(3)
 	return p
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseQuery reads a query that may have the named parameters, each once. One that is absent is ""
-// in the result. One that is there and empty is an error, since it is more likely a slip than a
-// wish for everything.
+// ParseQuery parses a query that may have the named parameters, each once. An absent one is "" in
+// the result. An empty one is an error, since it is more likely a mistake than a request for
+// everything.
 func ParseQuery(raw string, names ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -34,11 +34,10 @@ func ParseQuery(raw string, names ...string) (map[string]string, error) {
 	return found, nil
 }
 
-// defaultPage is how many entries a page of a list has, where its request doesn't say.
+// defaultPage is how many entries a page of a list has, if its request doesn't say.
 const defaultPage = 50
 
-// PageLimit reads the parameter limit of a list: a whole number from 1 to most. Where it is "" the
-// limit is 50.
+// PageLimit parses the parameter limit of a list: a whole number from 1 to most; "" means 50.
 func PageLimit(text string, most int) (int, error) {
 	if text == "" {
 		return defaultPage, nil
@@ -51,13 +50,14 @@ func PageLimit(text string, most int) (int, error) {
 	return limit, nil
 }
 
-// Cursor makes one word of the fields that say where a list goes on. Only the last may have spaces.
+// Cursor returns one word for the fields that say where a list continues. Only the last may have
+// spaces.
 func Cursor(fields ...string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(fields, " ")))
 }
 
-// ParseCursor is the inverse of Cursor, for n fields. What a client sends may be anything, so the
-// fields have to be checked.
+// ParseCursor is the inverse of Cursor, for n fields. The fields must be checked, since a client
+// may send any text.
 func ParseCursor(text string, n int) (fields []string, err error) {
 	plain, err := base64.RawURLEncoding.DecodeString(text)
 	if fields = strings.SplitN(string(plain), " ", n); err != nil || len(fields) != n {
@@ -66,7 +66,7 @@ func ParseCursor(text string, n int) (fields []string, err error) {
 	return fields, nil
 }
 
-// WrongCursor is the answer to a cursor that isn't of the list.
+// WrongCursor returns the answer to a cursor that isn't the list's.
 func WrongCursor() error {
 	return InvalidRequest("The parameter cursor must be next_cursor of the page before, with the " +
 		"same parameters.")

@@ -16,25 +16,24 @@ type Handler[C any] func(C) error
 
 // Route is one path and a handler for each of its methods.
 type Route[C any] struct {
-	// Path is a template, by which metrics and the log name the route. {name} is one segment, and
+	// Path is a template; metrics and the log name the route by it. {name} is one segment, and
 	// {path} all that follows.
 	Path string
-	// Handlers are by method. GET's answers HEAD too, and AnyMethod's all that have none.
+	// Handlers are by method. GET's also answers HEAD, and AnyMethod's all methods without one.
 	Handlers map[string]Handler[C]
-	// Unhandled is called with a call whose method has no handler, before its 405; nil: there is
-	// nothing to do.
+	// Unhandled, if it isn't nil, is called with a call whose method has no handler, before its
+	// 405.
 	Unhandled func(C)
 }
 
-// AnyMethod is the handler of a route for all methods that have none of their own.
+// AnyMethod is the key of a route's handler for all methods without one of their own.
 const AnyMethod = "*"
 
-// unmatched is the route of all paths that aren't there.
+// unmatched is the route of all unknown paths.
 const unmatched = "unmatched"
 
-// Router returns a handler that answers by routes. Each request becomes a call that begin makes. It
-// matches paths exactly as they are. No path is cleaned or redirected: a 301 would turn a POST into
-// a GET.
+// Router returns a handler that answers by routes, each request with a call that begin makes. It
+// matches paths exactly: none is cleaned or redirected, because a 301 would turn a POST into a GET.
 func Router[C Caller](s *Server, begin func() C, routes ...Route[C]) http.Handler {
 	m := mux.NewRouter().SkipClean(true)
 	// A path without parameters needs no match: mux takes nine allocations for one, and copies the
@@ -90,7 +89,7 @@ func serve[C Caller](s *Server, begin func() C, rt Route[C]) http.Handler {
 	})
 }
 
-// NoQuery has h called for requests without a query alone.
+// NoQuery wraps h so that it is called only for requests without a query.
 func NoQuery[C Caller](h Handler[C]) Handler[C] {
 	return func(c C) error {
 		if _, err := ParseQuery(c.base().R.URL.RawQuery); err != nil {

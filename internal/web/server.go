@@ -14,15 +14,15 @@ import (
 )
 
 // Server is what all listeners of a process share: its log, its metrics of requests, and whether it
-// is about to leave. Safe for concurrent use.
+// is about to stop (Leave). Safe for concurrent use.
 type Server struct {
 	Log     *slog.Logger
 	Metrics *prometheus.Registry // takes all metrics, and is what GET /metrics shows
-	// StoreLog brakes the lines on a store that fails: during an outage every request has the same
-	// to say.
+	// StoreLog limits the log lines about a store that fails: during an outage every request would
+	// log the same.
 	StoreLog rate.Sometimes
-	// AnswerLog brakes the lines of which each answer may have one: 100 a second, so that a flood
-	// doesn't fill the disk.
+	// AnswerLog limits the log lines about single answers to 100 a second, so that a flood doesn't
+	// fill the disk.
 	AnswerLog *rate.Limiter
 
 	leaving  atomic.Bool
@@ -53,13 +53,14 @@ func NewServer(metrics *prometheus.Registry, log *slog.Logger) *Server {
 	return s
 }
 
-// Leave has every answer close its connection from now on, so that clients begin anew elsewhere.
+// Leave makes every answer close its connection from now on, so that clients connect to other
+// processes.
 func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Leaving reports whether Leave was called.
 func (s *Server) Leaving() bool { return s.leaving.Load() }
 
-// Exposition is a handler that answers with all metrics, in Prometheus's text format.
+// Exposition returns a handler that answers with all metrics, in Prometheus's text format.
 func (s *Server) Exposition() http.Handler {
 	return promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{ErrorLog: promErrors{s.Log}})
 }
@@ -74,8 +75,8 @@ func (p promErrors) Println(v ...any) {
 	}
 }
 
-// FastBuckets are the buckets of a histogram of answers' times in seconds. They reach from an
-// answer out of memory to the end of the longest wait.
+// FastBuckets returns the buckets of a histogram of answers' times in seconds, from that of an
+// answer from memory to that of the longest wait.
 func FastBuckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30}
 }
@@ -86,7 +87,7 @@ type series struct {
 	status        int
 }
 
-// answerMetrics are what an answer of some series counts in.
+// answerMetrics count the answers of one series.
 type answerMetrics struct {
 	requests prometheus.Counter
 	duration prometheus.Observer

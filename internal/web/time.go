@@ -6,7 +6,7 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// Time returns a time as answers have it; nil for the zero time, which they leave out.
+// Time returns a time for an answer, or nil for the zero time, which answers leave out.
 func Time(t time.Time) *api.Time {
 	if t.IsZero() {
 		return nil
@@ -19,5 +19,5 @@ func Seconds(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Second - 1) / time.Second)
 }
 
-// WholeSeconds rounds up to whole seconds, at least one, as a Retry-After states them.
+// WholeSeconds rounds up to whole seconds, at least one, for a Retry-After.
 func WholeSeconds(d time.Duration) int { return int(max(Seconds(d), 1)) }

@@ -9,12 +9,12 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// turnWait is how long a list waits for its reader's list before it. Lists take a few ms. With
-// StoreTime an answer comes within a second.
+// turnWait is how long a list waits for an earlier list of its reader. Lists take a few ms. With
+// StoreTime added, an answer comes within a second.
 const turnWait = 300 * time.Millisecond
 
-// Turns give each reader of lists one turn at a time: a list has the store look at many things, and
-// the others wait for as long. The zero value is ready. Safe for concurrent use.
+// Turns let each reader read one list at a time: for a list the store looks at many things, and all
+// other requests wait meanwhile. The zero value is ready to use. Safe for concurrent use.
 type Turns struct {
 	mu    sync.Mutex
 	turns map[string]*turn // guarded by mu; by reader
@@ -25,9 +25,9 @@ type turn struct {
 	users int           // guarded by Turns.mu: requests that have the turn or wait for it
 }
 
-// Take waits until no other list of the same reader is under way, for up to 300 ms, and gives the
-// call its time for the store anew. leave must be called once the list is read. An error is the
-// problem to answer with: the turn didn't come in time.
+// Take waits until no other list of the same reader is under way, for up to 300 ms, and renews the
+// call's time for the store. leave must be called once the list is read. An error is the problem to
+// answer with: the wait was too long.
 func (t *Turns) Take(c *Call, reader string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(c.R.Context(), turnWait)
 	defer cancel()
@@ -41,7 +41,7 @@ func (t *Turns) Take(c *Call, reader string) (leave func(), err error) {
 	return leave, nil
 }
 
-// enter waits for a reader's turn until ctx ends; nil: it didn't come.
+// enter waits for a reader's turn until ctx ends; then it returns nil.
 func (t *Turns) enter(ctx context.Context, reader string) (leave func()) {
 	t.mu.Lock()
 	if t.turns == nil {
@@ -70,7 +70,7 @@ func (t *Turns) enter(ctx context.Context, reader string) (leave func()) {
 	}
 }
 
-// Users is how many requests have a turn or wait for one.
+// Users returns how many requests have a turn or wait for one.
 func (t *Turns) Users() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

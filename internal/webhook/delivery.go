@@ -40,12 +40,12 @@ type Delivery struct {
 	Log       []Attempt // the newest last, at most 20
 }
 
-// Attempt is one request to the receiver. Of the receiver's answer it has only the status.
+// Attempt is one request to the receiver. It has only the status of the receiver's answer.
 type Attempt struct {
 	At     time.Time
 	Took   time.Duration
 	Status int // 0: there was no answer
-	// Word is why there was none: address_not_allowed, url_not_allowed, no_secret, timeout,
+	// Word says why there was no answer: address_not_allowed, url_not_allowed, no_secret, timeout,
 	// refused, dns, tls or connection.
 	Word string
 }
@@ -114,9 +114,9 @@ func delivery(id string, fields map[string]string) Delivery {
 	return d
 }
 
-// Redeliver makes a delivery due now, with its whole schedule ahead, in whatever state it is. It
-// also enables its receiver again. The webhook-id stays the same. If there is no record of the
-// delivery, the job must have ended and have a callback.
+// Redeliver makes a delivery due now, whatever its state, and begins its schedule anew. It also
+// enables its receiver again. The webhook-id stays the same. If there is no record of the delivery,
+// the job must have ended and have a callback.
 func (o *Outbox) Redeliver(ctx context.Context, id string) error {
 	backend, _ := jobs.ParseID(id)
 	d, err := o.Read(ctx, id)
@@ -151,8 +151,8 @@ var ErrCursor = errors.New("not a cursor of this list")
 
 // List returns a page of a backend's deliveries. With Pending it lists pending ones, the next due
 // first. With Failed it lists those that were given up or disabled, the newest first. cursor is ""
-// for the first page, or next of the page before; next is "" after the last. A page that isn't the
-// last may be short or empty.
+// for the first page, and otherwise next of the previous page; next is "" after the last page. A
+// page that isn't the last may be short or empty.
 func (o *Outbox) List(
 	ctx context.Context, backend string, state State, cursor string, limit int,
 ) (page []Delivery, next string, err error) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// notPublic are the networks that lead back into a private network, or nowhere (IANA's
+// notPublic are the networks that aren't public, or lead into ones that aren't (IANA's
 // special-purpose registries). Of IPv6 only 2000::/3 is public. That excludes loopback, link-local,
 // site-local, private, multicast, and IPv4 written as IPv6 by SIIT and NAT64.
 var notPublic = prefixes(

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Bounds of the deliveries that one process has in flight, within jobs.MaxDeliveries: to one host,
-// and for one client, which may have many hosts. So a receiver that hangs doesn't hold up others.
+// Bounds on the deliveries that one process has in flight, within jobs.MaxDeliveries: to one host,
+// and for one client, which may have many hosts. So a receiver that hangs doesn't delay others.
 const (
 	maxPerHost   = 20
 	maxPerClient = 100
 )
 
-// Bounds of how long a delivery is put off while its host or client is at its bound. The time grows
+// Bounds on how long a delivery is put off while its host or client is at its bound. The time grows
 // with the number of deliveries that were put off since one ended: a thousand deliveries for a
 // receiver that hangs must not be tried every second.
 const (
@@ -73,7 +73,7 @@ func (p *inFlight) end(names ...string) {
 	p.forget(names...)
 }
 
-// forget drops counts that are zero: names are the clients' choice, and must not pile up.
+// forget drops counts that are zero: clients choose the names, which must not accumulate.
 func (p *inFlight) forget(names ...string) {
 	for _, name := range names {
 		if one := p.counts[name]; one != nil && one.running == 0 {

@@ -42,7 +42,7 @@ var (
 )
 
 const (
-	// keepDelivery is how long a delivery stays on record at least after its last attempt, or if
+	// keepDelivery is how long at least a delivery stays on record after its last attempt, or if
 	// another attempt follows, after that one is due.
 	keepDelivery = 24 * time.Hour
 	// maxLog bounds the attempts that are logged one by one: two rounds of the usual schedule.
@@ -54,8 +54,8 @@ const (
 	disabledFor = 30 * 24 * time.Hour
 )
 
-// Outbox holds the deliveries of all backends in Redis: those that are due, and the records of past
-// ones. Any number of processes may use it. Safe for concurrent use.
+// Outbox holds the deliveries of all backends in Redis: those still to be made, and the records of
+// past ones. Any number of processes may use it. Safe for concurrent use.
 type Outbox struct{ rdb redis.UniversalClient }
 
 // NewOutbox returns the outbox in a Redis.
@@ -124,7 +124,7 @@ type record struct {
 }
 
 // begin takes over a claimed delivery for one attempt, which may take guard. It returns false if
-// the claim doesn't hold any more.
+// the claim is no longer valid.
 func (o *Outbox) begin(
 	ctx context.Context, d jobs.Delivery, guard time.Duration,
 ) (own jobs.Delivery, r record, ok bool, err error) {
@@ -158,7 +158,7 @@ func (o *Outbox) begin(
 	return own, r, true, nil
 }
 
-// open writes the record of a delivery. It returns false if the claim doesn't hold any more.
+// open writes the record of a delivery. It returns false if the claim is no longer valid.
 func (o *Outbox) open(ctx context.Context, d jobs.Delivery, r record) (bool, error) {
 	backend, _ := jobs.ParseID(d.ID)
 	n, err := openScript.Run(ctx, o.rdb, []string{outboxKey(backend), deliveryKey(backend, d.ID)},

@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// Policy defines where webhooks may go, and when they are tried. Its tags are for package strictyaml:
-// they hold for the config's file.
+// Policy defines where webhooks may go, and when they are tried. Package strictyaml reads its tags,
+// which are the keys of the config's file.
 type Policy struct {
-	// Allow are networks (CIDR) or addresses that may be called although they aren't public. An address
-	// is looked at when the connection is made; one that is private, of this host, or stands for such
-	// a one is refused.
+	// Allow are networks (CIDR) or addresses that may be called although they aren't public.
+	// Addresses are checked when the connection is made. Otherwise those that are private, of this
+	// host, or translated into such a one are refused.
 	Allow []netip.Prefix `key:"allow" max:"1000" absent:"public addresses alone are called"`
 	// Ports are those that may be called beside 80 and 443.
 	Ports []int `key:"ports" max:"50" range:"1 to 65535" absent:"ports 80 and 443 alone are called"`
 	// HTTP is whether http:// is allowed beside https://.
 	HTTP bool `key:"http"`
-	// Timeout is how long one attempt may take, from the name's look-up to the answer's end.
+	// Timeout is how long one attempt may take, from resolving the name to the answer's end.
 	Timeout time.Duration `key:"timeout" default:"15s" range:"100ms to 1m"`
-	// Schedule are the waits after each failed attempt, up to a tenth longer by chance; after the last
-	// one there is one more attempt. The default is that of Standard Webhooks; [] tries once.
+	// Schedule has the wait after each failed attempt, to which up to a tenth is added at random.
+	// After the last wait there is one more attempt. The default is that of Standard Webhooks; []
+	// means a single attempt.
 	Schedule []time.Duration `key:"schedule" max:"20" range:"100ms to 7d" default:"[5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h]"`
 }
 
-// maxURL bounds the bytes of a callback URL: it is part of the job's record, which is read with
-// every look.
+// maxURL bounds the bytes of a callback URL: it is in the job's record, which each look at the job
+// reads.
 const maxURL = 512
 
 // Errors of Check for URLs that another Policy might permit.
@@ -77,7 +78,7 @@ func (p Policy) Check(text string) error {
 		if err != nil || n < 1 || n > 65535 {
 			return errors.New("must have a port from 1 to 65535, or none")
 		}
-		// On another port a POST may mean something in another protocol.
+		// On other ports, a POST may have an effect in another protocol.
 		if n != 80 && n != 443 && !slices.Contains(p.Ports, n) {
 			return ErrPort
 		}
@@ -99,8 +100,7 @@ func (p Policy) checkHost(host string) error {
 		strings.Trim(last, "0123456789") == "" {
 		return errors.New("must have a host that is a name, or an address in its usual form")
 	}
-	// If inner networks are allowed, their names are too. The address of the name still has to be
-	// permitted.
+	// If any network is allowed, internal names are too. Their addresses must still be permitted.
 	if len(p.Allow) == 0 &&
 		(last == strings.TrimSuffix(host, ".") || slices.Contains(inner, strings.ToLower(last))) {
 		return ErrName
@@ -108,12 +108,12 @@ func (p Policy) checkHost(host string) error {
 	return nil
 }
 
-// inner are the top-level domains without public hosts (IANA's special-use names). Names of one
-// label have no public host either.
+// inner are the top-level domains without public hosts (IANA's special-use names). A name of one
+// label isn't public either.
 var inner = []string{"localhost", "local", "internal", "test", "invalid", "onion", "alt", "arpa"}
 
 // retryAt returns the wait after attempt n of a round (from 1), and false if n was the last. Up to
-// a tenth is added, so that deliveries that failed together don't come back together.
+// a tenth is added, so that deliveries that failed together aren't repeated together.
 func (p Policy) retryAt(n int64, floor time.Duration) (time.Duration, bool) {
 	if n > int64(len(p.Schedule)) {
 		return 0, false
@@ -125,8 +125,8 @@ func (p Policy) retryAt(n int64, floor time.Duration) (time.Duration, bool) {
 // maxRetryAfter bounds a receiver's Retry-After: the longest wait of the usual schedule.
 const maxRetryAfter = 24 * time.Hour
 
-// Clients returns the URL at which a client wants to be notified, and the secrets that it shares,
-// the newest first. The answer may change at any time. Safe for concurrent use.
+// Clients knows the URL at which a client wants to be notified, and the secrets that it shares, the
+// newest first. They may change at any time. Safe for concurrent use.
 type Clients interface {
 	Callback(client string) (url string, secrets []Secret)
 }
@@ -137,8 +137,8 @@ type Rules struct {
 	Clients Clients
 }
 
-// For returns the URL that is notified of the end of a client's job: asked, or if that is "", the
-// client's own ("" if it has none). Its errors are like those of Check.
+// For returns the URL to notify of the end of a client's job: asked, or if that is "", the client's
+// own ("" if it has none). Its errors are like those of Check.
 func (r Rules) For(client, asked string) (string, error) {
 	own, secrets := r.Clients.Callback(client)
 	if asked == "" {

@@ -20,7 +20,7 @@ type result struct {
 }
 
 // post makes one attempt. It doesn't follow redirects, because their targets were never permitted.
-// Of the answer's body it reads and discards only as much as lets the connection be reused.
+// It discards the answer's body, and reads only so much of it that the connection can be reused.
 func (s *Sender) post(ctx context.Context, r record, secrets []Secret) result {
 	out := result{at: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)

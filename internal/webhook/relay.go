@@ -13,12 +13,12 @@ const (
 	// millisecond.
 	maxClaim = 100
 	// maxSent bounds the messages that wait for a process. Further deliveries stay in the outbox,
-	// where they have no claim that could expire.
+	// unclaimed, since a claim would expire.
 	maxSent = 1000
 	// lookEvery is how late a relay notices a delivery without a wake-up: wake-ups are lost while
 	// the connection is down.
 	lookEvery = 5 * time.Second
-	// crowdedFor is the pause while maxSent messages wait.
+	// crowdedFor is the pause of a relay while maxSent messages wait.
 	crowdedFor = 250 * time.Millisecond
 	// troubleFor is the pause after an error of Redis.
 	troubleFor = time.Second

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// Secret is shared by a client and this service, so that the client can verify its webhooks. It is
-// never shown: printed or logged, it is ***.
+// Secret is shared by a client and Forebay, so that the client can verify its webhooks. It is never
+// shown: printed or logged, it is ***.
 type Secret struct{ key string }
 
-// Redacted is what may be shown of it, for package strictyaml.
+// Redacted returns ***, for package strictyaml.
 func (Secret) Redacted() string { return "***" }
 
 func (s Secret) String() string { return s.Redacted() }
@@ -48,7 +48,7 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Sign returns the webhook-signature field of one attempt: a signature (HMAC-SHA256) by each
+// Sign returns the webhook-signature field of one attempt: a signature (HMAC-SHA256) with each
 // secret, so that a receiver needs only one of them. id has no full stop; at counts in whole
 // seconds.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) string {

@@ -78,7 +78,7 @@ func (s *Sender) current(
 	end, err := s.Jobs.End(ctx, id)
 	switch {
 	case errors.Is(err, ErrGone):
-		return r, false, nil // a delivery on record is made all the same
+		return r, false, nil // a delivery on record is made even so
 	case errors.Is(err, ErrNotEnded):
 		return record{}, false, nil // its next end is reported instead of this one
 	case err != nil:
@@ -192,8 +192,8 @@ func (s *Sender) settle(own jobs.Delivery, to State, wait time.Duration, made *A
 	}
 }
 
-// waits logs why a delivery stays as it is until its claim expires. It logs nothing if err is nil:
-// then another process has the claim.
+// waits logs why a delivery stays as it is until its claim expires. If err is nil, another process
+// has the claim, and nothing is logged.
 func (s *Sender) waits(d jobs.Delivery, err error) {
 	if err != nil {
 		s.Log.Warn("webhook waits", "job_id", d.ID, "error", err)

@@ -1,13 +1,13 @@
 // Package webhook notifies clients of the ends of their jobs, at the URLs that they have chosen.
-// Webhooks are signed by Standard Webhooks 1.0, are repeated until they arrive, and go only to
-// public addresses.
+// Webhooks are signed as defined by Standard Webhooks 1.0, are repeated by a schedule until they
+// arrive, and go only to public addresses.
 //
-// The script that ends a job puts its id into the outbox of its backend. A relay in each worker
-// process claims the deliveries that are due and sends a message for each to a process that is free
-// (jobs.Deliveries). The Sender there makes an attempt, which is one request to the client's URL,
-// and records in the outbox what follows. Each message has a claim in the outbox, and a delivery
-// whose claim isn't settled becomes due again. So each end is delivered at least once, always with
-// the same webhook-id, even if processes are killed.
+// The script that ends a job puts the job's id into the outbox of its backend. A relay in each
+// worker process claims the deliveries that are due and sends a message for each to a process that
+// is free (jobs.Deliveries). The Sender there makes an attempt, which is one request to the
+// client's URL, and records in the outbox what follows. Each message has a claim in the outbox, and
+// a delivery whose claim isn't settled becomes due again. So each end is delivered at least once,
+// always with the same webhook-id, even if processes are killed.
 //
 // # The queue
 //
@@ -74,8 +74,8 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// slack is the time that an attempt may take beyond its timeout, with waits for a free process and
-// for Redis, before another process makes it again.
+// slack is the time that an attempt may take beyond its timeout, waiting for a free process and for
+// Redis, before another process makes it again.
 const slack = 2 * time.Minute
 
 // Sender delivers webhooks. Any number of processes may have one on the same Redis.
@@ -90,7 +90,7 @@ type Sender struct {
 	metrics   *metrics
 	wakes     map[string]chan struct{} // by backend
 
-	attempts context.Context // of every attempt: ended once Grace is over
+	attempts context.Context // of every attempt: ends when Grace is over
 	abort    context.CancelFunc
 }
 

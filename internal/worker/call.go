@@ -81,13 +81,12 @@ type operation struct {
 	maxResult int64
 }
 
-// do makes one call for an attempt and reads the answer. An error means that there is no answer: no
-// connection, or it broke before the end of the header (or within a good answer's body), or ctx
-// ended. The backend gets at most one request.
+// do makes one call for an attempt and reads the answer. An error means that there is no answer:
+// there was no connection, or it broke before the end of the header (or within a good answer's
+// body), or ctx ended. The backend gets at most one request.
 func (c *caller) do(ctx context.Context, op operation, job jobs.Job, attempt int) (answer, error) {
-	// Each attempt has a reader of its own over the payload, which never changes. The type hides
-	// the reader from net/http, which would otherwise repeat the request when a kept connection
-	// breaks, because it has an Idempotency-Key. A second request has no slot.
+	// The type hides the reader from net/http, which would otherwise repeat the request when a kept
+	// connection breaks, because it has an Idempotency-Key. A second request has no slot.
 	body := struct{ io.Reader }{bytes.NewReader(job.Payload)}
 	req, err := http.NewRequestWithContext(ctx, op.method, op.url.String(), body)
 	if err != nil {

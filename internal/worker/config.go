@@ -38,19 +38,19 @@ type Backend struct {
 }
 
 // Retry sets when a failed attempt is followed by another. The settings of the Line bound how many
-// there are. Its tags are for package strictyaml: they hold for the config's file.
+// there are. Package strictyaml reads its tags, which are the keys of the config's file.
 type Retry struct {
-	// Base is the longest wait before the second attempt; it doubles with each further one, up to Cap.
-	// The wait is drawn at random below that.
+	// Base is the longest wait before the second attempt; it doubles with each further one, up to
+	// Cap. The wait is drawn at random up to that bound.
 	Base time.Duration `key:"base" default:"1s" range:"1ms to 24h"`
 	Cap  time.Duration `key:"cap" default:"1m" range:"1ms to 24h"`
-	// On are the backend's statuses after which a job is tried again; timeouts and broken connections
-	// always count, and statuses of 500 and more that no standard knows, such as a CDN's 520 to 524,
-	// count as 500. 400 to 599.
+	// On are the backend's statuses after which a job is tried again, 400 to 599. It is also tried
+	// again after timeouts and broken connections. Statuses above 500 that no standard knows, such
+	// as a CDN's 520 to 524, count as 500.
 	On []int `key:"on" max:"50" default:"[408, 425, 500, 502, 504, 507]"`
-	// Rest are the statuses by which the backend asks for rest: they close its gate for everybody and
-	// use up no attempt. 400 to 599, and none of On. 529 is no standard's, but what inference servers
-	// answer while they are overloaded.
+	// Rest are the statuses by which the backend asks for rest, 400 to 599 and none of On. They
+	// close its gate for all jobs and use up no attempt. 529 is in no standard, but inference
+	// servers answer it while they are overloaded.
 	Rest []int `key:"rest" max:"50" default:"[429, 503, 529]"`
 }
 
@@ -87,21 +87,21 @@ type Queue interface {
 }
 
 // Listener receives the messages that the lines of all processes publish; *leaky.Listener
-// implements it. Messages that it misses are made up for by polling.
+// implements it. It may miss messages: polling makes up for them.
 type Listener interface {
 	Wake(backend string) <-chan struct{}
 	OnAbort(f func(id string))
 }
 
-// Stale stores good answers, to be served later in place of new work, and removes those that a
-// later answer disproves. It decides whether the job's operation stores answers and the backend
+// Stale stores good answers, to be served later in place of new work, and removes those that later
+// answers show to be invalid. It decides whether the job's operation stores answers and the backend
 // allows it (jobs.Meta.Storing). It must be safe for concurrent use.
 type Stale interface {
 	Learn(ctx context.Context, job jobs.Job, meta jobs.Meta, body []byte) error
 }
 
 // validate returns an error for a developer if something is missing or out of bounds. Package
-// config finds the mistakes of users.
+// config finds users' mistakes.
 func (c Config) validate() error {
 	switch {
 	case c.Listener == nil, c.Log == nil, c.Metrics == nil:

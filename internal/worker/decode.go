@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// decode decompresses the answer of a backend that compresses although asked not to: a result goes
-// to clients that may not be able to read it. It leaves the answer as it is, with Content-Encoding
-// in its header h, for codings other than gzip and deflate, for several codings, and for malformed
-// bytes. most bounds the decompressed bytes, because a small answer may expand to a huge one.
+// decode decompresses the answer of a backend that compresses although asked not to: not every
+// client can read compressed bytes. It leaves the answer as it is, with Content-Encoding in its
+// header h, for codings other than gzip and deflate, for several codings, and for malformed bytes.
+// most bounds the decompressed bytes, because a small answer may expand to a huge one.
 func (a *answer) decode(h http.Header, most int64) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
 	if coding == "" {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// pollTime is how late a dispatcher that missed its wake-up calls the line. It costs four small
-	// calls a second.
+	// pollTime is the longest time between two calls of the line, in case a wake-up is missed. It
+	// costs four small calls a second.
 	pollTime = 250 * time.Millisecond
 	// wakePause gathers wake-ups while the concurrency is used up: each call that ends sends one.
 	// At 500 ends a second a call to the line for each would cost more than the slots are worth.
@@ -43,8 +43,8 @@ func (d *drain) dispatch(ctx context.Context) {
 	}
 }
 
-// release calls the line once and sends the tickets that it grants. A stop doesn't end it: then
-// other workers get the tickets. If sending fails, the jobs return to the line within 2 s.
+// release calls the line once and sends the tickets that it grants. A stop doesn't interrupt it:
+// other workers get the tickets then. If sending fails, the jobs return to the line within 2 s.
 func (d *drain) release() (wait time.Duration, reason string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
@@ -86,7 +86,7 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	return r.Wait, r.Reason, nil
 }
 
-// stopped reports whether the queue is paused, and notifies the line. It checks only if there is a
+// stopped reports whether the queue is paused, and tells the line. It checks only if there is a
 // sign of a pause: tickets that no worker took.
 func (d *drain) stopped(ctx context.Context, r *leaky.Release) (bool, error) {
 	if r.Returned == 0 && r.Reason != leaky.OnQueuePaused && !d.queuePaused {
@@ -147,8 +147,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bottleneck notices when concurrency, and not the rate, holds a drain back for long: then calls
-// take too long for the configured rate.
+// bottleneck notices when concurrency, and not the rate, limits a drain for long: then calls take
+// too long for the configured rate.
 type bottleneck struct {
 	held  bool      // as last reported
 	since time.Time // since when the line reports the opposite of held; zero while it doesn't

@@ -17,11 +17,11 @@ const (
 	startTime = 2 * time.Second
 	// longestSleep caps a sleep until a due time, which is at most 50 ms ahead by the line's clock.
 	longestSleep = time.Second
-	// settleTime is how long a settlement is repeated. The lease may have expired by then. But
-	// while Redis is unavailable no worker can take the job back, and until then a late settlement
-	// still counts.
+	// settleTime is how long a settlement is repeated. The lease may have expired by then, but a
+	// late settlement counts until a release takes the job back, which none can while Redis is
+	// unavailable.
 	settleTime = 30 * time.Second
-	// storeTime bounds the storing of an answer, for which the job's end waits. It is well within a
+	// storeTime bounds how long the job's end is delayed by storing the answer. It is well within a
 	// lease.
 	storeTime = 2 * time.Second
 )
@@ -137,7 +137,7 @@ func (d *drain) attempt(one *run, s leaky.Started) (v outcome, took time.Duratio
 // become jobs of their own. It returns false if that failed, and the job runs again.
 func (d *drain) part(s leaky.Started, v *outcome) bool {
 	if v.To == jobs.Failed && v.said.Status >= 500 {
-		// A backend in trouble isn't called again for each of them. All fail, without its answer.
+		// A backend in trouble isn't called again for each of them: all fail, without its answer.
 		v.Result, v.Body = jobs.Meta{}, nil
 		return true
 	}
@@ -186,8 +186,8 @@ func (d *drain) settle(s leaky.Started, v outcome) {
 	d.reportFeedback(v, feedback)
 }
 
-// learn updates the stored answers with the backend's last answer to the job. Failing to do so
-// doesn't change the job's outcome.
+// learn updates the stored answers with the backend's last answer to the job. If that fails, the
+// job's outcome stays the same.
 func (d *drain) learn(s leaky.Started, v outcome) {
 	meta := v.Result
 	switch {

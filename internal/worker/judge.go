@@ -95,8 +95,8 @@ func judge(a answer, err error, n int, p policy, random float64) outcome {
 		Settlement: leaky.Settlement{To: jobs.Succeeded, Sign: leaky.Answered}}, a)
 }
 
-// retry is the outcome of an attempt whose failure may pass: the job is delayed, or has failed if
-// this was its last attempt.
+// retry returns the outcome of an attempt whose failure may be temporary: the job is delayed, or
+// has failed if this was its last attempt.
 func retry(
 	sign leaky.Sign, code, detail string, a answer, n int, p policy, random float64,
 ) outcome {
@@ -141,7 +141,7 @@ func said(a answer) string {
 
 // backoff returns an exponential backoff with full jitter: up to base after the first attempt,
 // doubling with each, never over longest and never 0. Full jitter keeps jobs that failed together
-// from coming back together.
+// from being repeated together.
 func backoff(n int, base, longest time.Duration, random float64) time.Duration {
 	ceiling := longest
 	n = max(n, 1)

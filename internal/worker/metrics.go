@@ -14,8 +14,8 @@ import (
 // able to create labels.
 const unknown = "unknown"
 
-// metrics are the worker's series. Every possible label value is there from the start, at 0, so
-// that a rate over the first event is right.
+// metrics are the worker's series. All of them exist from the start, at 0, so that a rate includes
+// the first event.
 type metrics struct {
 	finished *prometheus.CounterVec   // operation, outcome
 	attempts *prometheus.CounterVec   // operation, outcome
@@ -34,7 +34,7 @@ var finalStates = []jobs.State{jobs.Succeeded, jobs.Failed, jobs.Canceled, jobs.
 var reasons = []string{leaky.OnIdle, leaky.OnRate, leaky.OnConcurrency, leaky.OnPaused,
 	leaky.OnQueuePaused, leaky.OnCooldown}
 
-// Calls and waits take from milliseconds up to the bounds of timeouts and lines.
+// Calls and waits last from milliseconds up to the bounds of timeouts and lines.
 var (
 	callBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
 	waitBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900,

@@ -9,18 +9,18 @@ import (
 // 5 s at most.
 const reconcileTime = 10 * time.Second
 
-// permitsTime is how often this worker looks for permits without a job. Together with
-// leaky.PermitLease, a permit is returned within 15 s, even if one call fails.
+// permitsTime is how often this worker looks for permits without a job. With leaky.PermitLease
+// added, such a permit is returned within 15 s, even if one call fails.
 const permitsTime = 3 * time.Second
 
 // permitsAtOnce bounds the calls in a row while there are many permits to return.
 const permitsAtOnce = 20
 
-// maxLogged is how many ids a log line names: enough to begin a search with.
+// maxLogged is how many ids a log line names: enough to begin a search.
 const maxLogged = 5
 
-// reconcile repairs keys that Redis has lost, from time to time, until ctx ends. A worker begins
-// with it at its start, which may be the first after a failover.
+// reconcile regularly repairs keys that Redis has lost, until ctx ends. The first time is at the
+// worker's start, which may follow a failover.
 func (d *drain) reconcile(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.reconcileOnce()

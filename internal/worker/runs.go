@@ -64,7 +64,7 @@ func (r *runs) leave(one *run) {
 	}
 }
 
-// leaseMargin is how long before its lease expires an attempt ends that wasn't renewed, so that the
+// leaseMargin is how long before its lease expires an attempt that wasn't renewed ends, so that the
 // backend sees its connection closed before another worker can start the job again.
 const leaseMargin = time.Second
 
@@ -116,7 +116,7 @@ func (r *runs) abortAll(why error) int {
 	return len(r.all)
 }
 
-// stop prevents new attempts, and those that have not started.
+// stop lets no attempt start any more, neither new ones nor those that wait for their slot.
 func (r *runs) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,5 +126,5 @@ func (r *runs) stop() {
 	}
 }
 
-// giveUp ends the repetition of settlements that Redis doesn't answer. It must be called once.
+// giveUp ends the repeating of settlements that Redis doesn't answer. It must be called once.
 func (r *runs) giveUp() { close(r.leaving) }

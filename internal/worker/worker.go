@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// After the grace period aborted calls have giveBackTime to give their jobs back. A job that
-	// isn't back by then returns when its lease expires. endTime bounds the time after the grace
-	// period: calls of asynq to a Redis that hangs take some seconds.
+	// After the grace period, aborted calls have giveBackTime to give their jobs back. A job that
+	// isn't back by then returns when its lease expires. endTime bounds all of the time after the
+	// grace period: asynq's calls to a Redis that hangs take some seconds.
 	giveBackTime = 3 * time.Second
 	endTime      = 10 * time.Second
 	// longestAge caps the time to a job's max_age: a call's timeout is far shorter.
@@ -98,8 +98,8 @@ func New(c Config) (*Worker, error) {
 // Run drains until ctx ends. Then it starts no more jobs, lets running calls go on for the grace
 // period, aborts the remaining ones and gives their jobs back. It returns about when the longest
 // running call ends, and at most 10 s after the grace period. It returns an error early if a queue
-// can't be served, and at the end if handlers are still running: then the clients of Redis are
-// still in use. Run must be called at most once.
+// can't be served, and at the end if handlers, which use the Redis clients, are still running. Run
+// must be called at most once.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
