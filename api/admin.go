@@ -158,7 +158,7 @@ type RedriveFilter struct {
 	Code      *string `json:"code,omitempty"` // of JobFailure
 	Max       *int    `json:"max,omitempty"`  // jobs: 1 to 10,000; absent: 1,000
 
-	// DryRun asks what the redrive would do: the answer is a RedrivePreview, and nothing is redriven.
+	// DryRun asks what the redrive would do: it redrives nothing, and its answer is a RedrivePreview.
 	DryRun *bool `json:"dry_run,omitempty"`
 	// LimitTo is the token of a RedrivePreview: exactly its jobs are redriven. No other field may
 	// be set with it.
@@ -183,8 +183,8 @@ type RedrivePreview struct {
 	Ahead  int64 `json:"ahead"` // jobs that wait now
 	Room   int64 `json:"room"`  // jobs that the line has room for now
 	Paused bool  `json:"paused"`
-	// LeftAt predicts when the last of them has left the line, at the present rate; null: paused, or
-	// there are none.
+	// LeftAt predicts when the last of them has left the line, at the present rate; null: paused,
+	// or there are none.
 	LeftAt *Time `json:"left_at"`
 }
 

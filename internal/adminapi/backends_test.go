@@ -243,8 +243,10 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 		`{"feedback":null}`: "#/feedback", `{"pause":true}`: "#/pause",
 		`{"rate":"0/s","burst":0,"x":1}`: "#/rate #/burst #/x",
 		`{"burst":2,"expires_in":"30"}`:  "#/expires_in", `{"burst":2,"expires_in":30}`: "#/expires_in",
-		`{"burst":2,"expires_in":"999ms"}`: "#/expires_in", `{"burst":2,"expires_in":"31d"}`: "#/expires_in",
-		`{"burst":2,"expires_in":"-1m"}`: "#/expires_in", `{"burst":2,"expires_in":null}`: "#/expires_in",
+		`{"burst":2,"expires_in":"999ms"}`:   "#/expires_in",
+		`{"burst":2,"expires_in":"31d"}`:     "#/expires_in",
+		`{"burst":2,"expires_in":"-1m"}`:     "#/expires_in",
+		`{"burst":2,"expires_in":null}`:      "#/expires_in",
 		`{"paused":false,"expires_in":"1m"}`: "#/expires_in",
 		`{"burst":2,"reason":""}`:            "#/reason", `{"burst":2,"reason":5}`: "#/reason",
 		`{"burst":2,"reason":"a\nb"}`: "#/reason", `{"burst":2,"reason":"\u001b[2J"}`: "#/reason",
@@ -260,7 +262,8 @@ func TestTuningThatMakesNoSenseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
 		}
 	}
-	for _, body := range []string{`{}`, `[]`, `{"reason":"x"}`, `{"expires_in":"1m"}`, `{"burst":1`, `{"burst":1,"burst":2}`, " "} {
+	for _, body := range []string{`{}`, `[]`, `{"reason":"x"}`, `{"expires_in":"1m"}`,
+		`{"burst":1`, `{"burst":1,"burst":2}`, " "} {
 		w.Problem(w.tune(body), http.StatusBadRequest, api.CodeInvalidRequest)
 	}
 	w.Problem(w.tune(`{"burst":1}`, field("Content-Type", "text/plain")),
@@ -375,16 +378,18 @@ func TestWhoTunesIsAName(t *testing.T) {
 	}
 }
 
-// A change may say why it is made and when it ends. Both are shown with the setting, and in the log.
+// A change may say why it is made and when it ends. The setting shows both, and so does the log.
 func TestAnOverrideSaysWhyAndUntilWhen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	maria := field("Forebay-Operator", "maria")
 	b := w.backendOf(w.Want(w.tune(`{"rate":"6/m","paused":true,"reason":"the disk is replaced",`+
 		`"expires_in":"30m"}`, maria), 200))
-	for name, note := range map[string]api.OverrideNote{"rate": b.Rate.OverrideNote, "paused": *b.Pause} {
-		if note.SetBy != "maria" || note.Reason != "the disk is replaced" || note.ExpiresAt == nil ||
-			note.ExpiresAt.Sub(note.SetAt.Time) != 30*time.Minute || !note.SetAt.Equal(b.TunedAt.Time) {
+	for name, note := range map[string]api.OverrideNote{"rate": b.Rate.OverrideNote,
+		"paused": *b.Pause} {
+		if note.SetBy != "maria" || note.Reason != "the disk is replaced" ||
+			note.ExpiresAt == nil || !note.SetAt.Equal(b.TunedAt.Time) ||
+			note.ExpiresAt.Sub(note.SetAt.Time) != 30*time.Minute {
 			t.Errorf("%s: %+v", name, note)
 		}
 	}
@@ -394,11 +399,13 @@ func TestAnOverrideSaysWhyAndUntilWhen(t *testing.T) {
 	w.audited(`msg="backend tuned"`, "by=maria", `paused="false → true" expires_in=30m `+
 		`reason="the disk is replaced"`+"\n")
 	// Another change leaves both as they are, unless it is of the same setting.
-	b = w.backendOf(w.Want(w.tune(`{"rate":"7/m","burst":2}`, field("Forebay-Operator", "jo")), 200))
+	b = w.backendOf(w.Want(w.tune(`{"rate":"7/m","burst":2}`, field("Forebay-Operator", "jo")),
+		200))
 	if n := b.Rate.OverrideNote; n.SetBy != "jo" || n.Reason != "" || n.ExpiresAt != nil {
 		t.Errorf("rate: %+v", n)
 	}
-	if b.Pause == nil || b.Pause.SetBy != "maria" || b.Pause.ExpiresAt == nil || b.TunedReason != "" {
+	if b.Pause == nil || b.Pause.SetBy != "maria" || b.Pause.ExpiresAt == nil ||
+		b.TunedReason != "" {
 		t.Errorf("pause: %+v", b.Pause)
 	}
 	b = w.backendOf(w.Want(w.tune(`{"paused":false,"reason":"done"}`), 200))
@@ -453,8 +460,8 @@ func TestAChangeIsMadeToTheSettingsThatWereRead(t *testing.T) {
 	}
 	a := w.tune(`{"rate":"7/m"}`, field("If-Match", first), field("Forebay-Operator", "jo"))
 	p := w.Problem(a, http.StatusPreconditionFailed, api.CodeSettingsChanged)
-	if !strings.Contains(p.Detail, "kim changed them last") || !strings.Contains(p.Detail, "rate 6/m") ||
-		p.Backend == nil || p.Backend.Rate.Effective != "6/m" || p.Backend.TunedBy != "kim" ||
+	if !strings.Contains(p.Detail, "kim changed them last") ||
+		!strings.Contains(p.Detail, "rate 6/m") || p.Backend == nil || p.Backend.Rate.Effective != "6/m" || p.Backend.TunedBy != "kim" ||
 		a.Header.Get("ETag") != second {
 		t.Errorf("%+v with tag %s", p, a.Header.Get("ETag"))
 	}
@@ -487,7 +494,8 @@ func TestOfTwoOperatorsAtOnceOneLearnsOfTheOther(t *testing.T) {
 	statuses := make([]int, 4)
 	for i := range statuses {
 		all.Go(func() {
-			statuses[i] = w.tune(fmt.Sprintf(`{"burst":%d}`, i+2), field("If-Match", tag)).StatusCode
+			body := fmt.Sprintf(`{"burst":%d}`, i+2)
+			statuses[i] = w.tune(body, field("If-Match", tag)).StatusCode
 		})
 	}
 	all.Wait()

@@ -248,7 +248,8 @@ func TestAPreviewBinds(t *testing.T) {
 		len(p.ByClient) != 2 || p.ByClient[w.ClientA()] != 2 ||
 		!maps.Equal(p.ByOperation, map[string]int{w.Plain: 2, w.Report: 1}) ||
 		!maps.Equal(p.ByCode, map[string]int{"backend_timeout": 3}) ||
-		p.Ahead != 0 || p.Room != 1000 || p.Paused || p.LeftAt == nil || p.LeftAt.Before(p.At.Time) {
+		p.Ahead != 0 || p.Room != 1000 || p.Paused || p.LeftAt == nil ||
+		p.LeftAt.Before(p.At.Time) {
 		t.Errorf("preview = %+v", p)
 	}
 	if n := len(w.listed("status=failed").Jobs); n != 4 {
@@ -256,21 +257,24 @@ func TestAPreviewBinds(t *testing.T) {
 	}
 	newer := w.failed(w.Plain, jobs.CodeBackendTimeout, key(keyA))
 	w.Want(w.AdminCall("POST", "jobs/"+timeouts[1]+"/redrive"), 200)
-	w.FailJob(timeouts[1], jobs.CodeBackendTimeout, 500, "text/plain", nil) // not the failure that was seen
+	// Not the failure that was seen.
+	w.FailJob(timeouts[1], jobs.CodeBackendTimeout, 500, "text/plain", nil)
 	w.Pause()
 	limited := `{"limit_to":"` + p.Token + `"}`
-	if done := w.redriveMany(limited, field("Forebay-Operator", "maria")); done != (api.Redriven{Redriven: 2, Skipped: 1,
-		Stopped: api.StoppedDone}) {
+	done := w.redriveMany(limited, field("Forebay-Operator", "maria"))
+	if done != (api.Redriven{Redriven: 2, Skipped: 1, Stopped: api.StoppedDone}) {
 		t.Errorf("redriven = %+v", done)
 	}
-	w.audited(`msg="jobs redriven"`, "by=maria", "limit_to="+p.Token+" skipped=1 redriven=2 stopped=none_left")
+	w.audited(`msg="jobs redriven"`, "by=maria",
+		"limit_to="+p.Token+" skipped=1 redriven=2 stopped=none_left")
 	for id, want := range map[string]string{timeouts[0]: api.Queued, timeouts[1]: api.Failed,
 		timeouts[2]: api.Queued, newer: api.Failed} {
 		if j := w.AdminJob(w.AdminCall("GET", "jobs/"+id)); j.Status != want {
 			t.Errorf("%s is %s, want %s", id, j.Status, want)
 		}
 	}
-	if done := w.redriveMany(limited); done != (api.Redriven{Skipped: 3, Stopped: api.StoppedDone}) {
+	done = w.redriveMany(limited)
+	if done != (api.Redriven{Skipped: 3, Stopped: api.StoppedDone}) {
 		t.Errorf("again: %+v", done)
 	}
 	p = w.previewed(`{"dry_run":true,"max":1}`)
@@ -316,7 +320,8 @@ func TestATokenThatIsOfNoPreviewIsRefused(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for body, pointer := range map[string]string{
-		`{"limit_to":""}`: "#/limit_to", `{"limit_to":5}`: "#/limit_to", `{"dry_run":"yes"}`: "#/dry_run",
+		`{"limit_to":""}`: "#/limit_to", `{"limit_to":5}`: "#/limit_to",
+		`{"dry_run":"yes"}`:           "#/dry_run",
 		`{"limit_to":"x","code":"y"}`: "#/limit_to", `{"limit_to":"x","max":1}`: "#/limit_to",
 		`{"limit_to":"x","dry_run":true}`: "#/limit_to",
 	} {

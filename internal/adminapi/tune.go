@@ -115,8 +115,8 @@ func readLength(f *web.FieldErrors, m web.Member) time.Duration {
 	case err != nil:
 		f.Add(m.Name, web.Sentence(err))
 	case length < leaky.MinFor || length > leaky.MaxFor:
-		f.Add(m.Name, fmt.Sprintf("Must be from %s to %s: an override that stays for longer belongs "+
-			"into the config.", units.FormatDuration(leaky.MinFor),
+		f.Add(m.Name, fmt.Sprintf("Must be from %s to %s: what stays for longer belongs into the "+
+			"config.", units.FormatDuration(leaky.MinFor),
 			units.FormatDuration(leaky.MaxFor)))
 	}
 	return length

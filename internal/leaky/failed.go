@@ -73,7 +73,8 @@ func (l *Line) RedriveAll(ctx context.Context, f FailedFilter, max int) (Redrive
 			q.until = found.now // a job that fails again isn't redriven again
 		}
 		q.place = found.next
-		if err := l.redriveEach(ctx, idsOf(found.jobs), q.until, &done); err != nil || done.Stopped != "" {
+		err = l.redriveEach(ctx, idsOf(found.jobs), q.until, &done)
+		if err != nil || done.Stopped != "" {
 			return done, err
 		}
 	}
@@ -116,8 +117,8 @@ func (l *Line) redriveEach(
 // maxRedrive bounds the jobs that one call redrives. The script also stops at 1 MiB of records.
 const maxRedrive = 64
 
-// redrive makes one call of the redrive script, for jobs that failed until then (zero: whenever they
-// did). It returns outcomes for at least one of the ids.
+// redrive makes one call of the redrive script, for jobs that failed until then (zero: whenever
+// they did). It returns outcomes for at least one of the ids.
 func (l *Line) redrive(ctx context.Context, until time.Time, ids []string) ([]Outcome, error) {
 	args := []any{""}
 	if !until.IsZero() {

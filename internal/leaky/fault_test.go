@@ -83,7 +83,7 @@ func (b *bench) story(client string) {
 	try(b.t, func() (any, error) {
 		return nil, b.Tune(ctx, leaky.Override{Concurrency: &two}, "operator")
 	})
-	try(b.t, func() (any, error) { return nil, b.Retune(ctx, leaky.Tuning{Reset: true, By: "operator"}) })
+	try(b.t, func() (any, error) { return nil, b.Retune(ctx, leaky.Tuning{Reset: true}) })
 
 	outcome := func(s leaky.Started) leaky.Settlement {
 		switch {

@@ -289,7 +289,8 @@ func (h *history) lookAt(id string) {
 }
 
 func (h *history) tune() {
-	t := leaky.Tuning{By: "op", Reason: rapid.SampledFrom([]string{"", "why, ü"}).Draw(h.T, "reason"),
+	t := leaky.Tuning{By: "op",
+		Reason: rapid.SampledFrom([]string{"", "why, ü"}).Draw(h.T, "reason"),
 		For: rapid.SampledFrom([]time.Duration{0, 0, time.Second, 3 * time.Second,
 			time.Hour}).Draw(h.T, "lasts"),
 		If: rapid.SampledFrom([]string{"", "", h.model.version(), h.version}).Draw(h.T, "if")}

@@ -33,8 +33,8 @@ var ErrNoPreview = errors.New("no such preview")
 
 // Preview says what a redrive of many jobs would do.
 type Preview struct {
-	// Token names exactly these jobs, for RedrivePreviewed, for PreviewTTL. It can't be guessed. "":
-	// there are none.
+	// Token names exactly these jobs, for RedrivePreviewed and PreviewTTL. It can't be guessed.
+	// "": there are none.
 	Token   string
 	At      time.Time
 	Jobs    int

@@ -90,7 +90,8 @@ func TestAPreviewedRedriveGoesOn(t *testing.T) {
 		t.Errorf("the first part: %+v", got)
 	}
 	b.drainer(0).empty()
-	if got := b.redrivePreviewed(p.Token); got != (leaky.RedriveResult{Redriven: 150, Skipped: 150}) {
+	if got := b.redrivePreviewed(p.Token); got != (leaky.RedriveResult{Redriven: 150,
+		Skipped: 150}) {
 		t.Errorf("the second part: %+v", got)
 	}
 	b.drainer(0).empty()

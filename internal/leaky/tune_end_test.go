@@ -31,19 +31,20 @@ func TestAnOverrideEndsByItself(t *testing.T) {
 	b := newLine(t, nil)
 	all := leaky.Override{Rate: new(rate(t, "0.5/s")), Burst: new(2), Concurrency: new(3),
 		Capacity: new(4), Paused: new(true), Feedback: new(units.Switch(false))}
-	b.retune(leaky.Tuning{Set: all, By: "kim", Reason: "the backend restarts", For: 10 * time.Second})
+	const why = "the backend restarts"
+	b.retune(leaky.Tuning{Set: all, By: "kim", Reason: why, For: 10 * time.Second})
 	set := b.now
 	b.pass(time.Second)
 	b.retune(leaky.Tuning{Set: leaky.Override{Burst: new(5)}, By: "jo"})
 	b.retune(leaky.Tuning{Set: leaky.Override{Capacity: new(6)}, By: "jo", For: time.Minute})
 	s := b.status()
-	if s.Settings != (leaky.Override{Burst: new(5), Capacity: new(6)}).Apply(all.Apply(s.Configured)) {
+	later := leaky.Override{Burst: new(5), Capacity: new(6)}
+	if s.Settings != later.Apply(all.Apply(s.Configured)) {
 		t.Errorf("in force: %+v", s.Settings)
 	}
 	for name, want := range map[string]leaky.Note{
-		"rate": {By: "kim", Reason: "the backend restarts", At: set, Ends: set.Add(10 * time.Second)},
-		"paused": {By: "kim", Reason: "the backend restarts", At: set,
-			Ends: set.Add(10 * time.Second)},
+		"rate":     {By: "kim", Reason: why, At: set, Ends: set.Add(10 * time.Second)},
+		"paused":   {By: "kim", Reason: why, At: set, Ends: set.Add(10 * time.Second)},
 		"burst":    {By: "jo", At: b.now},
 		"capacity": {By: "jo", At: b.now, Ends: b.now.Add(time.Minute)},
 	} {
@@ -64,8 +65,7 @@ func TestAnOverrideEndsByItself(t *testing.T) {
 	b.pass(time.Microsecond)
 	s = b.status()
 	if got := s.Override.Names(); !slices.Equal(got, []string{"burst", "capacity"}) ||
-		s.Settings != (leaky.Override{Burst: new(5), Capacity: new(6)}).Apply(s.Configured) ||
-		len(s.Notes) != 2 || s.Version == before {
+		s.Settings != later.Apply(s.Configured) || len(s.Notes) != 2 || s.Version == before {
 		t.Errorf("at the end: %v in version %s, settings %+v", got, s.Version, s.Settings)
 	}
 	if p := b.offer(b.job("acme")); p.WaitingOn != leaky.OnRate {
@@ -76,8 +76,8 @@ func TestAnOverrideEndsByItself(t *testing.T) {
 		t.Errorf("a release then = %+v", r)
 	}
 	// Just one release removes what has ended, and says so.
-	if got := r.Lapsed.Names(); !slices.Equal(got,
-		[]string{"rate", "concurrency", "paused", "feedback"}) || r.Lapsed.Rate.String() != "0.5/s" {
+	ended := []string{"rate", "concurrency", "paused", "feedback"}
+	if got := r.Lapsed.Names(); !slices.Equal(got, ended) || r.Lapsed.Rate.String() != "0.5/s" {
 		t.Errorf("it says that %v have ended", got)
 	}
 	if r := b.again().release(); len(r.Lapsed.Names()) > 0 {
@@ -151,13 +151,14 @@ func TestAnEndIsLikeAnOperatorsReset(t *testing.T) {
 		set   leaky.Override
 		lasts time.Duration
 	}{
-		"a lower rate":       {leaky.Override{Rate: new(rate(t, "7/m"))}, 4130 * time.Millisecond},
-		"a higher rate":      {leaky.Override{Rate: new(rate(t, "70/s"))}, 1007 * time.Millisecond},
-		"no rate":            {leaky.Override{Rate: new(leaky.Unlimited)}, time.Second},
-		"another burst":      {leaky.Override{Burst: new(5)}, 1500 * time.Millisecond},
-		"fewer calls":        {leaky.Override{Concurrency: new(1)}, 2300 * time.Millisecond},
-		"a pause":            {leaky.Override{Paused: new(true)}, 3333 * time.Millisecond},
-		"a rate and a burst": {leaky.Override{Rate: new(rate(t, "3/s")), Burst: new(2)}, time.Second},
+		"a lower rate":  {leaky.Override{Rate: new(rate(t, "7/m"))}, 4130 * time.Millisecond},
+		"a higher rate": {leaky.Override{Rate: new(rate(t, "70/s"))}, 1007 * time.Millisecond},
+		"no rate":       {leaky.Override{Rate: new(leaky.Unlimited)}, time.Second},
+		"another burst": {leaky.Override{Burst: new(5)}, 1500 * time.Millisecond},
+		"fewer calls":   {leaky.Override{Concurrency: new(1)}, 2300 * time.Millisecond},
+		"a pause":       {leaky.Override{Paused: new(true)}, 3333 * time.Millisecond},
+		"a rate and a burst": {leaky.Override{Rate: new(rate(t, "3/s")), Burst: new(2)},
+			time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +221,8 @@ func TestAnOverrideEndsWhileNoProcessRuns(t *testing.T) {
 		t.Errorf("the next process finds %+v, %v", s, err)
 	}
 	r, err := line.Release(t.Context())
-	if err != nil || len(r.Tickets) != 1 || !slices.Equal(r.Lapsed.Names(), []string{"rate", "paused"}) {
+	if err != nil || len(r.Tickets) != 1 ||
+		!slices.Equal(r.Lapsed.Names(), []string{"rate", "paused"}) {
 		t.Errorf("its release = %+v, %v", r, err)
 	}
 	if _, err := line.Cancel(t.Context(), id); err != nil {

@@ -37,9 +37,7 @@ func TestOverridesHoldForAllProcessesAndSurviveThem(t *testing.T) {
 	if s.By != "operator" || !s.At.Equal(b.now) || s.Configured != b.Settings() {
 		t.Errorf("by %q at %v, configured %+v", s.By, s.At, s.Configured)
 	}
-	if err := b.Retune(context.Background(), leaky.Tuning{Reset: true, By: "operator"}); err != nil {
-		t.Fatal(err)
-	}
+	b.retune(leaky.Tuning{Reset: true, By: "operator"})
 	if s := b.status(); s.Override != (leaky.Override{}) || s.Rate.String() != "10/s" ||
 		s.Burst != 1 || s.Concurrency != 10 || s.Capacity != 100 || s.Paused || s.By != "operator" {
 		t.Errorf("after a reset: %+v", s)

@@ -17,9 +17,9 @@ func RedrivePreview(p api.RedrivePreview) string {
 	if p.Jobs == 0 {
 		return "No failed job matches."
 	}
-	noun, they := "jobs", "They go"
+	noun, they, have := "jobs", "They go", "have"
 	if p.Jobs == 1 {
-		noun, they = "job", "It goes"
+		noun, they, have = "job", "It goes", "has"
 	}
 	groups := counts(p.ByClient) + "; " + counts(p.ByOperation)
 	if len(p.ByCode) > 1 {
@@ -39,10 +39,8 @@ func RedrivePreview(p api.RedrivePreview) string {
 	switch {
 	case p.Paused:
 		line += "; the backend is paused."
-	case p.LeftAt != nil && p.Jobs == 1:
-		line += " and has left by about " + clockTime(p.LeftAt.Time, p.At.Time) + "."
 	case p.LeftAt != nil:
-		line += " and have left by about " + clockTime(p.LeftAt.Time, p.At.Time) + "."
+		line += " and " + have + " left by about " + clockTime(p.LeftAt.Time, p.At.Time) + "."
 	default:
 		line += "."
 	}

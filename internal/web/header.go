@@ -86,15 +86,14 @@ func IfMatch(lines []string, tag string) (any, found bool, err error) {
 			if !opened || !closed || strings.ContainsFunc(text, func(r rune) bool {
 				return r <= ' ' || r == '"' || r == 0x7f
 			}) {
-				return false, false, InvalidRequest("If-Match must be *, or the ETag of an answer, in " +
-					"its quotes.")
+				return false, false, InvalidRequest("If-Match must be *, or an ETag in its quotes.")
 			}
 			tags++
 			found = found || item == tag
 		}
 	}
 	if tags == 0 {
-		return false, false, InvalidRequest("If-Match is empty: send * or an ETag, or leave it out.")
+		return false, false, InvalidRequest("If-Match is empty: send * or an ETag, or none.")
 	}
 	return false, found, nil
 }

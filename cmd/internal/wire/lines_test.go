@@ -81,7 +81,8 @@ func TestAStartLogsWhereTheFileIsOverridden(t *testing.T) {
 		For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	if out := logged(lines); !strings.Contains(out, ` paused="config false, in force true until 20`) {
+	const until = ` paused="config false, in force true until 20`
+	if out := logged(lines); !strings.Contains(out, until) {
 		t.Errorf("an override that ends: %s", out)
 	}
 	if out := logged(linesOf("2/s")); strings.Contains(out, "backend=a") {
