@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Region shares the limits of a Limiter with other regions, each of which counts in a Redis of its
-// own (package region). Its methods are safe for concurrent use and return at once.
+// Region makes a Limiter count together with other regions, each of which has a Redis of its own
+// (package region). Its methods are safe for concurrent use and return at once.
 type Region interface {
 	// Lost reports whether the region doesn't learn what the others spend. It then applies its
 	// share of every limit, except concurrency limits, which count the region's own jobs.
@@ -29,7 +29,7 @@ type Debit struct {
 	At         int64    // when it was spent, in µs since 1970 by the clock of that region's store
 }
 
-// Join makes the limiter share its limits with other regions. It must be called before the first
+// Join makes the limiter count together with other regions. It must be called before the first
 // decision.
 func (l *Limiter) Join(r Region) { l.region = r }
 

@@ -60,7 +60,7 @@
 // # Around the decision
 //
 // [Fallback] decides by the Go model while Redis is unavailable, with each process's part of every
-// limit. [Peers] counts the processes. Through a [Region], the limits are shared with other
+// limit. [Peers] counts the processes. Through a [Region], a Limiter counts together with other
 // regions, each of which has a Redis of its own.
 //
 // # When things go wrong

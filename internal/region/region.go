@@ -1,12 +1,12 @@
-// Package region shares limits between several regions. Each region has a Redis of its own and
-// decides by it alone. Afterwards the regions send each other what they have spent, and each debits
-// its own counts with what the others spent.
+// Package region makes several regions count their limits together. Each region has a Redis of its
+// own and decides by it alone. Afterwards the regions send each other what they have spent, and
+// each debits its own counts with what the others spent.
 //
-// They do so through a stream on a central Redis. Each process sends what it spent there every half
-// interval. In each region one process at a time, the holder of the lease, receives what the other
-// regions sent and debits it. So at most one interval passes from a charge until every region has
-// debited it, and the sum over all regions exceeds a limit by at most what arrives within an
-// interval. Permits of concurrency limits are not exchanged: each region counts its own.
+// They do so through a stream on a central Redis. Every half interval, each process sends to the
+// stream what it has spent. In each region one process at a time, the holder of the lease, receives
+// what the other regions sent and debits it. So at most one interval passes from a charge until
+// every region has debited it, and the sum over all regions exceeds a limit by at most what arrives
+// within an interval. Permits of concurrency limits are not exchanged: each region counts its own.
 //
 // While the central Redis, the centre, is unavailable, the region applies its share of every limit.
 package region
@@ -84,7 +84,7 @@ const (
 	receivedAtOnce = 100
 )
 
-// Exchange shares a region's limits with the other regions. It is the limits.Region of the region's
+// Exchange makes a region count together with the others. It is the limits.Region of the region's
 // Limiter. Safe for concurrent use.
 type Exchange struct {
 	name    string
@@ -127,7 +127,7 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Join makes the config's Limiter share its limits with other regions while Exchange.Run runs. It
+// Join makes the config's Limiter count together with other regions while Exchange.Run runs. It
 // must be called before the Limiter's first decision.
 func Join(c Config) *Exchange {
 	x := &Exchange{name: c.Name, process: c.Process, limiter: c.Limiter, own: c.Own,
