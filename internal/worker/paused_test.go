@@ -77,3 +77,33 @@ func TestAQueuePausedFromOutsideIsRecognised(t *testing.T) {
 	}
 	s.check()
 }
+
+// The drain goes on by itself at the end of a pause, and one worker's log says so.
+func TestAPauseEndsByItself(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, ok)
+	s.open()
+	var log lines
+	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := s.line.Retune(t.Context(), leaky.Tuning{Set: leaky.Override{Paused: new(true)},
+		By: "kim", For: leaky.MinFor}); err != nil {
+		t.Fatal(err)
+	}
+	set, err := s.line.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := s.offer(nil)
+	for range 2 {
+		s.start(redistest.Client(t))
+	}
+	if st := s.await(id); st.State != jobs.Succeeded ||
+		st.StartedAt.Before(set.Notes["paused"].Ends) {
+		t.Errorf("%+v, in a pause until %v", st, set.Notes["paused"].Ends)
+	}
+	if n := strings.Count(log.String(), "an override has ended"); n != 1 ||
+		!strings.Contains(log.String(), "setting=paused was=true config=false") {
+		t.Errorf("%d lines say so:\n%s", n, log.String())
+	}
+	s.check()
+}
