@@ -117,7 +117,7 @@ func (s *Server) change(c *web.Call, name string, line Drain, o *leaky.Override)
 	}
 	details := []slog.Attr{slog.String("backend", name)}
 	for _, name := range touched.Names() {
-		details = append(details, slog.String(name, before.Text(name)+" → "+wanted.Text(name)))
+		details = append(details, slog.String(name, before.Text(name)+becomes+wanted.Text(name)))
 	}
 	s.audit(c, what, err, details...)
 	if err != nil {
