@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ func (s *Server) events(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	if s.Events != nil && wantsEvents(c.R.Header) {
+	if s.Events != nil && web.WantsStream(c.R.Header["Accept"]) {
 		return s.streamEvents(c, f)
 	}
 	answer := api.OperationEvents{Events: []api.OperationEvent{}}
@@ -86,19 +85,6 @@ func eventsError(err error) error {
 		return web.InvalidRequest("The parameter cursor isn't the id of an event.")
 	}
 	return web.StoreError(err)
-}
-
-// wantsEvents reports whether a request is for a stream.
-func wantsEvents(h http.Header) bool {
-	for _, line := range h["Accept"] {
-		for part := range strings.SplitSeq(line, ",") {
-			kind, _, _ := strings.Cut(part, ";")
-			if strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // streamEvents answers with a stream of events: those after the one that the client saw last, or

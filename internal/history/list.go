@@ -102,31 +102,29 @@ func (e *Events) all(ctx context.Context) ([]api.OperationEvent, error) {
 
 // follow reads what is new. Callers have the turn.
 func (e *Events) follow(ctx context.Context) error {
-	m := &e.mirror
-	from := "-"
-	if m.last != "" {
-		from = "(" + m.last
-	}
-	found, err := e.rdb.XRangeN(ctx, keyEvents, from, "+", MaxEvents).Result()
-	if err != nil {
-		return err
-	}
-	oldest := e.now().Add(-keep)
-	gone := max(0, len(m.events)+len(found)-MaxEvents)
-	for gone < len(m.events) && timeOf(m.events[gone].ID).Before(oldest) {
-		gone++
-	}
-	if len(found) == 0 && gone == 0 {
-		return nil
-	}
-	events := slices.Clone(m.events[min(gone, len(m.events)):])
-	for _, x := range found {
-		m.last = x.ID
-		if event, ok := decode(x); ok && !timeOf(x.ID).Before(oldest) {
-			events = append(events, event)
+	m, oldest := &e.mirror, e.now().Add(-keep)
+	for more := true; more; {
+		from := "-"
+		if m.last != "" {
+			from = "(" + m.last
 		}
+		found, err := e.rdb.XRangeN(ctx, keyEvents, from, "+", MaxEvents).Result()
+		if err != nil {
+			return err
+		}
+		events := slices.Clip(m.events) // readers have it: what is appended must go elsewhere
+		for _, x := range found {
+			m.last = x.ID
+			if event, ok := decode(x); ok {
+				events = append(events, event)
+			}
+		}
+		gone := max(0, len(events)-MaxEvents)
+		for gone < len(events) && timeOf(events[gone].ID).Before(oldest) {
+			gone++
+		}
+		m.events, more = events[gone:], len(found) == MaxEvents
 	}
-	m.events = events
 	return nil
 }
 

@@ -48,7 +48,7 @@ const (
 )
 
 // Rejected is the count of a refusal: its reason is the name of a limit, or another word from a
-// closed list. Reasons come from the config, so they are bounded; a chunk keeps seven of them apart.
+// closed list. Reasons come from the config, so they are bounded; a chunk keeps six of them apart.
 func Rejected(reason string) string { return rejected + reason }
 
 // Sample is a backend's line at one moment, as all processes see it.

@@ -15,7 +15,7 @@ local function us(x) return string.format('%.0f', x) end
 
 local CELLS, SECOND, HOUR = 120, 1000000, 3600000000
 local TIERS = { { '5s:', 5 * SECOND, 2 * HOUR }, { '1m:', 60 * SECOND, 48 * HOUR } }
-local MOST_REASONS, TOP = 7, 16777215
+local MOST_REASONS, TOP = 6, 16777215
 local REJECTED, OTHER = 'rejected:', 'rejected:other'
 local KEEP, GONE, MOST_EVENTS = 48 * HOUR, 30 * SECOND, 10000
 
