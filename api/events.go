@@ -36,8 +36,8 @@ const (
 	// Changes of how a backend is treated.
 	EventGateClosed    = "gate_closed"    // it asked for rest
 	EventProbePassed   = "probe_passed"   // the call after a closed gate was answered
-	EventRateLowered   = "lowered"        // trouble has lowered the effective rate
-	EventRateRecovered = "raised_to_full" // the full rate applies again
+	EventRateLowered   = "rate_lowered"   // trouble has lowered the effective rate
+	EventRateRecovered = "rate_recovered" // the full rate applies again
 
 	EventClientsReloaded = "clients_reloaded"
 	EventClientsRefused  = "clients_refused" // the clients file is broken: the clients stay

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/history"

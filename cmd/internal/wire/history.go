@@ -87,10 +87,15 @@ func (h *History) tally(c *config.Config) func(operation, decision, reason strin
 	}
 }
 
+// changeTypes are the events' types for changes of how a backend is treated.
+var changeTypes = map[leaky.Change]string{leaky.GateClosed: api.EventGateClosed,
+	leaky.ProbePassed: api.EventProbePassed, leaky.Lowered: api.EventRateLowered,
+	leaky.RaisedToFull: api.EventRateRecovered}
+
 // changed records a change of how a backend is treated.
 func (h *History) changed(backend string, change leaky.Change, cause leaky.Sign,
 	f leaky.Feedback) {
-	e := api.OperationEvent{Type: string(change), Backend: backend}
+	e := api.OperationEvent{Type: changeTypes[change], Backend: backend}
 	if cause != leaky.Answered {
 		e.Reason = string(cause)
 	}
