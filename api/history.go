@@ -27,7 +27,8 @@ type HistoryPoint struct {
 	Degraded int64 `json:"degraded"`
 	Rejected int64 `json:"rejected"`
 	// RejectedBy has the parts of Rejected by the name of the limit that refused, or by the code of
-	// another reason. HistoryOther has what is beyond six reasons in ten minutes (or two hours, by the minute).
+	// another reason. HistoryOther has what is beyond six reasons in ten minutes, or by the minute
+	// in two hours.
 	RejectedBy map[string]int64 `json:"rejected_by,omitempty"`
 	// Line is null where no process looked: none ran, or the store was unavailable.
 	Line *HistoryLine `json:"line"`

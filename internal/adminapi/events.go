@@ -104,7 +104,8 @@ func (s *Server) streamEvents(c *web.Call, f history.Filter) error {
 	if f.After == "" && f.From.IsZero() {
 		f.After, err = s.Events.LastID(c.Ctx)
 	} else {
-		_, _, err = s.Events.List(c.Ctx, f) // an id that can't be is refused before the answer begins
+		// An id that can't be is refused before the answer begins.
+		_, _, err = s.Events.List(c.Ctx, f)
 	}
 	if err != nil {
 		return eventsError(err)

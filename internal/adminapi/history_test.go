@@ -36,7 +36,8 @@ func newPast(t *testing.T) *past {
 				Sample: func(ctx context.Context, _ string) (history.Sample, error) {
 					st, err := w.Line.Status(ctx)
 					return history.Sample{Waiting: st.Waiting, Capacity: int64(st.Capacity),
-						Configured: st.Configured.Rate.PerSecond(), Effective: st.EffectiveRate}, err
+						Configured: st.Configured.Rate.PerSecond(),
+						Effective:  st.EffectiveRate}, err
 				}})
 			p.events = history.NewEvents(w.Redis, p.tallies.Now, slog.New(slog.DiscardHandler))
 			c.Operators.Tallies, c.Operators.Events = p.tallies, p.events
@@ -95,8 +96,9 @@ func TestOperatorsSeeWhatHappened(t *testing.T) {
 		!strings.Contains(string(a.Text), p.Backend+"  in ") {
 		t.Errorf("%s: %s", kind, a.Text)
 	}
-	for _, query := range []string{"from=yesterday", "to=-1h&from=-1m", "step=7s", "step=1", "from=-3d",
-		"step=5s&from=-5h", "from=-47h&step=1m", "format=xml", "since=-1h", "from=2026-12-01", "from="} {
+	for _, query := range []string{"from=yesterday", "to=-1h&from=-1m", "step=7s", "step=1",
+		"from=-3d", "step=5s&from=-5h", "from=-47h&step=1m", "format=xml", "since=-1h",
+		"from=2026-12-01", "from="} {
 		p.Problem(p.AdminCall("GET", "history?"+query), 400, api.CodeInvalidRequest)
 	}
 	p.Problem(p.AdminCall("GET", "history?backend=nowhere"), 404, api.CodeUnknownBackend)
@@ -140,8 +142,8 @@ func TestChangesAreEvents(t *testing.T) {
 	if !strings.Contains(string(a.Text), "rate 10/s → 8/s  by kim") {
 		t.Errorf("as text: %s", a.Text)
 	}
-	for _, query := range []string{"cursor=x", "type=earthquake", "limit=0", "limit=1001", "from=now",
-		"format=yaml", "x=1"} {
+	for _, query := range []string{"cursor=x", "type=earthquake", "limit=0", "limit=1001",
+		"from=now", "format=yaml", "x=1"} {
 		p.Problem(p.AdminCall("GET", "events?"+query), 400, api.CodeInvalidRequest)
 	}
 	p.Problem(p.AdminCall("GET", "events?backend=nowhere"), 404, api.CodeUnknownBackend)
@@ -160,7 +162,8 @@ func (p *past) stream(query, seen string) (next func() api.OperationEvent, end f
 		r.Header.Set("Last-Event-ID", seen)
 	}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil || res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+	if err != nil || res.StatusCode != 200 ||
+		res.Header.Get("Content-Type") != "text/event-stream" {
 		p.Fatalf("no stream: %v, %v", res, err)
 	}
 	lines := bufio.NewScanner(res.Body)
@@ -175,7 +178,8 @@ func (p *past) stream(query, seen string) (next func() api.OperationEvent, end f
 			case "event":
 				kind = value
 			case "data":
-				if err := json.Unmarshal([]byte(value), &e); err != nil || e.ID != id || e.Type != kind {
+				err := json.Unmarshal([]byte(value), &e)
+				if err != nil || e.ID != id || e.Type != kind {
 					p.Fatalf("event %s %s: %s, %v", id, kind, value, err)
 				}
 				return e

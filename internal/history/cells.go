@@ -35,7 +35,8 @@ const (
 	causeUnit
 )
 
-// causes are the signs of trouble of package leaky. Their numbers are in Redis: add only at the end.
+// causes are the signs of trouble of package leaky. Their numbers are in Redis: add only at the
+// end.
 var causes = []string{"", "throttled", "timeout", "unreachable"}
 
 // totals are the cells of Totals, by name.
@@ -54,7 +55,8 @@ func (s Sample) cells() map[string]uint32 {
 		word += isProbing
 	}
 	cells := map[string]uint32{
-		waiting: uint32(min(max(s.Waiting, 0), top)), capacity: uint32(min(max(s.Capacity, 0), top)),
+		waiting:  uint32(min(max(s.Waiting, 0), top)),
+		capacity: uint32(min(max(s.Capacity, 0), top)),
 		oldest: pack(s.OldestWait.Seconds()), configured: pack(s.Configured),
 		override: pack(s.Override), effective: pack(s.Effective), state: uint32(word),
 	}

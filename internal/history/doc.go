@@ -17,7 +17,7 @@
 // # Costs
 //
 // A process sends one command every 5 s for each 16 backends, and the one that samples another and
-// a status of each backend. Readings are remembered: a chunk that can't change until it expires, the
-// one that changes for a second and longer with many backends, so that all readers of a process
+// a status of each backend. Readings are remembered: a chunk that can't change until it expires,
+// and the one that changes for a second, or longer with many backends. So all readers of a process
 // together cost less than four commands a second, and one more for events.
 package history

@@ -55,7 +55,8 @@ func TestEventsAreRecordedOnceAndInOrder(t *testing.T) {
 			if got := strings.Join(types(t, b), ", "); got != want {
 				t.Fatalf("got %s\nwant %s", got, want)
 			}
-			page, next, err := b.List(t.Context(), Filter{From: time.Now().Add(-time.Hour), Limit: 3})
+			hour := time.Now().Add(-time.Hour)
+			page, next, err := b.List(t.Context(), Filter{From: hour, Limit: 3})
 			if err != nil || len(page) != 3 || next != page[2].ID {
 				t.Fatalf("%v, next %q, %v", page, next, err)
 			}
@@ -80,7 +81,8 @@ func TestEventsAreRecordedOnceAndInOrder(t *testing.T) {
 				t.Errorf("the last id is %s, %v", last, err)
 			}
 			for _, id := range []string{"x", "1", "-1-2", "1-x", "99999999999999999999-0"} {
-				if _, _, err := b.List(t.Context(), Filter{After: id, Limit: 1}); !errors.Is(err, ErrBadID) {
+				_, _, err := b.List(t.Context(), Filter{After: id, Limit: 1})
+				if !errors.Is(err, ErrBadID) {
 					t.Errorf("after %q: %v", id, err)
 				}
 			}

@@ -31,7 +31,8 @@ func TestSpansFitWhatIsKept(t *testing.T) {
 		{"two days", ago(48 * time.Hour), time.Time{}, 0,
 			Span{four.Add(-48 * time.Hour), four.Add(5 * time.Second), 15 * time.Minute}, ""},
 		{"a minute of yesterday", ago(24 * time.Hour), ago(24*time.Hour - time.Minute), 0,
-			Span{four.Add(-24 * time.Hour), four.Add(-24*time.Hour + 2*time.Minute), time.Minute}, ""},
+			Span{four.Add(-24 * time.Hour), four.Add(2*time.Minute - 24*time.Hour),
+				time.Minute}, ""},
 		{"a step of one's own", ago(time.Minute), time.Time{}, 20 * time.Second,
 			Span{four.Add(-60 * time.Second), four.Add(5 * time.Second), 20 * time.Second}, ""},
 		{"an end to come", ago(time.Minute), now.Add(time.Hour), 30 * time.Second,
@@ -40,14 +41,16 @@ func TestSpansFitWhatIsKept(t *testing.T) {
 		{"the wrong way", ago(time.Minute), ago(time.Hour), 0, Span{}, "to must be later"},
 		{"to come", now.Add(time.Hour), now.Add(2 * time.Hour), 0, Span{}, "to must be later"},
 		{"too long ago", ago(50 * time.Hour), time.Time{}, 0, Span{}, "48h"},
-		{"a step between", ago(time.Minute), time.Time{}, 7 * time.Second, Span{}, "multiple of 5s"},
+		{"a step between", ago(time.Minute), time.Time{}, 7 * time.Second, Span{},
+			"multiple of 5s"},
 		{"a step back", ago(time.Minute), time.Time{}, -5 * time.Second, Span{}, "multiple of 5s"},
 		{"a fine step long ago", ago(3 * time.Hour), time.Time{}, 5 * time.Second, Span{},
 			"multiple of 1m"},
 		{"too many", ago(48 * time.Hour), time.Time{}, time.Minute, Span{}, "2000 points"},
 	} {
 		got, err := Fit(now, c.from, c.to, c.step)
-		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if (err == nil) != (c.wrong == "") ||
+			err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: error %v, want %q", c.about, err, c.wrong)
 		} else if diff := cmp.Diff(c.want, got); err == nil && diff != "" {
 			t.Errorf("%s: want (-), got (+):\n%s", c.about, diff)
@@ -76,7 +79,9 @@ func (t table) put(bucket int64, cells map[string]uint32) {
 func TestStepsAreMadeOfBuckets(t *testing.T) {
 	t.Parallel()
 	have := table{fine, map[int64]map[string]string{}}
-	put := func(at time.Duration, cells map[string]uint32) { have.put(fine.bucket(four.Add(at)), cells) }
+	put := func(at time.Duration, cells map[string]uint32) {
+		have.put(fine.bucket(four.Add(at)), cells)
+	}
 	sample := func(at time.Duration, waiting, started int64) {
 		s := Sample{Waiting: waiting, Configured: math.Inf(1), Effective: 0.5, Cause: "timeout",
 			OldestWait: 2 * time.Second, Totals: Totals{Started: started, Failed: started / 2}}

@@ -36,8 +36,8 @@ type cached struct {
 }
 
 func newCache(backends int) cache {
-	return cache{turn: make(chan struct{}, 1), fresh: max(freshFor, time.Duration(backends)*freshEach),
-		chunks: map[string]cached{}}
+	return cache{turn: make(chan struct{}, 1), chunks: map[string]cached{},
+		fresh: max(freshFor, time.Duration(backends)*freshEach)}
 }
 
 // Read returns the points of a span of one backend. Concurrent and repeated readings share calls to

@@ -58,7 +58,7 @@ type Sample struct {
 	// Rates per second; +Inf is unlimited. Override is 0 where there is none.
 	Configured, Override, Effective float64
 	Paused, Probing                 bool
-	Cause                           string // of what feedback took from the rate: see causes; "": none
+	Cause                           string // of what feedback took from the rate; "": none
 	Totals
 }
 
@@ -134,8 +134,8 @@ func (t *Tallies) Counter(backend, count string) *atomic.Int64 {
 // Now is the time on Redis's clock, as far as this process knows it.
 func (t *Tallies) Now() time.Time { return time.Now().Add(time.Duration(t.ahead.Load())) }
 
-// Run reports to Redis soon after each 5 s bucket, until ctx ends and once after. It says there that
-// the process has begun, and at the end that it has ended.
+// Run reports to Redis soon after each 5 s bucket, until ctx ends and once after. It says there
+// that the process has begun, and at the end that it has ended.
 func (t *Tallies) Run(ctx context.Context) {
 	phase := mathrand.N(maxPhase)
 	for ; ctx.Err() == nil; sleep(ctx, t.next(phase)) {

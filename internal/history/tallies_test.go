@@ -22,7 +22,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // process returns the tallies of one process of some backends. All samples have started calls, and
 // looks counts them.
-func process(rdb redis.UniversalClient, name string, looks *atomic.Int64, backends ...string) *Tallies {
+func process(rdb redis.UniversalClient, name string, looks *atomic.Int64,
+	backends ...string) *Tallies {
 	return New(Config{Redis: rdb, Process: name, Backends: backends, Log: quiet,
 		Sample: func(context.Context, string) (Sample, error) {
 			return Sample{Waiting: 7, Capacity: 1000, Configured: 8, Effective: 2.97,
@@ -47,7 +48,9 @@ func around(t *testing.T, tallies *Tallies, backend string, before time.Duration
 func sum(points []Point) (s Point) {
 	s.Rejected = map[string]int64{}
 	for _, p := range points {
-		s.Accepted, s.Fresh, s.Degraded = s.Accepted+p.Accepted, s.Fresh+p.Fresh, s.Degraded+p.Degraded
+		s.Accepted += p.Accepted
+		s.Fresh += p.Fresh
+		s.Degraded += p.Degraded
 		for reason, n := range p.Rejected {
 			s.Rejected[reason] += n
 		}
@@ -64,7 +67,8 @@ func TestDecisionsAddUpAndSamplesDoNot(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			t.Parallel()
 			var looks atomic.Int64
-			a, b := process(rdb, "api a", &looks, "reports"), process(rdb, "api b", &looks, "reports")
+			a := process(rdb, "api a", &looks, "reports")
+			b := process(rdb, "api b", &looks, "reports")
 			for _, p := range []*Tallies{a, b} {
 				p.Counter("reports", Accepted).Add(3)
 				p.Counter("reports", Fresh).Add(1)
@@ -110,8 +114,8 @@ func TestDecisionsAddUpAndSamplesDoNot(t *testing.T) {
 	}
 }
 
-// What a process counts while it can't reach Redis is not lost: it is added later, to the buckets in
-// which it was, once.
+// What a process counts while it can't reach Redis is not lost: it is added later, to the buckets
+// in which it was, once.
 func TestCountsOutliveAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -224,9 +228,9 @@ func TestTwoDaysTake400KB(t *testing.T) {
 	if size > 400_000 || len(keys) < 36 || columns != 23 {
 		t.Errorf("%d chunks of up to %d counts take %d bytes", len(keys), columns, size)
 	}
+	hour := now.Truncate(time.Hour)
 	points, err := p.Read(t.Context(), "b",
-		Span{now.Add(-47 * time.Hour).Truncate(time.Hour), now.Add(-4 * time.Hour).Truncate(time.Hour),
-			time.Hour})
+		Span{hour.Add(-47 * time.Hour), hour.Add(-4 * time.Hour), time.Hour})
 	if err != nil || len(points) != 43 {
 		t.Fatalf("%d points, %v", len(points), err)
 	}
@@ -311,8 +315,8 @@ func TestTalliesAndTheirReadersAreCheap(t *testing.T) {
 	}
 	all.Wait()
 	// One more reading may begin within the time.
-	if sent, most := commands.sent.Load(), 5*(time.Since(began).Seconds()+1); float64(sent) > most ||
-		readings.Load() < 50 {
+	sent, most := commands.sent.Load(), 5*(time.Since(began).Seconds()+1)
+	if float64(sent) > most || readings.Load() < 50 {
 		t.Errorf("%d readings took %d commands in %v", readings.Load(), sent, time.Since(began))
 	}
 }

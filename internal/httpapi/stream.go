@@ -179,7 +179,7 @@ func lastEventID(h http.Header) (version int64, ok bool) {
 }
 
 func tooManyHeld() *api.Problem {
-	return web.TooManyStreams("Too many answers are held back already: for you, for your network, " +
-		"or for all clients together. " +
+	return web.TooManyStreams("Too many answers are held back already: for you, for your " +
+		"network, or for all clients together. " +
 		"Ask for the status without a stream and without Prefer: wait.")
 }

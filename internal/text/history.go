@@ -13,7 +13,8 @@ func History(h api.History) string {
 	var b strings.Builder
 	width, steps := 0, 0
 	for _, backend := range h.Backends {
-		width, steps = max(width, len([]rune(Clean(backend.Backend)))), max(steps, len(backend.Points))
+		width = max(width, len([]rune(Clean(backend.Backend))))
+		steps = max(steps, len(backend.Points))
 	}
 	layout := layoutFor(h.From.Time, h.To.Time)
 	for i := range steps {

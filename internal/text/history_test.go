@@ -18,7 +18,7 @@ func TestAHistoryIsALineAStep(t *testing.T) {
 			Accepted: 61, Degraded: 8, Rejected: 2, Line: line}
 	}
 	throttled := &api.HistoryLine{Waiting: 130, Capacity: 1000, OldestWaitSeconds: 44.3,
-		Rate: api.Setting[string]{Configured: "10/s", Override: new("8/s"), Effective: "2.97/s"},
+		Rate:  api.Setting[string]{Configured: "10/s", Override: new("8/s"), Effective: "2.97/s"},
 		Cause: "throttled", Started: 15}
 	paused := &api.HistoryLine{Capacity: 10, OldestWaitSeconds: 7512,
 		Rate: api.Setting[string]{Configured: "unlimited", Effective: "unlimited"}, Paused: true}
@@ -46,8 +46,9 @@ func TestAnEventIsALine(t *testing.T) {
 	t.Parallel()
 	all := api.OperationEvents{Events: []api.OperationEvent{
 		{ID: "1-0", Time: api.Time{Time: four}, Type: api.EventBackendTuned, Backend: "reports",
-			By: "kim\nroot", Reason: "errors", Before: map[string]string{"rate": "10/s", "burst": "1"},
-			After: map[string]string{"rate": "8/s", "burst": "2"}},
+			By: "kim\nroot", Reason: "errors",
+			Before: map[string]string{"rate": "10/s", "burst": "1"},
+			After:  map[string]string{"rate": "8/s", "burst": "2"}},
 		{ID: "2-0", Time: api.Time{Time: four.Add(time.Second)}, Type: api.EventStoreFound,
 			Text: "after 12s"}}}
 	const want = `16:00:27  backend_tuned  reports  burst 1 → 2  rate 10/s → 8/s  by kim�root  reason: errors

@@ -1,6 +1,7 @@
 -- event: records an event, unless it was recorded before.
 -- KEYS[1] events   KEYS[2] the event's mark
--- ARGV[1] the event as JSON   ARGV[2] how long ago it was, µs   ARGV[3] how long its mark is kept, ms
+-- ARGV[1] the event as JSON   ARGV[2] how long ago it was, µs
+-- ARGV[3] how long its mark is kept, ms
 -- Returns 1 if it was recorded now.
 -- Idempotent while the mark is kept.
 local call = redis.call
