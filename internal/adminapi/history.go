@@ -40,7 +40,7 @@ func (s *Server) history(c *web.Call) error {
 		backends = []string{name}
 	}
 	now := s.now()
-	span, err := readSpan(now, asked)
+	span, err := readSpan(now, asked, len(backends))
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (s *Server) now() time.Time {
 	return s.Tallies.Now().UTC()
 }
 
-// readSpan reads from, to and step of a query.
-func readSpan(now time.Time, asked map[string]string) (history.Span, error) {
+// readSpan reads from, to and step of a query about some backends.
+func readSpan(now time.Time, asked map[string]string, backends int) (history.Span, error) {
 	from, err := readTime(now, "from", asked["from"])
 	if err != nil {
 		return history.Span{}, err
@@ -111,7 +111,7 @@ func readSpan(now time.Time, asked map[string]string) (history.Span, error) {
 			return history.Span{}, web.InvalidRequest("The parameter step " + err.Error() + ".")
 		}
 	}
-	span, err := history.Fit(now, from, to, step)
+	span, err := history.Fit(now, from, to, step, backends)
 	if err != nil {
 		return history.Span{}, web.InvalidRequest(web.Sentence(err))
 	}

@@ -57,7 +57,7 @@ func (s Sample) cells() map[string]uint32 {
 	cells := map[string]uint32{
 		waiting:  uint32(min(max(s.Waiting, 0), top)),
 		capacity: uint32(min(max(s.Capacity, 0), top)),
-		oldest: pack(s.OldestWait.Seconds()), configured: pack(s.Configured),
+		oldest:   pack(s.OldestWait.Seconds()), configured: pack(s.Configured),
 		override: pack(s.Override), effective: pack(s.Effective), state: uint32(word),
 	}
 	for name, n := range s.totals() {

@@ -10,6 +10,8 @@ import (
 const (
 	// MaxPoints bounds the steps of a reading: a page of 1 MB.
 	MaxPoints = 2000
+	// maxInAll bounds the points of an answer about several backends: 10 MB.
+	maxInAll = 20_000
 	// fewPoints is how many steps a reading has at most if it doesn't say how long they are.
 	fewPoints = 200
 	// settled is how long after its end a bucket has what the processes report.
@@ -31,12 +33,15 @@ type Span struct {
 
 // steps are those that a reading gets if it doesn't name one.
 var steps = []time.Duration{5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
-	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute}
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute,
+	30 * time.Minute, time.Hour, 3 * time.Hour, 24 * time.Hour}
 
-// Fit returns the span to read at a time for somebody who asks for one: zero values stand for the
-// last 15 minutes, and for the shortest step that gives 200 points at most. A span ends where no
-// bucket is complete yet. Errors are sentences about from, to and step.
-func Fit(now, from, to time.Time, step time.Duration) (Span, error) {
+// Fit returns the span of some backends to read at a time for somebody who asks for one: zero
+// values stand for the last 15 minutes, and for the shortest step that gives 200 points at most
+// (fewer with over 100 backends). A span ends where no bucket is complete yet. Errors are sentences
+// about from, to and step.
+func Fit(now, from, to time.Time, step time.Duration, backends int) (Span, error) {
+	most := min(MaxPoints, maxInAll/max(backends, 1))
 	if to.IsZero() || to.After(now) {
 		to = now
 	}
@@ -52,7 +57,7 @@ func Fit(now, from, to time.Time, step time.Duration) (Span, error) {
 		return Span{}, errors.New("the parameter from is longer ago than 48h, and no more is kept")
 	case step == 0:
 		for _, step = range steps {
-			if to.Sub(from) <= fewPoints*step && (step >= coarse.step || reach(fine.keep)) {
+			if to.Sub(from) <= time.Duration(min(fewPoints, most-1))*step && (step >= coarse.step || reach(fine.keep)) {
 				break
 			}
 		}
@@ -63,10 +68,10 @@ func Fit(now, from, to time.Time, step time.Duration) (Span, error) {
 			"ago than 2h")
 	}
 	s := Span{From: from.Truncate(step), Step: step}
-	if s.To = s.From.Add((to.Sub(s.From) + step - 1) / step * step); s.To.Sub(s.From) >
-		MaxPoints*step {
-		return Span{}, fmt.Errorf("these are more than %d points: name a longer step, or less time",
-			MaxPoints)
+	s.To = s.From.Add((to.Sub(s.From) + step - 1) / step * step)
+	if s.To.Sub(s.From) > time.Duration(most)*step {
+		return Span{}, fmt.Errorf("these are more than %d points a backend: name a longer step, or "+
+			"less time", most)
 	}
 	if done := now.Add(-settled).Truncate(fine.step); s.To.After(done) {
 		s.To = done

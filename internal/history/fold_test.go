@@ -48,13 +48,22 @@ func TestSpansFitWhatIsKept(t *testing.T) {
 			"multiple of 1m"},
 		{"too many", ago(48 * time.Hour), time.Time{}, time.Minute, Span{}, "2000 points"},
 	} {
-		got, err := Fit(now, c.from, c.to, c.step)
+		got, err := Fit(now, c.from, c.to, c.step, 1)
 		if (err == nil) != (c.wrong == "") ||
 			err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: error %v, want %q", c.about, err, c.wrong)
 		} else if diff := cmp.Diff(c.want, got); err == nil && diff != "" {
 			t.Errorf("%s: want (-), got (+):\n%s", c.about, diff)
 		}
+	}
+	for _, backends := range []int{1, 60, 200, 1000} {
+		got, err := Fit(now, ago(48*time.Hour), time.Time{}, 0, backends)
+		if n := int(got.To.Sub(got.From)/got.Step) + 1; err != nil || n*backends > maxInAll {
+			t.Errorf("%d backends have %d points each, %v", backends, n, err)
+		}
+	}
+	if _, err := Fit(now, ago(2*time.Hour), time.Time{}, 5*time.Second, 60); err == nil {
+		t.Error("60 backends have 1440 points each")
 	}
 }
 

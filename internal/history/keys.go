@@ -10,8 +10,9 @@ import (
 //	fb:{history}:5s:<n>:<backend>  hash    a chunk: count → 3 bytes for each of 120 buckets; a TTL
 //	                                       of 2 h after its end
 //	fb:{history}:1m:<n>:<backend>  hash    the same in minutes; a TTL of 48 h after its end
-//	fb:{history}:processes         hash    process → number of its last call, and when it was;
-//	                                       each call renews the TTL of 48 h
+//	fb:{history}:processes         hash    process → number of its last call, when it was, and
+//	                                       since when there was no gap; each call renews the
+//	                                       TTL of 48 h
 //	fb:{history}:sampler           string  the bucket that was sampled last; a TTL of a minute
 //	fb:{history}:events            stream  the events; each renews the TTL of 48 h
 //	fb:{history}:once:<x>          string  marks an event as recorded; a TTL of 10 minutes at most

@@ -25,24 +25,28 @@ local function record(type, process)
   call('PEXPIRE', KEYS[3], us(KEEP / 1000))
 end
 
--- The list of processes: who is new, and who has not been heard of.
-local known, last = false, -1
-local all = call('HGETALL', KEYS[1])
-for i = 1, #all, 2 do
-  local number, seen = string.match(all[i + 1], '^(%d+) (%d+)$')
-  if all[i] == ARGV[2] then
-    known, last = true, tonumber(number) or -1
-  elseif not seen or tonumber(seen) < now - GONE then
-    call('HDEL', KEYS[1], all[i])
-    record('process_lost', all[i])
+-- The list of processes: the number of the last call, when it was, and since when there was no gap.
+-- A process is lost if another one has called all the while: otherwise Redis may have been away.
+local own = call('HGET', KEYS[1], ARGV[2]) or ''
+local last, seen, since = string.match(own, '^(%d+) (%d+) (%d+)$')
+last, seen, since = tonumber(last) or -1, tonumber(seen) or 0, tonumber(since)
+if not since or seen < now - GONE / 2 then since = now end
+if own == '' then record('process_started', ARGV[2]) end
+if since <= now - GONE then
+  local all = call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    local heard = tonumber(string.match(all[i + 1], '^%d+ (%d+)')) or 0
+    if all[i] ~= ARGV[2] and heard < now - GONE then
+      call('HDEL', KEYS[1], all[i])
+      record('process_lost', all[i])
+    end
   end
 end
-if not known then record('process_started', ARGV[2]) end
 if ARGV[6] == '1' then
   call('HDEL', KEYS[1], ARGV[2])
   record('process_stopped', ARGV[2])
 else
-  call('HSET', KEYS[1], ARGV[2], ARGV[3] .. ' ' .. us(now))
+  call('HSET', KEYS[1], ARGV[2], ARGV[3] .. ' ' .. us(now) .. ' ' .. us(since))
   call('PEXPIRE', KEYS[1], us(KEEP / 1000))
 end
 
