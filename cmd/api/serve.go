@@ -53,7 +53,8 @@ func (a *api) serve(ctx context.Context, p *wire.Start) (err error) {
 	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
 	opened.Add(listener.Close)
-	front, err := wire.NewFront(c, p.Clients, s, lines, listener, p.Metrics, p.Log, a.audit)
+	past := wire.NewHistory("api", c, s, lines, p.Log)
+	front, err := wire.NewFront(c, p.Clients, s, lines, listener, past, p.Metrics, p.Log, a.audit)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (a *api) serve(ctx context.Context, p *wire.Start) (err error) {
 	drain, endDrain := context.WithCancel(context.WithoutCancel(ctx))
 	defer endDrain()
 	if c.Worker.Embedded {
-		w, err := wire.Back(c, s, front.Answers, lines, listener, p.Metrics, p.Log)
+		w, err := wire.Back(c, s, front.Answers, lines, listener, past, p.Metrics, p.Log)
 		if err != nil {
 			return err
 		}
@@ -94,6 +95,8 @@ func (a *api) serve(ctx context.Context, p *wire.Start) (err error) {
 	}
 	background, endBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
+	past.Follow(p.Clients)
+	running.Go(func() { past.Run(background, s) })
 	running.Go(func() { front.Run(background) })
 	running.Go(func() { wire.TellOverrides(background, lines, p.Log) })
 	running.Go(func() { p.Clients.Follow(background, p.Signals) })

@@ -33,7 +33,8 @@ func (*worker) serve(ctx context.Context, p *wire.Start) (err error) {
 	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client(), leaky.WithoutMoves()) // no client waits here
 	opened.Add(listener.Close)
-	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, p.Metrics, p.Log)
+	past := wire.NewHistory("worker", c, s, lines, p.Log)
+	w, err := wire.Back(c, s, cache.New(s.Client()), lines, listener, past, p.Metrics, p.Log)
 	if err != nil {
 		return err
 	}
@@ -47,9 +48,14 @@ func (*worker) serve(ctx context.Context, p *wire.Start) (err error) {
 	}
 	site.Serve(fail)
 	var following sync.WaitGroup
+	past.Follow(p.Clients)
 	following.Go(func() { p.Clients.Follow(ctx, p.Signals) })
+	reporting, endReporting := context.WithCancel(context.WithoutCancel(ctx))
+	defer endReporting()
+	following.Go(func() { past.Run(reporting, s) })
 
 	err = wire.RunBack(ctx, w, wire.Webhooks(c, p.Clients, s, lines, p.Metrics, p.Log))
+	endReporting() // the last calls have ended, and their changes are noted
 	following.Wait()
 	site.Close(time.Second)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/forebay/forebay/api"
@@ -27,6 +28,8 @@ type Config struct {
 	Stored     Stored     // nil: operators can't look at stored answers
 	Deliveries Deliveries // nil: operators can't look at webhooks' deliveries
 	Shadows    Shadows    // nil: no books on shadow limits are kept
+	Tallies    Tallies    // nil: there is no history
+	Events     Events     // nil: no events are kept
 
 	// Token is the operators'; "": they need none, and the listener must not be reachable from
 	// elsewhere.
@@ -111,7 +114,10 @@ type Server struct {
 	Config
 	operators   *Operators
 	lists       web.Turns
+	streams     atomic.Int64
 	redriveTime time.Duration // maxRedriveTime, except in tests
+	// web.Heartbeat and web.StreamLife, except in tests
+	beat, life time.Duration
 }
 
 // New returns a Server. It registers its metrics with those of c.Web.
@@ -124,6 +130,8 @@ func New(c Config) *Server {
 		Config:      c,
 		operators:   NewOperators(c.Token, c.Front.AddressOf, c.Web.Metrics, c.Web.Log),
 		redriveTime: maxRedriveTime,
+		beat:        web.Heartbeat,
+		life:        web.StreamLife,
 	}
 }
 
@@ -149,6 +157,8 @@ func (s *Server) Handler() http.Handler {
 		s.route("/admin/v1/jobs/{id}/redeliver", methods{"POST": s.redeliver}),
 		s.routeWithQuery("/admin/v1/deliveries", s.listDeliveries),
 		s.routeWithQuery("/admin/v1/shadow-limits", s.shadowLimits),
+		s.routeWithQuery("/admin/v1/history", s.history),
+		s.routeWithQuery("/admin/v1/events", s.events),
 		s.routeWithQuery("/metrics", s.showMetrics()),
 		route{Path: "/livez", Handlers: methods{"GET": web.Livez}},
 		route{Path: "/readyz", Handlers: methods{"GET": s.readyz}},

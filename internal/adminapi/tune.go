@@ -185,7 +185,7 @@ func (s *Server) change(c *web.Call, name string, line Drain, t leaky.Tuning) er
 	}
 	details := []slog.Attr{slog.String("backend", name)}
 	for _, name := range touched.Names() {
-		details = append(details, slog.String(name, before.Text(name)+" → "+wanted.Text(name)))
+		details = append(details, slog.String(name, before.Text(name)+becomes+wanted.Text(name)))
 	}
 	if t.For != 0 {
 		details = append(details, slog.String("expires_in", units.FormatDuration(t.For)))

@@ -67,6 +67,10 @@ func Compare[Client any](was, is map[string]Client) Changes {
 // File is the clients file and the set of clients in force. Safe for concurrent use, but only one
 // Follow or Watch may run at a time.
 type File[Set any] struct {
+	// Reloaded, if it isn't nil, is called after each reading that put clients in force, or failed
+	// to. It is set before Follow or Watch.
+	Reloaded func(Changes, error)
+
 	config Config[Set]
 	now    atomic.Pointer[Set]
 
@@ -192,6 +196,7 @@ func (f *File[Set]) reload(must bool) {
 		f.ok.Set(0)
 		f.config.Log.Error("clients file refused: the clients stay as they were",
 			"file", f.config.Path, "error", err)
+		f.reloaded(changes, err)
 		return
 	}
 	f.now.Store(set)
@@ -199,6 +204,13 @@ func (f *File[Set]) reload(must bool) {
 	f.ok.Set(1)
 	f.config.Log.Info("clients file read", "file", f.config.Path, "clients", changes.Clients,
 		"added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
+	f.reloaded(changes, nil)
+}
+
+func (f *File[Set]) reloaded(changes Changes, err error) {
+	if f.Reloaded != nil {
+		f.Reloaded(changes, err)
+	}
 }
 
 // read returns the file's text, and notes what it found.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"sync/atomic"
+
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -15,6 +17,9 @@ type Config struct {
 	Store     Store
 	Callbacks Callbacks   // nil: no job's end is notified
 	Web       *web.Server // speaks HTTP, logs, and takes the metrics
+	// Tally returns what counts the decisions of a kind; nil: nothing but the metrics does. It is
+	// called once for each kind, and must return nil for none.
+	Tally func(operation, decision, reason string) *atomic.Int64
 
 	Requests
 }

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"time"
+
+	"github.com/forebay/forebay/internal/web"
 )
 
 // The parts of the package that the tests of package httpapi_test use.
@@ -14,9 +16,9 @@ const (
 	BoundAll    = boundAll
 	BoundClient = boundClient
 	MaxWait     = maxWait
-	StreamLife  = streamLife
-	FewerFrom   = fewerFrom
-	FewerTo     = fewerTo
+	StreamLife  = web.StreamLife
+	FewerFrom   = web.FewerFrom
+	FewerTo     = web.FewerTo
 )
 
 func UUIDOf(id string) string { return uuidOf(id) }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/web"
 )
 
 func FuzzSubmission(f *testing.F) {
@@ -68,11 +70,11 @@ func FuzzAccept(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		if wantsStream([]string{line}) &&
+		if web.WantsStream([]string{line}) &&
 			!strings.Contains(strings.ToLower(line), "text/event-stream") {
 			t.Fatalf("%q: a stream that nobody named", line)
 		}
-		if q := quality([]string{line}, "text/event-stream", "*/*"); q < 0 || q > 1000 {
+		if q := web.Quality([]string{line}, "text/event-stream", "*/*"); q < 0 || q > 1000 {
 			t.Fatalf("%q: %d", line, q)
 		}
 	})

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,6 +24,7 @@ type metrics struct {
 	decisions *prometheus.CounterVec   // operation, decision, reason
 	admission *prometheus.HistogramVec // decision
 	cut       *prometheus.CounterVec   // reason
+	tally     func(operation, decision, reason string) *atomic.Int64
 	answers   web.Memo[decisionSeries, decisionMetrics]
 }
 
@@ -40,6 +42,7 @@ func newMetrics(s *Server) *metrics {
 				"without waits that the client asked for.",
 			Buckets: web.FastBuckets(),
 		}, []string{"decision"}),
+		tally: s.Tally,
 	}
 	m.cut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forebay_results_cut_total",
 		Help: "Results over 64 KiB that ended early: " +
@@ -157,12 +160,20 @@ func (m *metrics) decided(c *call, took time.Duration) {
 		if operation == "" {
 			operation = unknownOperation
 		}
-		return decisionMetrics{
-			m.decisions.WithLabelValues(operation, labels.decision, labels.reason),
-			m.admission.WithLabelValues(labels.decision),
+		made := decisionMetrics{
+			decisions: m.decisions.WithLabelValues(operation, labels.decision, labels.reason),
+			admission: m.admission.WithLabelValues(labels.decision),
 		}
+		if m.tally != nil {
+			made.tally = m.tally(labels.operation, labels.decision, labels.reason)
+		}
+		if made.tally == nil {
+			made.tally = new(atomic.Int64) // nobody reads it
+		}
+		return made
 	})
 	found.decisions.Inc()
+	found.tally.Add(1)
 	found.admission.Observe(took.Seconds())
 }
 
@@ -174,4 +185,5 @@ type decisionSeries struct{ operation, decision, reason string }
 type decisionMetrics struct {
 	decisions prometheus.Counter
 	admission prometheus.Observer
+	tally     *atomic.Int64
 }

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"testing"
 	"time"
+
+	"github.com/forebay/forebay/internal/web"
 )
 
 func TestPreferredWaits(t *testing.T) {
@@ -45,11 +47,11 @@ func TestAStreamIsWantedWhereItIsNamedBest(t *testing.T) {
 		"text/event-stream;q=NaN": false,
 		`x="text/event-stream"`:   false, "text/event-streams": false, ",,;": false,
 	} {
-		if got := wantsStream([]string{accept}); got != want {
+		if got := web.WantsStream([]string{accept}); got != want {
 			t.Errorf("Accept: %s: %v, want %v", accept, got, want)
 		}
 	}
-	if !wantsStream([]string{"application/json;q=0.5", "text/event-stream"}) {
+	if !web.WantsStream([]string{"application/json;q=0.5", "text/event-stream"}) {
 		t.Error("the second line counts for nothing")
 	}
 }

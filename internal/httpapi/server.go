@@ -81,7 +81,7 @@ type Server struct {
 	warmed     recently      // jobs whose answers were
 	lists      web.Turns
 	parsing    chan struct{}                 // has a value for each large body that is being parsed
-	beat, life time.Duration                 // heartbeat and streamLife, except in tests
+	beat, life time.Duration                 // web.Heartbeat and web.StreamLife, except in tests
 	patience   func(bytes int) time.Duration // web.SlowTime, except in tests
 
 	refusing  atomic.Bool   // set by Refuse
@@ -103,8 +103,8 @@ func New(c Config) *Server {
 		parsing:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		draining: make(chan struct{}),
 		sites:    http.NewCrossOriginProtection(),
-		beat:     heartbeat,
-		life:     streamLife,
+		beat:     web.Heartbeat,
+		life:     web.StreamLife,
 		patience: web.SlowTime,
 		unread:   newUnread(unreadBounds(c.MaxBuffered), c.Web.Metrics, c.Web.Log),
 	}

@@ -49,7 +49,7 @@ func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(
 
 // status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
-	if wantsStream(c.R.Header["Accept"]) {
+	if web.WantsStream(c.R.Header["Accept"]) {
 		return s.stream(c)
 	}
 	return s.oneStatus(c)

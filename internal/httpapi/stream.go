@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -18,26 +17,6 @@ import (
 // A stream sends a job's states as they change, as server-sent events (WHATWG HTML, section 9.2).
 // Each event is a whole state and its id is the standing's version. A client that resumes with the
 // last id that it saw misses no state that still matters.
-
-const (
-	// heartbeat is how often a silent stream sends a comment. Proxies cut silent connections from
-	// 60 s on.
-	heartbeat = 15 * time.Second
-	// streamLife is how long a stream lasts at most, so that clients spread over processes again.
-	// They reconnect by themselves.
-	streamLife = 10 * time.Minute
-	// streamWrite is how long a client may take to make room for one event.
-	streamWrite = 10 * time.Second
-	// comeBack is how long a client waits before it reconnects after its stream broke.
-	comeBack = 3 * time.Second
-	// Clients whose streams the service ended reconnect between these, not all at once.
-	comeBackFrom = time.Second
-	comeBackTo   = 5 * time.Second
-	// A client with too many streams may try again after a time between these: streams last up to
-	// streamLife.
-	fewerFrom = 10 // seconds
-	fewerTo   = 20
-)
 
 // Types of the events of a stream.
 const (
@@ -66,7 +45,7 @@ func (s *Server) stream(c *call) error {
 		case err != nil || more == nothing:
 			return nil
 		case more == later:
-			_ = t.retry(comeBackFrom + rand.N(comeBackTo-comeBackFrom))
+			_ = t.ComeBack()
 			return nil
 		}
 	}
@@ -74,7 +53,7 @@ func (s *Server) stream(c *call) error {
 
 // telling is an open stream.
 type telling struct {
-	eventWriter
+	web.EventStream
 	watch *jobWatch
 	beat  *time.Ticker
 	leave func()
@@ -111,11 +90,9 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 	if !ok {
 		return nil, tooManyHeld()
 	}
-	h["Content-Type"] = []string{"text/event-stream"}
-	h["X-Accel-Buffering"] = []string{"no"} // or nginx would hold events back
-	c.Head(http.StatusOK)
+	events, more := c.BeginEvents()
 	t := &telling{
-		eventWriter: eventWriter{w: c.W, control: http.NewResponseController(c.W)},
+		EventStream: events,
 		watch:       s.watchJob(c, line, look, s.life),
 		beat:        time.NewTicker(s.beat),
 		leave:       leave,
@@ -123,8 +100,7 @@ func (s *Server) beginStream(c *call) (*telling, error) {
 		seen:        seen,
 		knows:       resumed,
 	}
-	_ = t.control.SetReadDeadline(time.Time{}) // it would end the stream
-	if c.R.Method == http.MethodHead || t.retry(comeBack) != nil {
+	if !more {
 		t.end()
 		return nil, nil
 	}
@@ -172,7 +148,7 @@ func (t *telling) quiet() (further, error) {
 		case jobMoved:
 			return toTell, nil
 		case beatDue:
-			if err := t.comment(); err != nil {
+			if err := t.Comment(); err != nil {
 				return nothing, err
 			}
 		case callerGone:
@@ -183,23 +159,7 @@ func (t *telling) quiet() (further, error) {
 	}
 }
 
-// eventWriter writes a stream. Each write is flushed, and has streamWrite; an error means that the
-// client left.
-type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (e *eventWriter) write(format string, args ...any) error {
-	// Not every writer has deadlines. The listener sets none that is shorter.
-	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite))
-	if _, err := fmt.Fprintf(e.w, format, args...); err != nil {
-		return err
-	}
-	return e.control.Flush()
-}
-
-func (e *eventWriter) event(look leaky.Look) error {
+func (t *telling) event(look leaky.Look) error {
 	name := eventStatus
 	if done(look) {
 		name = eventDone
@@ -208,15 +168,8 @@ func (e *eventWriter) event(look leaky.Look) error {
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	return e.write("id: %d\nevent: %s\ndata: %s\n\n", look.Standing.Version, name, text)
+	return t.Send(strconv.FormatInt(look.Standing.Version, 10), name, text)
 }
-
-// retry says when to reconnect after the stream's end.
-func (e *eventWriter) retry(after time.Duration) error {
-	return e.write("retry: %d\n\n", after.Milliseconds())
-}
-
-func (e *eventWriter) comment() error { return e.write(": still there\n\n") }
 
 // lastEventID returns the version that a returning client saw last. An id that no stream sends
 // counts as none.
@@ -226,10 +179,7 @@ func lastEventID(h http.Header) (version int64, ok bool) {
 }
 
 func tooManyHeld() *api.Problem {
-	p := web.Problem(http.StatusTooManyRequests, api.CodeTooManyStreams,
-		"Too many answers are held back already: for you, for your network, "+
-			"or for all clients together. "+
-			"Ask for the status without a stream and without Prefer: wait.")
-	p.RetryAfter = fewerFrom + rand.IntN(fewerTo-fewerFrom+1)
-	return p
+	return web.TooManyStreams("Too many answers are held back already: for you, for your " +
+		"network, or for all clients together. " +
+		"Ask for the status without a stream and without Prefer: wait.")
 }

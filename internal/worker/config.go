@@ -20,10 +20,13 @@ import (
 type Config struct {
 	Backends []Backend
 	Listener Listener
-	Stale    Stale                 // nil: good answers are not kept for later
-	Grace    time.Duration         // how long running calls may go on at a stop
-	Log      *slog.Logger          // job ids and outcomes; never a payload, an answer or a key
-	Metrics  prometheus.Registerer // the forebay_job… and forebay_call… series are registered here
+	Stale    Stale // nil: good answers are not kept for later
+	// Changed is called with each change of how a backend is treated that an attempt of this worker
+	// made, and its sign; nil: nothing is. It must return soon.
+	Changed func(backend string, change leaky.Change, cause leaky.Sign, f leaky.Feedback)
+	Grace   time.Duration         // how long running calls may go on at a stop
+	Log     *slog.Logger          // job ids and outcomes; never a payload, an answer or a key
+	Metrics prometheus.Registerer // the forebay_job… and forebay_call… series are registered here
 }
 
 // Backend is one backend and how to call it. Its name is in the settings of Line.

@@ -1,10 +1,12 @@
 package worker_test
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +26,7 @@ func (s *site) status() leaky.Status {
 }
 
 // Trouble slows all workers, and is reported once: in the log and the metrics of the worker that
-// made the attempt.
+// made the attempt, and to what records changes.
 func TestAFleetReportsTroubleOnce(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
@@ -40,6 +42,15 @@ func TestAFleetReportsTroubleOnce(t *testing.T) {
 	s.open()
 	var log lines
 	s.config.Log = slog.New(slog.NewTextHandler(&log, nil))
+	var mu sync.Mutex
+	var recorded []string // guarded by mu
+	s.config.Changed = func(backend string, change leaky.Change, cause leaky.Sign,
+		f leaky.Feedback) {
+		mu.Lock()
+		defer mu.Unlock()
+		recorded = append(recorded, fmt.Sprint(change, " ", cause, " ",
+			backend == s.settings.Backend && f.Factor < 1))
+	}
 	workers := []*running{s.start(redistest.Client(t)), s.start(redistest.Client(t))}
 	var ids []string
 	for range 10 {
@@ -66,6 +77,10 @@ func TestAFleetReportsTroubleOnce(t *testing.T) {
 		if total != want {
 			t.Errorf("%s is counted %v times, want %v", change, total, want)
 		}
+	}
+	if got := strings.Join(recorded, ", "); got != "lowered throttled true, "+
+		"gate_closed throttled true, probe_passed answered true" {
+		t.Errorf("recorded: %s", got)
 	}
 	if log.count("the backend is in trouble") != 1 || log.count("cause=throttled") != 1 ||
 		log.count("the backend recovers") != 1 ||

@@ -239,6 +239,9 @@ func (d *drain) reportFeedback(v outcome, f leaky.Feedback) {
 	}
 	for _, change := range f.Changes {
 		d.metrics.feedback.WithLabelValues(d.name, string(change)).Inc()
+		if d.changed != nil {
+			d.changed(d.name, change, v.Sign, f)
+		}
 	}
 	log := d.log.With("changes", f.Changes, "factor", f.Factor, "gate", f.Gate)
 	if v.Sign == leaky.Answered {

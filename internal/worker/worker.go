@@ -44,6 +44,7 @@ type drain struct {
 	policy     policy
 	timeout    time.Duration
 	stale      Stale
+	changed    func(string, leaky.Change, leaky.Sign, leaky.Feedback) // may be nil
 	metrics    *metrics
 	log        *slog.Logger
 
@@ -79,6 +80,7 @@ func New(c Config) (*Worker, error) {
 				cap: b.Retry.Cap, attempts: settings.Attempts},
 			timeout: b.Timeout,
 			stale:   c.Stale,
+			changed: c.Changed,
 			metrics: m,
 			log:     c.Log.With("backend", settings.Backend),
 			runs:    newRuns(),

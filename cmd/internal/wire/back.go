@@ -16,9 +16,10 @@ import (
 	"github.com/forebay/forebay/internal/worker"
 )
 
-// Back puts a worker together. answers takes the good answers that may be served stale later.
+// Back puts a worker together. answers takes the good answers that may be served stale later, and
+// past the changes of how backends are treated.
 func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[string]*leaky.Line,
-	listener worker.Listener, metrics prometheus.Registerer, log *slog.Logger) (
+	listener worker.Listener, past *History, metrics prometheus.Registerer, log *slog.Logger) (
 	*worker.Worker, error) {
 	policies := map[string]degrade.Policy{}
 	for name, o := range c.Operations {
@@ -27,6 +28,7 @@ func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[str
 	back := worker.Config{
 		Listener: listener,
 		Stale:    degrade.NewKeeper(answers, policies),
+		Changed:  past.changed,
 		Grace:    c.Shutdown,
 		Log:      log,
 		Metrics:  metrics,

@@ -41,9 +41,10 @@ type Front struct {
 }
 
 // NewFront makes the api's servers. audit takes the changes that operators make, log everything
-// else. The background work starts with Run.
+// else; past counts decisions. The background work starts with Run.
 func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[string]*leaky.Line,
-	finals httpapi.Finals, metrics *prometheus.Registry, log, audit *slog.Logger) (*Front, error) {
+	finals httpapi.Finals, past *History, metrics *prometheus.Registry,
+	log, audit *slog.Logger) (*Front, error) {
 	limiter := limits.New(s.Client(), s.Cluster())
 	limiter.Tend(s.Client(), fates(lines))
 	exchange, err := together(c, limiter, s, metrics, log)
@@ -88,6 +89,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Store:     s,
 		Callbacks: webhook.Rules{Policy: c.Callbacks, Clients: callers},
 		Web:       web.NewServer(metrics, log),
+		Tally:     past.tally(c),
 		Requests: httpapi.Requests{
 			CheckMethod: c.Checks.MethodHeader,
 			MaxBody:     int64(c.HTTP.MaxBody),
@@ -102,6 +104,8 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Stored:     memory,
 		Deliveries: webhook.NewOutbox(s.Client()),
 		Shadows:    books,
+		Tallies:    past.Tallies,
+		Events:     past.Events,
 		Token:      string(c.Admin.Token),
 		Web:        front.Web,
 		Audit:      audit,

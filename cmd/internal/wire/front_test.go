@@ -78,7 +78,8 @@ func front(t *testing.T, text string) http.Handler {
 	}
 	lines := wire.Lines(c, s.Client())
 	listener := wire.Listen(c, s.Client())
-	f, err := wire.NewFront(c, clients, s, lines, listener, metrics, log, log)
+	past := wire.NewHistory("api", c, s, lines, log)
+	f, err := wire.NewFront(c, clients, s, lines, listener, past, metrics, log, log)
 	if err != nil {
 		t.Fatal(err)
 	}
