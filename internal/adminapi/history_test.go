@@ -73,10 +73,10 @@ func TestOperatorsSeeWhatHappened(t *testing.T) {
 	find := func() bool {
 		strictly(t, "history", p.Want(p.AdminCall("GET",
 			"history?backend="+p.Backend+"&from=-2m&step=10s"), 200).Text, &got)
-		return slices.ContainsFunc(got.Backends[0].Points,
+		return len(got.Events) > 0 && slices.ContainsFunc(got.Backends[0].Points,
 			func(h api.HistoryPoint) bool { return h.Line != nil })
 	}
-	p.Eventually("the bucket is over", find)
+	p.Eventually("the bucket is over, and the process's start is on record", find)
 	sum := api.HistoryPoint{}
 	for _, h := range got.Backends[0].Points {
 		sum.Offered, sum.Accepted = sum.Offered+h.Offered, sum.Accepted+h.Accepted
