@@ -120,8 +120,8 @@ func TestLibrariesHaveOneDoor(t *testing.T) {
 
 		"github.com/forebay/forebay/internal/config": {"cmd/worker",
 			"cmd/internal/front", "cmd/internal/wire"},
-		"github.com/spf13/cobra":      {"cmd/forebay"},
-		"charm.land/bubbletea/v2":     {"cmd/forebay"},
+		"github.com/spf13/cobra":  {"cmd/forebay"},
+		"charm.land/bubbletea/v2": {"cmd/forebay"},
 
 		// These are for tests alone.
 		"github.com/forebay/forebay/internal/redistest":   {"internal/testforebay"},

@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) operatorCommands() []*cobra.Command {
-	return []*cobra.Command{a.health(), a.backends(), a.backend(), a.rate(),
+	return []*cobra.Command{a.top(), a.health(), a.backends(), a.backend(), a.rate(),
 		a.concurrency(), a.capacity(), a.pause(true), a.pause(false), a.reset(), a.redrive(),
 		a.anyJobs(), a.webhooks(), a.cache(), a.books(), a.events(), a.replay(), a.shadow()}
 }
