@@ -173,11 +173,25 @@ func (a *app) view(ctx context.Context, path string, query url.Values) ([]byte, 
 	if c.text {
 		return r.body, a.showText(r.body)
 	}
-	t, err := flat(r.body)
+	return r.body, a.showFlat(r.body)
+}
+
+// make makes a call, and writes what comes.
+func (a *app) make(ctx context.Context, c call) error {
+	r, err := a.do(ctx, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return r.body, a.show(json.RawMessage(r.body), t)
+	return a.showFlat(r.body)
+}
+
+// showFlat writes an answer whose type isn't known here.
+func (a *app) showFlat(raw json.RawMessage) error {
+	t, err := flat(raw)
+	if err != nil {
+		return err
+	}
+	return a.show(raw, t)
 }
 
 // get makes a GET of the admin API, and reads its JSON into v. It returns the JSON too, which may

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,9 +23,6 @@ import (
 
 // errTimeout ends a context whose --timeout has passed.
 var errTimeout = errors.New("the timeout has passed")
-
-// maxPayload bounds a payload that is read from a file or stdin. It is above what servers take.
-const maxPayload = 64 << 20
 
 func (a *app) clientCommands() []*cobra.Command {
 	return []*cobra.Command{a.submit(), a.jobCommands(), a.explain(), a.limits(), a.ops()}
@@ -64,15 +62,15 @@ func (a *app) submit() *cobra.Command {
 	var data string
 	var wait bool
 	var within, timeout duration
-	c := command("submit OPERATION [flags]", "Submit a job", 1, 1,
-		func(cmd *cobra.Command, args []string) (err error) {
+	c := a.asClient("submit OPERATION [flags]", "Submit a job", 1,
+		func(ctx context.Context, c *client.Client, args []string) (err error) {
 			r.Operation, r.StartWithin = args[0], time.Duration(within)
-			if r.Payload, err = a.payload(cmd, data); err != nil {
+			if r.Payload, err = a.payload(data); err != nil {
 				return err
 			}
-			ctx, cancel := timeout.bound(cmd.Context())
+			ctx, cancel := timeout.bound(ctx)
 			defer cancel()
-			return a.submitted(ctx, r, wait)
+			return a.submitted(ctx, c, r, wait)
 		})
 	c.Long = c.Short + `. Its id is on stdout; with --wait, the result is. A stored answer, if
 there is one and it may be served, is written at once.`
@@ -87,44 +85,32 @@ there is one and it may be served, is written at once.`
 	f.Var(&within, "start-within", "refuse the job rather than start it later")
 	f.StringVar(&r.CallbackURL, "callback", "", "`URL` to call when the job ends")
 	f.Var(&timeout, "timeout", "how long to wait for all of it")
-	c.ValidArgsFunction = a.completeOperations
+	c.ValidArgsFunction = a.completed(a.operationNames)
 	_ = c.RegisterFlagCompletionFunc("priority", cobra.FixedCompletions(
 		[]string{api.High, api.Normal, api.Low}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
 // payload reads the payload that -d names.
-func (a *app) payload(cmd *cobra.Command, data string) (json.RawMessage, error) {
-	raw, from := []byte(data), "-d"
-	if file, is := strings.CutPrefix(data, "@"); is || data == "-" {
-		in := a.stdin
-		from = "stdin"
-		if is {
-			f, err := os.Open(file)
-			if err != nil {
-				return nil, &failure{code: exitUsage, text: err.Error()}
-			}
-			defer f.Close()
-			in, from = f, file
-		}
-		var err error
-		if raw, err = io.ReadAll(io.LimitReader(in, maxPayload)); err != nil {
-			return nil, failed("%s: %v", from, err)
-		}
+func (a *app) payload(data string) (raw json.RawMessage, err error) {
+	raw = json.RawMessage(data)
+	if file, is := strings.CutPrefix(data, "@"); is {
+		raw, err = os.ReadFile(file)
+	} else if data == "-" {
+		raw, err = io.ReadAll(a.stdin)
 	}
-	if !json.Valid(raw) {
-		return nil, usage(cmd, "%s isn't JSON: a text needs quotes of its own, as in '\"text\"'",
-			from)
+	if err == nil && !json.Valid(raw) {
+		err = errors.New("the payload isn't JSON: a text needs quotes of its own, " +
+			"as in '\"text\"'")
+	}
+	if err != nil {
+		return nil, &failure{code: exitUsage, text: err.Error()}
 	}
 	return raw, nil
 }
 
 // submitted submits a request, and tells what became of it.
-func (a *app) submitted(ctx context.Context, r client.Request, wait bool) error {
-	c, err := a.client(1)
-	if err != nil {
-		return err
-	}
+func (a *app) submitted(ctx context.Context, c *client.Client, r client.Request, wait bool) error {
 	s, err := c.Submit(ctx, r)
 	if err != nil {
 		return cause(ctx, err)
@@ -153,7 +139,7 @@ func (a *app) submitted(ctx context.Context, r client.Request, wait bool) error 
 		return err
 	}
 	if job.Status != api.Succeeded {
-		return a.ended(job)
+		return ended(job)
 	}
 	result, err := c.Result(ctx, job.ID)
 	if err != nil {
@@ -287,7 +273,7 @@ func progress(began, now *api.Job) string {
 }
 
 // ended says how a job ended that didn't succeed.
-func (a *app) ended(job *api.Job) error {
+func ended(job *api.Job) error {
 	f := &failure{code: exitJobFailed, text: "the job " + job.ID + " is " + job.Status}
 	if p := job.Error; p != nil {
 		f.text += ": " + p.Error()
@@ -300,26 +286,19 @@ func (a *app) ended(job *api.Job) error {
 }
 
 func (a *app) jobCommands() *cobra.Command {
-	get := command("get JOB", "Show a job", 1, 1, func(cmd *cobra.Command, args []string) error {
-		c, err := a.client(1)
-		if err != nil {
-			return err
-		}
-		job, err := c.Status(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		return a.showJob(job)
-	})
-	var timeout duration
-	wait := command("wait JOB [flags]", "Wait for a job's end", 1, 1,
-		func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := timeout.bound(cmd.Context())
-			defer cancel()
-			c, err := a.client(1)
+	get := a.asClient("get JOB", "Show a job", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			job, err := c.Status(ctx, args[0])
 			if err != nil {
 				return err
 			}
+			return a.showJob(job)
+		})
+	var timeout duration
+	wait := a.asClient("wait JOB [flags]", "Wait for a job's end", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			ctx, cancel := timeout.bound(ctx)
+			defer cancel()
 			job, err := c.Status(ctx, args[0])
 			if err == nil && !job.Done {
 				job, err = a.await(ctx, job)
@@ -330,28 +309,20 @@ func (a *app) jobCommands() *cobra.Command {
 			if err := a.showJob(job); err != nil || job.Status == api.Succeeded {
 				return err
 			}
-			return a.ended(job)
+			return ended(job)
 		})
 	wait.Flags().Var(&timeout, "timeout", "how long to wait")
-	result := command("result JOB", "Write a job's result, byte for byte", 1, 1,
-		func(cmd *cobra.Command, args []string) error {
-			c, err := a.client(1)
-			if err != nil {
-				return err
-			}
-			r, err := c.Result(cmd.Context(), args[0])
+	result := a.asClient("result JOB", "Write a job's result, byte for byte", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			r, err := c.Result(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			return a.showResult(r.ContentType, r.Body)
 		})
-	cancel := command("cancel JOB", "Cancel a job", 1, 1,
-		func(cmd *cobra.Command, args []string) error {
-			c, err := a.client(1)
-			if err != nil {
-				return err
-			}
-			job, err := c.Cancel(cmd.Context(), args[0])
+	cancel := a.asClient("cancel JOB", "Cancel a job", 1,
+		func(ctx context.Context, c *client.Client, args []string) error {
+			job, err := c.Cancel(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -366,27 +337,17 @@ func (a *app) jobCommands() *cobra.Command {
 func (a *app) listJobs() *cobra.Command {
 	var list client.List
 	most := 0
-	c := command("ls [flags]", "List your jobs, newest first", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			if most < 0 {
-				return usage(cmd, "--max is 0 or more")
-			}
-			c, err := a.client(1)
-			if err != nil {
-				return err
-			}
+	c := a.asClient("ls [flags]", "List your jobs, newest first", 0,
+		func(ctx context.Context, c *client.Client, _ []string) error {
 			t := table{head: []string{"JOB", "OPERATION", "STATUS", "CREATED", "STANDS"}}
 			all := []api.Job{}
-			for job, err := range c.Jobs(cmd.Context(), list) {
+			for job, err := range c.Jobs(ctx, list) {
 				if err != nil {
 					return err
 				}
 				all = append(all, job)
-				stands := ""
-				if job.Queue != nil {
-					stands = standing(&job)
-				}
-				t.add(job.ID, job.ID, job.Operation, job.Status, a.moment(&job.CreatedAt), stands)
+				t.add(job.ID, job.ID, job.Operation, job.Status, a.moment(&job.CreatedAt),
+					standing(&job))
 				if len(all) == most {
 					break
 				}
@@ -447,26 +408,19 @@ func (a *app) explain() *cobra.Command {
 }
 
 func (a *app) limits() *cobra.Command {
-	return command("limits", "Show your limits, and what is left of them", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(1)
-			if err != nil {
-				return err
-			}
-			all, err := c.RateLimits(cmd.Context())
+	return a.asClient("limits", "Show your limits, and what is left of them", 0,
+		func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := c.RateLimits(ctx)
 			if err != nil {
 				return err
 			}
 			t := table{head: []string{"LIMIT", "OPERATION", "LEFT", "OF", "PER", "RESET", "COUNTS PER"}}
 			for _, l := range all.Limits {
-				reset := &api.Time{Time: time.Unix(l.Reset, 0)}
-				if l.Reset == 0 {
-					reset = nil
+				var reset *api.Time
+				if l.Reset != 0 {
+					reset = &api.Time{Time: time.Unix(l.Reset, 0)}
 				}
-				per := l.Window
-				if per == "" {
-					per = "at once"
-				}
+				per := cmp.Or(l.Window, "at once")
 				if !l.Enforced {
 					per += " (on trial)"
 				}
@@ -480,13 +434,9 @@ func (a *app) limits() *cobra.Command {
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (a *app) ops() *cobra.Command {
-	return command("ops", "List the operations that you may request", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(1)
-			if err != nil {
-				return err
-			}
-			all, err := c.Operations(cmd.Context())
+	return a.asClient("ops", "List the operations that you may request", 0,
+		func(ctx context.Context, c *client.Client, _ []string) error {
+			all, err := c.Operations(ctx)
 			if err != nil {
 				return err
 			}
@@ -510,20 +460,34 @@ func (a *app) ops() *cobra.Command {
 // completeTime bounds a look at the server for completions: a shell waits for it.
 const completeTime = 500 * time.Millisecond
 
-func (a *app) completeOperations(cmd *cobra.Command, args []string, _ string) (
-	[]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
-	defer cancel()
-	if len(args) > 0 || a.settle(cmd) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	if c, err := a.client(1); err == nil {
-		if all, err := c.Operations(ctx); err == nil {
-			for _, o := range all.Operations {
-				names = append(names, text.Clean(o.Name))
-			}
+// completed completes a first argument from the names that the server has.
+func (a *app) completed(names func(context.Context) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || a.settle(cmd) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		ctx, cancel := context.WithTimeout(context.Background(), completeTime)
+		defer cancel()
+		found := names(ctx)
+		for i, name := range found {
+			found[i] = text.Clean(name)
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// operationNames are the operations that the caller may request; without an answer, none.
+func (a *app) operationNames(ctx context.Context) (names []string) {
+	c, err := a.client(1)
+	if err != nil {
+		return nil
+	}
+	all, err := c.Operations(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, o := range all.Operations {
+		names = append(names, o.Name)
+	}
+	return names
 }

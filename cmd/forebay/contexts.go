@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,21 +31,10 @@ type server struct {
 	AdminToken string `json:"admin_token,omitempty"`
 }
 
-// each calls do with the fields of both servers, in one order.
-func (s *server) each(o server, do func(mine *string, other string)) {
-	do(&s.URL, o.URL)
-	do(&s.Key, o.Key)
-	do(&s.AdminURL, o.AdminURL)
-	do(&s.AdminToken, o.AdminToken)
-}
-
 // or fills what is empty from o.
 func (s *server) or(o server) {
-	s.each(o, func(mine *string, other string) {
-		if *mine == "" {
-			*mine = other
-		}
-	})
+	*s = server{cmp.Or(s.URL, o.URL), cmp.Or(s.Key, o.Key), cmp.Or(s.AdminURL, o.AdminURL),
+		cmp.Or(s.AdminToken, o.AdminToken)}
 }
 
 // contexts is the contexts file: named servers.
@@ -81,10 +71,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 		}
 		a.settled.or(o)
 	}
-	named := a.context
-	if named == "" {
-		named = a.variable("FOREBAY_CONTEXT")
-	}
+	named := cmp.Or(a.context, a.variable("FOREBAY_CONTEXT"))
 	if s, known := c.Contexts[named]; known {
 		fill(s, false)
 	} else if named != "" && !within(cmd, "context") {
@@ -181,19 +168,13 @@ func (a *app) contextCommands() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := table{head: []string{"CURRENT", "NAME", "URL", "ADMIN URL", "SECRETS"}}
+		t := table{head: []string{"CURRENT", "NAME", "URL", "ADMIN URL"}}
 		for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
-			s, mark, secrets := c.Contexts[name], "", []string{}
+			s, mark := c.Contexts[name], ""
 			if name == c.Current {
 				mark = "*"
 			}
-			if s.Key != "" {
-				secrets = append(secrets, "key")
-			}
-			if s.AdminToken != "" {
-				secrets = append(secrets, "admin token")
-			}
-			t.add(name, mark, name, s.URL, s.AdminURL, strings.Join(secrets, ", "))
+			t.add(name, mark, name, s.URL, s.AdminURL)
 			s.Key, s.AdminToken = "", ""
 			c.Contexts[name] = s
 		}

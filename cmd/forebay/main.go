@@ -145,8 +145,20 @@ func command(use, short string, least, most int,
 	}
 }
 
-// client returns the client of the public API. Commands try once: a person or a script decides on
-// another try. Waits try again, since a job goes on meanwhile.
+// asClient is a command of clients: it gets the client of the public API. Commands try once, since
+// a person or a script decides on another try.
+func (a *app) asClient(use, short string, arguments int,
+	do func(ctx context.Context, c *client.Client, args []string) error) *cobra.Command {
+	return command(use, short, arguments, arguments, func(cmd *cobra.Command, args []string) error {
+		c, err := a.client(1)
+		if err != nil {
+			return err
+		}
+		return do(cmd.Context(), c, args)
+	})
+}
+
+// client returns a client that tries each call so often; 0: as package client does.
 func (a *app) client(attempts int) (*client.Client, error) {
 	return client.New(a.settled.URL, client.Config{Key: a.settled.Key, MaxAttempts: attempts})
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +23,9 @@ import (
 
 func (a *app) operatorCommands() []*cobra.Command {
 	return []*cobra.Command{a.top(), a.health(), a.backends(), a.backend(), a.rate(),
-		a.concurrency(), a.capacity(), a.pause(true), a.pause(false), a.reset(), a.redrive(),
+		a.count("concurrency", "Turn a backend's calls at one time", true),
+		a.count("capacity", "Turn how many jobs a line holds", false),
+		a.pause(true), a.pause(false), a.reset(), a.redrive(),
 		a.anyJobs(), a.webhooks(), a.cache(), a.books(), a.events(), a.replay(), a.shadow()}
 }
 
@@ -29,28 +33,21 @@ const backendsPath = "/admin/v1/backends"
 
 func backendPath(name string) string { return backendsPath + "/" + url.PathEscape(name) }
 
-// completeBackend completes a backend's name, from the server.
-func (a *app) completeBackend(cmd *cobra.Command, args []string, _ string) (
-	[]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
-	defer cancel()
+// backendNames are the backends of the server; without an answer, none.
+func (a *app) backendNames(ctx context.Context) (names []string) {
 	var all api.Backends
-	if len(args) > 0 || a.settle(cmd) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	_, _ = a.get(ctx, backendsPath, nil, &all) // without an answer there is nothing to complete
-	var names []string
+	_, _ = a.get(ctx, backendsPath, nil, &all)
 	for _, b := range all.Backends {
-		names = append(names, text.Clean(b.Name))
+		names = append(names, b.Name)
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }
 
 // onBackend is a command whose first argument is a backend.
 func (a *app) onBackend(use, short string, arguments int,
 	do func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	c := command(use, short, arguments, arguments, do)
-	c.ValidArgsFunction = a.completeBackend
+	c.ValidArgsFunction = a.completed(a.backendNames)
 	return c
 }
 
@@ -69,58 +66,59 @@ func (a *app) health() *cobra.Command {
 	return c
 }
 
-// verdict is the exit code of the worst verdict in an answer about health: of the first words of its
-// lines, or of the members in its JSON that are named so.
+// verdicts are the first words of a text's lines, or values of JSON.
+var verdicts = regexp.MustCompile(`(?m)(?:^|: ?")(critical|warning|unknown|ok)\b`)
+
+// verdict is the exit code of the worst verdict in an answer about health.
 func verdict(body []byte) error {
-	words := map[string]int{}
-	if t, err := flat(body); err == nil {
-		for _, row := range t.rows {
-			for i, cell := range row {
-				if t.head == nil && i == 0 || t.head != nil && t.head[i] == "next" {
-					continue
-				}
-				words[cell]++
-			}
-		}
-	} else {
-		for line := range strings.Lines(string(body)) {
-			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-			words[word]++
-		}
+	worst := -1
+	order := []string{"ok", "unknown", "warning", "critical"}
+	for _, found := range verdicts.FindAllSubmatch(body, -1) {
+		worst = max(worst, slices.Index(order, string(found[1])))
 	}
-	for _, worst := range []struct {
-		word string
-		code code
-	}{{"critical", 2}, {"warning", 1}, {"unknown", 3}} {
-		if words[worst.word] > 0 {
-			return worst.code
+	switch worst {
+	case 0:
+		return nil
+	case 2:
+		return code(1)
+	case 3:
+		return code(2)
+	}
+	return code(3)
+}
+
+// showing is a command that makes a GET and shows its answer as a table.
+func showing[T any](a *app, use, short, path string, query filters, head []string,
+	fill func(t *table, answer T)) *cobra.Command {
+	return command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
+		var v T
+		raw, err := a.get(cmd.Context(), path, query.query(), &v)
+		if err != nil {
+			return err
 		}
-	}
-	if words["ok"] == 0 {
-		return code(3)
-	}
-	return nil
+		t := table{head: head}
+		fill(&t, v)
+		return a.show(raw, t)
+	})
 }
 
 func (a *app) backends() *cobra.Command {
-	return command("backends", "List the backends: rate, line, what each waits on", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			var all api.Backends
-			raw, err := a.get(cmd.Context(), backendsPath, nil, &all)
-			if err != nil {
-				return err
-			}
-			t := table{head: []string{"BACKEND", "STATE", "RATE", "CONCURRENCY", "LINE", "OLDEST",
-				"IN FLIGHT", "CALLS/S", "P95", "FAILED"}}
+	return showing(a, "backends", "List the backends: rate, line, what each waits on", backendsPath,
+		nil, []string{"BACKEND", "STATE", "RATE", "CONCURRENCY", "LINE", "OLDEST", "IN FLIGHT",
+			"CALLS/S", "P95", "FAILED"},
+		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
 				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
-					fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective),
-					seconds(b.OldestWaitSeconds), number(b.InFlight),
+					lineText(b), seconds(b.OldestWaitSeconds), number(b.InFlight),
 					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
 					seconds(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
 			}
-			return a.show(raw, t)
 		})
+}
+
+// lineText is how full a backend's line is.
+func lineText(b api.Backend) string {
+	return fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective)
 }
 
 // state is the state of a backend in a word: why it is slower than it should be, or what its next
@@ -285,32 +283,24 @@ func (a *app) rate() *cobra.Command {
 	return t.flags(c)
 }
 
-func (a *app) concurrency() *cobra.Command {
-	t := &tuning{a: a, canPreview: true}
-	return t.flags(a.onBackend("concurrency NAME N [flags]", "Turn a backend's calls at one time", 2,
-		func(cmd *cobra.Command, args []string) error { return t.count(cmd, args) }))
-}
-
-func (a *app) capacity() *cobra.Command {
-	t := &tuning{a: a}
-	return t.flags(a.onBackend("capacity NAME N [flags]", "Turn how many jobs a line holds", 2,
-		func(cmd *cobra.Command, args []string) error { return t.count(cmd, args) }))
-}
-
-// count sets the setting that the command is named after to a number.
-func (t *tuning) count(cmd *cobra.Command, args []string) error {
-	n, err := strconv.Atoi(args[1])
-	if err != nil {
-		return usage(cmd, "%q isn't a whole number", args[1])
-	}
-	return t.set(cmd.Context(), args[0], cmd.Name(), n)
+// count is a command that sets the setting it is named after to a number.
+func (a *app) count(name, short string, canPreview bool) *cobra.Command {
+	t := &tuning{a: a, canPreview: canPreview}
+	return t.flags(a.onBackend(name+" NAME N [flags]", short, 2,
+		func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return usage(cmd, "%q isn't a whole number", args[1])
+			}
+			return t.set(cmd.Context(), args[0], name, n)
+		}))
 }
 
 func (a *app) pause(stop bool) *cobra.Command {
 	t := &tuning{a: a, canPreview: true}
-	use, short := "pause NAME [flags]", "Start no job of a backend until resume"
-	if !stop {
-		use, short = "resume NAME [flags]", "Start jobs of a backend again"
+	use, short := "resume NAME [flags]", "Start jobs of a backend again"
+	if stop {
+		use, short = "pause NAME [flags]", "Start no job of a backend until resume"
 	}
 	return t.flags(a.onBackend(use, short, 1, func(cmd *cobra.Command, args []string) error {
 		return t.set(cmd.Context(), args[0], "paused", stop)
@@ -334,17 +324,12 @@ func (a *app) reset() *cobra.Command {
 const askAbove = 10
 
 func (a *app) redrive() *cobra.Command {
-	filter := map[string]*string{}
+	filter := filters{}
 	most, token, dry, yes := 0, "", false, false
 	c := a.onBackend("redrive NAME [flags]", "Put a backend's failed jobs back into the line", 1,
 		func(cmd *cobra.Command, args []string) error {
 			ctx, name := cmd.Context(), args[0]
-			body := map[string]any{}
-			for field, value := range filter {
-				if *value != "" {
-					body[field] = *value
-				}
-			}
+			body := filter.set()
 			if most != 0 {
 				body["max"] = most
 			}
@@ -354,35 +339,23 @@ func (a *app) redrive() *cobra.Command {
 				body["dry_run"] = true
 			case token != "":
 				body["limit_to"] = token
-			case !yes:
+			default:
 				n, err := a.failedJobs(ctx, name)
 				if err != nil {
 					return err
 				}
-				if n > askAbove {
-					question := fmt.Sprintf("redrive those of the %d failed jobs of %s that match",
-						n, name)
-					if err := a.confirm(ctx, yes, question); err != nil {
-						return err
-					}
+				question := fmt.Sprintf("redrive those of the %d failed jobs of %s that match", n,
+					name)
+				if err := a.confirm(ctx, yes || n <= askAbove, question); err != nil {
+					return err
 				}
 			}
-			r, err := a.do(ctx, c)
-			if err != nil {
-				return err
-			}
-			t, err := flat(r.body)
-			if err != nil {
-				return err
-			}
-			return a.show(json.RawMessage(r.body), t)
+			return a.make(ctx, c)
 		})
 	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once; for more there is a
 question, unless --yes says so or --token names what a --dry-run has shown.`
 	f := c.Flags()
-	for _, field := range []string{"code", "operation", "client"} {
-		filter[field] = f.String(field, "", "only jobs with this `"+field+"`")
-	}
+	filter.flags(c, "code", "operation", "client")
 	f.IntVar(&most, "max", 0, "`jobs` at most; default 1000")
 	f.BoolVar(&dry, "dry-run", false, "say which they are, and put none back")
 	f.StringVar(&token, "token", "", "exactly the jobs of the preview with this `token`")
@@ -413,6 +386,17 @@ func (f filters) query() url.Values {
 		q.Set(name, *value)
 	}
 	return q
+}
+
+// set are the filters that were given, as a body.
+func (f filters) set() map[string]any {
+	body := map[string]any{}
+	for name, value := range f {
+		if *value != "" {
+			body[name] = *value
+		}
+	}
+	return body
 }
 
 // pages reads a list page by page until there are most items (0: all), and returns them as they
@@ -492,16 +476,8 @@ func (a *app) anyJobs() *cobra.Command {
 // onJob is a command that makes one call for one job, and shows what comes.
 func (a *app) onJob(use, short, method, end string) *cobra.Command {
 	return command(use, short, 1, 1, func(cmd *cobra.Command, args []string) error {
-		r, err := a.do(cmd.Context(), call{method: method,
+		return a.make(cmd.Context(), call{method: method,
 			path: "/admin/v1/jobs/" + url.PathEscape(args[0]) + end})
-		if err != nil {
-			return err
-		}
-		t, err := flat(r.body)
-		if err != nil {
-			return err
-		}
-		return a.show(json.RawMessage(r.body), t)
 	})
 }
 
@@ -526,61 +502,32 @@ func (a *app) webhooks() *cobra.Command {
 }
 
 func (a *app) cache() *cobra.Command {
-	ls := command("ls", "Count the stored answers of each operation", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			var all api.Cache
-			raw, err := a.get(cmd.Context(), "/admin/v1/cache", nil, &all)
-			if err != nil {
-				return err
-			}
-			t := table{head: []string{"OPERATION", "ANSWERS", "BYTES", "HITS", "STALE", "MISSES"}}
+	ls := showing(a, "ls", "Count the stored answers of each operation", "/admin/v1/cache", nil,
+		[]string{"OPERATION", "ANSWERS", "BYTES", "HITS", "STALE", "MISSES"},
+		func(t *table, all api.Cache) {
 			for _, o := range all.Operations {
 				t.add(o.Operation, o.Operation, strconv.Itoa(o.Answers), number(o.Bytes),
 					number(o.Hits), number(o.Stale), number(o.Misses))
 			}
-			return a.show(raw, t)
 		})
-	find := filters{}
+	find, gone, yes := filters{}, filters{}, false
 	entry := command("entry [flags]", "Show one stored answer's age and size", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			raw, err := a.get(cmd.Context(), "/admin/v1/cache/entry", find.query(), new(any))
-			if err != nil {
-				return err
-			}
-			t, err := flat(raw)
-			if err != nil {
-				return err
-			}
-			return a.show(raw, t)
+			return a.make(cmd.Context(), call{method: "GET", path: "/admin/v1/cache/entry",
+				query: find.query()})
 		})
 	find.flags(entry, "operation", "client", "tier", "payload", "key")
-	gone, yes := filters{}, false
 	purge := command("purge [flags]", "Remove stored answers", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			body, which := map[string]any{}, []string{}
-			for _, name := range []string{"operation", "client", "key"} {
-				if value := *gone[name]; value != "" {
-					body[name] = value
-					which = append(which, name+" "+value)
-				}
-			}
+			body := gone.set()
 			if len(body) == 0 {
 				return usage(cmd, "say which: --operation, --client or --key")
 			}
-			question := "remove the stored answers of " + strings.Join(which, ", ")
-			if err := a.confirm(cmd.Context(), yes, question); err != nil {
+			if err := a.confirm(cmd.Context(), yes, "remove these stored answers"); err != nil {
 				return err
 			}
-			r, err := a.do(cmd.Context(), call{method: "POST", path: "/admin/v1/cache/purge",
+			return a.make(cmd.Context(), call{method: "POST", path: "/admin/v1/cache/purge",
 				body: body})
-			if err != nil {
-				return err
-			}
-			t, err := flat(r.body)
-			if err != nil {
-				return err
-			}
-			return a.show(json.RawMessage(r.body), t)
 		})
 	gone.flags(purge, "operation", "client", "key")
 	purge.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
@@ -623,7 +570,7 @@ func (a *app) books() *cobra.Command {
 			}
 			return nil
 		})
-	c.ValidArgsFunction = a.completeBackend
+	c.ValidArgsFunction = a.completed(a.backendNames)
 	return c
 }
 
@@ -779,29 +726,18 @@ func (a *app) replay() *cobra.Command {
 	c.Flags().Var(&lasts, "for", "how much of it; default: until now")
 	c.Flags().Var(&step, "step", "time from line to line, such as 5s or 1m")
 	c.Flags().StringVar(&backend, "backend", "", "only this `backend`")
-	_ = c.RegisterFlagCompletionFunc("backend",
-		func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return a.completeBackend(cmd, nil, typed)
-		})
 	return c
 }
 
 func (a *app) shadow() *cobra.Command {
-	limit := ""
-	c := command("shadow [flags]", "List the clients that limits on trial would have refused", 0, 0,
-		func(cmd *cobra.Command, _ []string) error {
-			var all api.ShadowLimits
-			raw, err := a.get(cmd.Context(), "/admin/v1/shadow-limits",
-				url.Values{"limit": {limit}}, &all)
-			if err != nil {
-				return err
-			}
-			t := table{head: []string{"LIMIT", "CLIENT", "OPERATION", "REFUSALS", "LAST"}}
+	f := filters{}
+	c := showing(a, "shadow [flags]", "List the clients that limits on trial would have refused",
+		"/admin/v1/shadow-limits", f, []string{"LIMIT", "CLIENT", "OPERATION", "REFUSALS", "LAST"},
+		func(t *table, all api.ShadowLimits) {
 			for _, r := range all.Refusals {
 				t.add(r.Client, r.Limit, r.Client, r.Operation, number(r.Count), a.moment(&r.LastAt))
 			}
-			return a.show(raw, t)
 		})
-	c.Flags().StringVar(&limit, "limit", "", "only this `limit`")
+	f.flags(c, "limit")
 	return c
 }

@@ -382,7 +382,7 @@ func (s screen) draw() string {
 		}
 		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, state(b),
 			rateText(b), short(n.in), short(n.out), s.gauge(b, 7),
-			fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective),
+			lineText(b),
 			seconds(b.OldestWaitSeconds), s.spark(h, spark))
 		if i == s.chosen {
 			lines[len(lines)-1] = bold(lines[len(lines)-1])
