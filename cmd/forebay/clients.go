@@ -186,7 +186,7 @@ func standing(job *api.Job) string {
 	}
 	switch {
 	case q.ETASeconds == nil:
-		parts = append(parts, "the backend is paused")
+		return strings.Join(append(parts, "the backend is paused"), ", ")
 	case *q.ETASeconds < 1:
 		parts = append(parts, "starts at once")
 	default:
@@ -212,6 +212,9 @@ func ordinal(n int64) string {
 
 // await waits for the end of a job. On a terminal, a line shows how it gets on.
 func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
+	if job.Done {
+		return job, nil
+	}
 	c, err := a.client(0)
 	if err != nil {
 		return nil, err
@@ -300,11 +303,11 @@ func (a *app) jobCommands() *cobra.Command {
 			ctx, cancel := timeout.bound(ctx)
 			defer cancel()
 			job, err := c.Status(ctx, args[0])
-			if err == nil && !job.Done {
-				job, err = a.await(ctx, job)
-			}
 			if err != nil {
 				return cause(ctx, err)
+			}
+			if job, err = a.await(ctx, job); err != nil {
+				return err
 			}
 			if err := a.showJob(job); err != nil || job.Status == api.Succeeded {
 				return err

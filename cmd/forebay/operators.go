@@ -335,6 +335,8 @@ func (a *app) redrive() *cobra.Command {
 			}
 			c := call{method: "POST", path: backendPath(name) + "/redrive", body: body}
 			switch {
+			case dry && token != "":
+				return usage(cmd, "--token is of a --dry-run that was")
 			case dry:
 				body["dry_run"] = true
 			case token != "":
@@ -360,7 +362,6 @@ question, unless --yes says so or --token names what a --dry-run has shown.`
 	f.BoolVar(&dry, "dry-run", false, "say which they are, and put none back")
 	f.StringVar(&token, "token", "", "exactly the jobs of the preview with this `token`")
 	f.BoolVarP(&yes, "yes", "y", false, "ask nothing")
-	c.MarkFlagsMutuallyExclusive("dry-run", "token")
 	return c
 }
 

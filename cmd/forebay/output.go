@@ -127,8 +127,11 @@ func writeTree(w io.Writer, raw []byte, form string) error {
 	return err
 }
 
-// plainKey is a key, with its colon, that YAML takes for nothing but a string.
-var plainKey = regexp.MustCompile(`^[a-z]+(_[a-z0-9]+)*:$`)
+// plainKey is a key that YAML takes for nothing but a string, unless it is one of words.
+var (
+	plainKey = regexp.MustCompile(`^[a-z]+(_[a-z0-9]+)*$`)
+	words    = []string{"on", "off", "yes", "no", "y", "n", "true", "false", "null"}
+)
 
 // yamlValue writes the next value of d behind its key, in the order of the JSON. Strings are written
 // as JSON, which is YAML too, so that none is taken for another type.
@@ -156,10 +159,11 @@ func yamlValue(b *strings.Builder, d *json.Decoder, indent string) error {
 			if err != nil {
 				return err
 			}
-			if key = name.(string) + ":"; !plainKey.MatchString(key) {
+			if key = name.(string); !plainKey.MatchString(key) || slices.Contains(words, key) {
 				quoted, _ := json.Marshal(name) // a string never fails
-				key = string(quoted) + ":"
+				key = string(quoted)
 			}
+			key += ":"
 		}
 		b.WriteString(indent + key)
 		if err := yamlValue(b, d, indent+"  "); err != nil {
