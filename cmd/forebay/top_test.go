@@ -189,7 +189,7 @@ func TestStepsOfARate(t *testing.T) {
 	t.Parallel()
 	for from, want := range map[string][2]string{
 		"10/s": {"11/s", "9.5/s"}, "2/s": {"2.2/s", "1.9/s"}, "0.1/s": {"0.11/s", "0.095/s"},
-		"60/m": {"65/m", "55/m"}, "100000/s": {"110000/s", "95000/s"}, "3.3/s": {"3.6/s", "3.2/s"},
+		"60/m": {"65/m", "55/m"}, "100000/s": {"110000/s", "95000/s"}, "3.3/s": {"3.6/s", "3/s"},
 	} {
 		up, ok := step(from, true)
 		down, fine := step(from, false)
