@@ -232,7 +232,7 @@ func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
 	if a.isTerminal(a.stderr) {
 		ticker := time.NewTicker(progressEvery)
 		defer ticker.Stop()
-		defer fmt.Fprint(a.stderr, "\r\x1b[K")
+		defer fmt.Fprint(a.stderr, clearLine)
 		tick = ticker.C
 		fmt.Fprint(a.stderr, text.Clean(job.ID)+"\n"+progress(job, job))
 	}
@@ -241,6 +241,10 @@ func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
 		select {
 		case e := <-ended:
 			if e.err == nil {
+				if at := e.job.FinishedAt; at != nil && a.isTerminal(a.stderr) {
+					fmt.Fprint(a.stderr, clearLine)
+					a.say("%s in %s", e.job.Status, seconds(at.Sub(e.job.CreatedAt.Time).Seconds()))
+				}
 				return e.job, nil
 			}
 			e.err = cause(ctx, e.err)
@@ -252,12 +256,15 @@ func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
 		case <-tick:
 			within, cancel := context.WithTimeout(ctx, progressEvery)
 			if now, err := c.Status(within, job.ID); err == nil {
-				fmt.Fprint(a.stderr, "\r\x1b[K"+progress(began, now))
+				fmt.Fprint(a.stderr, clearLine+progress(began, now))
 			}
 			cancel()
 		}
 	}
 }
+
+// clearLine clears the line of progress, for another to be drawn in its place.
+const clearLine = "\r\x1b[K"
 
 // progressEvery is how often the line of progress is drawn. Each costs the server a look.
 const progressEvery = time.Second
@@ -289,14 +296,17 @@ func ended(job *api.Job) error {
 }
 
 func (a *app) jobCommands() *cobra.Command {
-	get := a.asClient("get JOB", "Show a job", 1,
-		func(ctx context.Context, c *client.Client, args []string) error {
-			job, err := c.Status(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return a.showJob(job)
-		})
+	show := func(use, short string,
+		do func(*client.Client, context.Context, string) (*api.Job, error)) *cobra.Command {
+		return a.asClient(use, short, 1,
+			func(ctx context.Context, c *client.Client, args []string) error {
+				job, err := do(c, ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.showJob(job)
+			})
+	}
 	var timeout duration
 	wait := a.asClient("wait JOB [flags]", "Wait for a job's end", 1,
 		func(ctx context.Context, c *client.Client, args []string) error {
@@ -323,18 +333,10 @@ func (a *app) jobCommands() *cobra.Command {
 			}
 			return a.showResult(r.ContentType, r.Body)
 		})
-	cancel := a.asClient("cancel JOB", "Cancel a job", 1,
-		func(ctx context.Context, c *client.Client, args []string) error {
-			job, err := c.Cancel(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if !job.Done {
-				a.say("its call is being aborted")
-			}
-			return a.showJob(job)
-		})
-	return group("job", "Your jobs", get, wait, result, cancel, a.listJobs())
+	return group("job", "Your jobs", wait, result, a.listJobs(),
+		show("get JOB", "Show a job", (*client.Client).Status),
+		show("cancel JOB", "Cancel a job; the call of a running one is aborted",
+			(*client.Client).Cancel))
 }
 
 func (a *app) listJobs() *cobra.Command {

@@ -148,18 +148,11 @@ func (c contexts) save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".contexts-*") // it has mode 0600
-	if err != nil {
+	next := path + ".new"
+	if err := os.WriteFile(next, append(data, '\n'), 0o600); err != nil {
 		return err
 	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return os.Rename(next, path)
 }
 
 func (a *app) contextCommands() *cobra.Command {

@@ -295,14 +295,12 @@ func TestAnAnswerIsTheSameInEveryForm(t *testing.T) {
 }
 `,
 		"yaml": `b:
-  -
-    name: "yes"
-    "n": 12345678901234567890
-    x:
-      "on": null
-  -
-    name: "a: b\n#"
-    list: []
+    - name: "yes"
+      "n": 12345678901234567890
+      x:
+        "on": null
+    - name: "a: b\n#"
+      list: []
 a: {}
 `,
 	} {

@@ -67,7 +67,7 @@ func (a *app) health() *cobra.Command {
 }
 
 // verdicts are the first words of a text's lines, or values of JSON.
-var verdicts = regexp.MustCompile(`(?m)(?:^|: ?")(critical|warning|unknown|ok)\b`)
+var verdicts = regexp.MustCompile(`(?m)(?:^|: ?")(critical|warning|unknown|ok)(?:"| |$)`)
 
 // verdict is the exit code of the worst verdict in an answer about health.
 func verdict(body []byte) error {
@@ -635,12 +635,11 @@ const reconnectAfter = time.Second
 // one that can't be begun is an error.
 func (a *app) follow(ctx context.Context, q url.Values) error {
 	last := ""
-	for n := 0; ; n++ {
+	for begun := false; ; begun = true {
 		err := a.stream(ctx, q, &last)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && (n == 0 || !retriable(err)):
+		e, called := errors.AsType[*client.Error](err)
+		again := err == nil || begun && called && (e.Status == 0 || e.Status >= 500)
+		if !again && ctx.Err() == nil {
 			return err
 		}
 		select {
@@ -649,12 +648,6 @@ func (a *app) follow(ctx context.Context, q url.Values) error {
 		case <-time.After(reconnectAfter):
 		}
 	}
-}
-
-// retriable reports whether a stream may be had later.
-func retriable(err error) bool {
-	e, called := errors.AsType[*client.Error](err)
-	return called && (e.Status == 0 || e.Status >= 500)
 }
 
 // stream writes the events of one connection. last is the id of the last event.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"maps"
 	"mime"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/text"
 	"github.com/forebay/forebay/internal/units"
 )
@@ -107,70 +107,18 @@ func (a *app) show(v any, t table) error {
 }
 
 // writeTree writes JSON, for people to read, or the same as YAML.
-func writeTree(w io.Writer, raw []byte, form string) error {
-	if form == "json" {
-		var b bytes.Buffer
-		if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
-			return failed("the answer isn't JSON: %v", err)
-		}
+func writeTree(w io.Writer, raw []byte, form string) (err error) {
+	var b bytes.Buffer
+	if form == "yaml" {
+		raw, err = strictyaml.FromJSON(raw)
+		b.Write(raw)
+	} else if err = json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err == nil {
 		b.WriteByte('\n')
-		_, err := b.WriteTo(w)
-		return err
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var b strings.Builder
-	if err := yamlValue(&b, d, ""); err != nil {
+	if err != nil {
 		return failed("the answer isn't JSON: %v", err)
 	}
-	_, err := io.WriteString(w, strings.TrimLeft(b.String(), " \n"))
-	return err
-}
-
-// plainKey is a key that YAML takes for nothing but a string, unless it is one of words.
-var (
-	plainKey = regexp.MustCompile(`^[a-z]+(_[a-z0-9]+)*$`)
-	words    = []string{"on", "off", "yes", "no", "y", "n", "true", "false", "null"}
-)
-
-// yamlValue writes the next value of d behind its key, in the order of the JSON. Strings are written
-// as JSON, which is YAML too, so that none is taken for another type.
-func yamlValue(b *strings.Builder, d *json.Decoder, indent string) error {
-	t, err := d.Token()
-	if err != nil {
-		return err
-	}
-	delim, nested := t.(json.Delim)
-	if !nested {
-		scalar, err := json.Marshal(t)
-		b.WriteString(" " + string(scalar) + "\n")
-		return err
-	}
-	if !d.More() {
-		b.WriteString(map[json.Delim]string{'{': " {}\n", '[': " []\n"}[delim])
-		_, err := d.Token()
-		return err
-	}
-	b.WriteByte('\n')
-	for d.More() {
-		key := "-"
-		if delim == '{' {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if key = name.(string); !plainKey.MatchString(key) || slices.Contains(words, key) {
-				quoted, _ := json.Marshal(name) // a string never fails
-				key = string(quoted)
-			}
-			key += ":"
-		}
-		b.WriteString(indent + key)
-		if err := yamlValue(b, d, indent+"  "); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
+	_, err = b.WriteTo(w)
 	return err
 }
 
