@@ -11,7 +11,7 @@ BENCH_FLAGS ?=
 all: build
 
 build:
-	$(GO) build -o bin/ ./cmd/api ./cmd/worker
+	$(GO) build -o bin/ ./cmd/api ./cmd/worker ./cmd/forebay
 
 # All checks: formatting, vet, staticcheck, known vulnerabilities, and all tests with the race
 # detector. Packages run one after the other (-p 1), and the stories last: many tests measure time,

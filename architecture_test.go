@@ -118,8 +118,10 @@ func TestLibrariesHaveOneDoor(t *testing.T) {
 		"github.com/oschwald/maxminddb-golang/v2": {"internal/identity"},
 		"github.com/maypok86/otter/v2":            {"internal/cache"},
 
-		"github.com/forebay/forebay/internal/config": {"cmd/api", "cmd/worker",
-			"cmd/internal/wire"},
+		"github.com/forebay/forebay/internal/config": {"cmd/worker",
+			"cmd/internal/front", "cmd/internal/wire"},
+		"github.com/spf13/cobra":  {"cmd/forebay"},
+		"charm.land/bubbletea/v2": {"cmd/forebay"},
 
 		// These are for tests alone.
 		"github.com/forebay/forebay/internal/redistest":   {"internal/testforebay"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -102,4 +103,31 @@ func appendJSON(out []byte, n *yaml.Node, depth int, expand func(string) (string
 func appendText(out []byte, text string) []byte {
 	quoted, _ := json.Marshal(text)
 	return append(out, quoted...)
+}
+
+// switches are names that other readers of YAML take for switches.
+var switches = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off)$`)
+
+// FromJSON writes a JSON text as YAML for people to read: its members in their order, and no text
+// that YAML would take for another type. An error says that it isn't JSON.
+func FromJSON(text []byte) ([]byte, error) {
+	var n yaml.Node
+	if !json.Valid(text) {
+		return nil, errors.New("it isn't JSON")
+	}
+	if err := yaml.Unmarshal(text, &n); err != nil {
+		return nil, err
+	}
+	var block func(*yaml.Node)
+	block = func(n *yaml.Node) {
+		n.Style &^= yaml.FlowStyle // texts keep JSON's quotes
+		for i, inner := range n.Content {
+			block(inner)
+			if n.Kind == yaml.MappingNode && i%2 == 0 && !switches.MatchString(inner.Value) {
+				inner.Style = 0
+			}
+		}
+	}
+	block(&n)
+	return yaml.Marshal(&n)
 }

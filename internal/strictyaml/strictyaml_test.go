@@ -251,3 +251,25 @@ func TestASecretIsNeverShown(t *testing.T) {
 		}
 	}
 }
+
+// JSON becomes YAML that has the same values: no text becomes a number, a switch or nothing.
+func TestJSONAsYAML(t *testing.T) {
+	t.Parallel()
+	got, err := strictyaml.FromJSON([]byte(`{"b":[{"name":"yes","n":12345678901234567890},` +
+		`{"name":"a: b\n#","list":[],"on":"1"}],"a":{},"none":null}`))
+	want := `b:
+    - name: "yes"
+      "n": 12345678901234567890
+    - name: "a: b\n#"
+      list: []
+      "on": "1"
+a: {}
+none: null
+`
+	if err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := strictyaml.FromJSON([]byte("a: b")); err == nil {
+		t.Error("YAML passes for JSON")
+	}
+}

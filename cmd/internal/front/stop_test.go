@@ -1,4 +1,4 @@
-package main
+package front
 
 import (
 	"context"
@@ -123,7 +123,7 @@ func serve(ctx context.Context, t *testing.T, config string) (base string, ended
 	go func() {
 		args := []string{"-config", config, "-listen", addr, "-admin-listen", "127.0.0.1:0"}
 		none := func(string) (string, bool) { return "", false }
-		ended <- run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: log})
+		ended <- Run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: log})
 	}()
 	base = "http://" + addr
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {

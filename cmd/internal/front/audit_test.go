@@ -1,4 +1,4 @@
-package main
+package front
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ operations: {report: {backend: reports, path: /}}
 		args := []string{"-config", file, "-listen", "127.0.0.1:0", "-admin-listen", addr,
 			"-log", "error"}
 		none := func(string) (string, bool) { return "", false }
-		ended <- run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: &log})
+		ended <- Run(ctx, wire.Process{Args: args, Env: none, Stdout: io.Discard, Stderr: &log})
 	}()
 	tune := func() bool {
 		r, _ := http.NewRequestWithContext(ctx, "PATCH",

@@ -1,0 +1,737 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/client"
+	"github.com/forebay/forebay/internal/text"
+)
+
+func (a *app) operatorCommands() []*cobra.Command {
+	return []*cobra.Command{a.top(), a.health(), a.backends(), a.backend(), a.rate(),
+		a.count("concurrency", "Turn a backend's calls at one time", true),
+		a.count("capacity", "Turn how many jobs a line holds", false),
+		a.pause(true), a.pause(false), a.reset(), a.redrive(),
+		a.anyJobs(), a.webhooks(), a.cache(), a.books(), a.events(), a.replay(), a.shadow()}
+}
+
+const backendsPath = "/admin/v1/backends"
+
+func backendPath(name string) string { return backendsPath + "/" + url.PathEscape(name) }
+
+// backendNames are the backends of the server; without an answer, none.
+func (a *app) backendNames(ctx context.Context) (names []string) {
+	var all api.Backends
+	_, _ = a.get(ctx, backendsPath, nil, &all)
+	for _, b := range all.Backends {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// onBackend is a command whose first argument is a backend.
+func (a *app) onBackend(use, short string, arguments int,
+	do func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	c := command(use, short, arguments, arguments, do)
+	c.ValidArgsFunction = a.completed(a.backendNames)
+	return c
+}
+
+func (a *app) health() *cobra.Command {
+	c := command("health", "Say what is wrong, and what to type next", 0, 0,
+		func(cmd *cobra.Command, _ []string) error {
+			body, err := a.view(cmd.Context(), "/admin/v1/health", nil)
+			if err != nil {
+				a.exit(err)
+				return code(3)
+			}
+			return verdict(body)
+		})
+	c.Long = c.Short + `. The exit code is that of the worst verdict, as Nagios has them:
+0 ok, 1 warning, 2 critical, 3 unknown, which is also that of a server that doesn't answer.`
+	return c
+}
+
+// verdicts are the first words of a text's lines, or values of JSON.
+var verdicts = regexp.MustCompile(`(?m)(?:^|: ?")(critical|warning|unknown|ok)(?:"| |$)`)
+
+// verdict is the exit code of the worst verdict in an answer about health.
+func verdict(body []byte) error {
+	worst := -1
+	order := []string{"ok", "unknown", "warning", "critical"}
+	for _, found := range verdicts.FindAllSubmatch(body, -1) {
+		worst = max(worst, slices.Index(order, string(found[1])))
+	}
+	switch worst {
+	case 0:
+		return nil
+	case 2:
+		return code(1)
+	case 3:
+		return code(2)
+	}
+	return code(3)
+}
+
+// showing is a command that makes a GET and shows its answer as a table.
+func showing[T any](a *app, use, short, path string, query filters, head []string,
+	fill func(t *table, answer T)) *cobra.Command {
+	return command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
+		var v T
+		raw, err := a.get(cmd.Context(), path, query.query(), &v)
+		if err != nil {
+			return err
+		}
+		t := table{head: head}
+		fill(&t, v)
+		return a.show(raw, t)
+	})
+}
+
+func (a *app) backends() *cobra.Command {
+	return showing(a, "backends", "List the backends: rate, line, what each waits on", backendsPath,
+		nil, []string{"BACKEND", "STATE", "RATE", "CONCURRENCY", "LINE", "OLDEST", "IN FLIGHT",
+			"CALLS/S", "P95", "FAILED"},
+		func(t *table, all api.Backends) {
+			for _, b := range all.Backends {
+				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
+					lineText(b), seconds(b.OldestWaitSeconds), number(b.InFlight),
+					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
+					seconds(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
+			}
+		})
+}
+
+// lineText is how full a backend's line is.
+func lineText(b api.Backend) string {
+	return fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective)
+}
+
+// state is the state of a backend in a word: why it is slower than it should be, or what its next
+// job waits on.
+func state(b api.Backend) string {
+	switch {
+	case b.Paused:
+		return "paused"
+	case b.Cause != nil:
+		return *b.Cause
+	case b.GateUntil != nil && b.GateUntil.After(time.Now()):
+		return "cooldown"
+	}
+	return b.WaitingOn
+}
+
+// target is the value that is set, live or in the file.
+func target[T any](s api.Setting[T]) T {
+	if s.Override != nil {
+		return *s.Override
+	}
+	return s.Configured
+}
+
+// rateText is the rate in force, and the one that is set if feedback leaves less of it.
+func rateText(b api.Backend) string {
+	if set := target(b.Rate); b.Rate.Effective != set {
+		return b.Rate.Effective + " of " + set
+	}
+	return b.Rate.Effective
+}
+
+func (a *app) backend() *cobra.Command {
+	return a.onBackend("backend NAME", "Show one backend", 1,
+		func(cmd *cobra.Command, args []string) error {
+			return a.showBackend(cmd.Context(), args[0])
+		})
+}
+
+func (a *app) showBackend(ctx context.Context, name string) error {
+	var b api.Backend
+	raw, err := a.get(ctx, backendPath(name), nil, &b)
+	if err != nil {
+		return err
+	}
+	t := table{}
+	t.add(b.Name, "backend", b.Name)
+	t.add("", "state", state(b))
+	t.add("", "rate", settingText(b.Rate))
+	t.add("", "burst", settingText(b.Burst))
+	t.add("", "concurrency", settingText(b.Concurrency))
+	t.add("", "capacity", settingText(b.Capacity))
+	t.add("", "feedback", settingText(b.Feedback))
+	if b.TunedBy != "" {
+		t.add("", "set by", b.TunedBy+" "+a.moment(b.TunedAt))
+	}
+	if b.Cause != nil {
+		t.add("", "cause", fmt.Sprintf("%s: %.0f %% of the rate is left", *b.Cause, b.Factor*100))
+	}
+	if b.Probing {
+		t.add("", "probe", "one call tests whether the backend has recovered")
+	}
+	t.add("", "gate until", a.moment(b.GateUntil))
+	t.add("", "line", fmt.Sprintf("%d wait, %d wait for a retry, %d in flight, of %d",
+		b.Waiting, b.Delayed, b.InFlight, b.Capacity.Effective))
+	t.add("", "oldest waits", seconds(b.OldestWaitSeconds))
+	c := b.RecentCalls
+	t.add("", "calls", fmt.Sprintf("%.2f/s in the last minutes, p50 %s, p95 %s, p99 %s",
+		c.PerSecond, seconds(c.P50Seconds), seconds(c.P95Seconds), seconds(c.P99Seconds)))
+	o := b.Outcomes
+	t.add("", "jobs", fmt.Sprintf("%d accepted, %d succeeded, %d failed, %d canceled, %d expired",
+		o.Accepted, o.Succeeded, o.Failed, o.Canceled, o.Expired))
+	return a.show(raw, t)
+}
+
+// settingText is a setting: what is in force, and what else is set where that differs.
+func settingText[T comparable](s api.Setting[T]) string {
+	line := fmt.Sprint(s.Effective)
+	if set := target(s); s.Effective != set {
+		line += fmt.Sprintf(" of %v", set)
+	}
+	if s.Override != nil {
+		line += fmt.Sprintf(" (configured %v)", s.Configured)
+	}
+	return line
+}
+
+// tuning is a change to a backend, with the flags that all changes have.
+type tuning struct {
+	a          *app
+	lasts      duration
+	reason     string
+	preview    bool
+	canPreview bool
+}
+
+func (t *tuning) flags(c *cobra.Command) *cobra.Command {
+	c.Flags().Var(&t.lasts, "for", "go back by itself after this time")
+	c.Flags().StringVar(&t.reason, "reason", "", "`why`, for the record")
+	if t.canPreview {
+		c.Flags().BoolVar(&t.preview, "dry-run", false, "say what would happen, and change nothing")
+	}
+	return c
+}
+
+// set changes a setting of a backend, unless somebody else does at the same moment.
+func (t *tuning) set(ctx context.Context, name, setting string, value any) error {
+	if t.preview {
+		_, err := t.a.view(ctx, backendPath(name)+"/forecast",
+			url.Values{setting: {fmt.Sprint(value)}})
+		return err
+	}
+	body := map[string]any{setting: value}
+	if t.reason != "" {
+		body["reason"] = t.reason
+	}
+	if t.lasts != 0 {
+		body["expires_in"] = t.lasts.String()
+	}
+	before, err := t.a.do(ctx, call{method: "GET", path: backendPath(name)})
+	if err != nil {
+		return err
+	}
+	return t.a.tuned(ctx, before, setting, call{method: "PATCH", path: backendPath(name),
+		body: body, match: before.tag})
+}
+
+// tuned makes a call that changes a backend, and writes the settings that it changed.
+func (a *app) tuned(ctx context.Context, before answer, setting string, c call) error {
+	after, err := a.do(ctx, c)
+	if err != nil {
+		return err
+	}
+	var was, is api.Backend
+	if err := errors.Join(before.decode(c, &was), after.decode(c, &is)); err != nil {
+		return err
+	}
+	t := table{head: []string{"BACKEND", "SETTING", "WAS", "IS"}}
+	for _, s := range []struct{ name, was, is string }{
+		{"rate", settingText(was.Rate), settingText(is.Rate)},
+		{"burst", settingText(was.Burst), settingText(is.Burst)},
+		{"concurrency", settingText(was.Concurrency), settingText(is.Concurrency)},
+		{"capacity", settingText(was.Capacity), settingText(is.Capacity)},
+		{"feedback", settingText(was.Feedback), settingText(is.Feedback)},
+		{"paused", strconv.FormatBool(was.Paused), strconv.FormatBool(is.Paused)},
+	} {
+		if s.name == setting || s.was != s.is {
+			t.add(is.Name, is.Name, s.name, s.was, s.is)
+		}
+	}
+	return a.show(json.RawMessage(after.body), t)
+}
+
+func (a *app) rate() *cobra.Command {
+	t := &tuning{a: a, canPreview: true}
+	c := a.onBackend("rate NAME RATE [flags]", "Turn a backend's drain rate", 2,
+		func(cmd *cobra.Command, args []string) error {
+			return t.set(cmd.Context(), args[0], "rate", args[1])
+		})
+	c.Example = `  forebay rate reports 12/s --dry-run
+  forebay rate reports 12/s --for 30m --reason "end of the month"`
+	return t.flags(c)
+}
+
+// count is a command that sets the setting it is named after to a number.
+func (a *app) count(name, short string, canPreview bool) *cobra.Command {
+	t := &tuning{a: a, canPreview: canPreview}
+	return t.flags(a.onBackend(name+" NAME N [flags]", short, 2,
+		func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil {
+				return usage(cmd, "%q isn't a whole number", args[1])
+			}
+			return t.set(cmd.Context(), args[0], name, n)
+		}))
+}
+
+func (a *app) pause(stop bool) *cobra.Command {
+	t := &tuning{a: a, canPreview: true}
+	use, short := "resume NAME [flags]", "Start jobs of a backend again"
+	if stop {
+		use, short = "pause NAME [flags]", "Start no job of a backend until resume"
+	}
+	return t.flags(a.onBackend(use, short, 1, func(cmd *cobra.Command, args []string) error {
+		return t.set(cmd.Context(), args[0], "paused", stop)
+	}))
+}
+
+func (a *app) reset() *cobra.Command {
+	return a.onBackend("reset NAME", "Take back all that was set live on a backend", 1,
+		func(cmd *cobra.Command, args []string) error {
+			path := backendPath(args[0])
+			before, err := a.do(cmd.Context(), call{method: "GET", path: path})
+			if err != nil {
+				return err
+			}
+			return a.tuned(cmd.Context(), before, "", call{method: "DELETE",
+				path: path + "/override"})
+		})
+}
+
+// askAbove is how many jobs a redrive may move without a question.
+const askAbove = 10
+
+func (a *app) redrive() *cobra.Command {
+	filter := filters{}
+	most, token, dry, yes := 0, "", false, false
+	c := a.onBackend("redrive NAME [flags]", "Put a backend's failed jobs back into the line", 1,
+		func(cmd *cobra.Command, args []string) error {
+			ctx, name := cmd.Context(), args[0]
+			body := filter.set()
+			if most != 0 {
+				body["max"] = most
+			}
+			c := call{method: "POST", path: backendPath(name) + "/redrive", body: body}
+			switch {
+			case dry && token != "":
+				return usage(cmd, "--token is of a --dry-run that was")
+			case dry:
+				body["dry_run"] = true
+			case token != "":
+				body["limit_to"] = token
+			default:
+				n, err := a.failedJobs(ctx, name)
+				if err != nil {
+					return err
+				}
+				question := fmt.Sprintf("redrive those of the %d failed jobs of %s that match", n,
+					name)
+				if err := a.confirm(ctx, yes || n <= askAbove, question); err != nil {
+					return err
+				}
+			}
+			return a.make(ctx, c)
+		})
+	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once; for more there is a
+question, unless --yes says so or --token names what a --dry-run has shown.`
+	f := c.Flags()
+	filter.flags(c, "code", "operation", "client")
+	f.IntVar(&most, "max", 0, "`jobs` at most; default 1000")
+	f.BoolVar(&dry, "dry-run", false, "say which they are, and put none back")
+	f.StringVar(&token, "token", "", "exactly the jobs of the preview with this `token`")
+	f.BoolVarP(&yes, "yes", "y", false, "ask nothing")
+	return c
+}
+
+// failedJobs is how many failed jobs of a backend can be redriven.
+func (a *app) failedJobs(ctx context.Context, name string) (int64, error) {
+	var b api.Books
+	_, err := a.get(ctx, backendPath(name)+"/books", nil, &b)
+	return b.FailedListed, err
+}
+
+// filters are flags that become the query of a list.
+type filters map[string]*string
+
+func (f filters) flags(c *cobra.Command, names ...string) {
+	for _, name := range names {
+		f[name] = c.Flags().String(name, "", "only those of this `"+name+"`")
+	}
+}
+
+func (f filters) query() url.Values {
+	q := url.Values{}
+	for name, value := range f {
+		q.Set(name, *value)
+	}
+	return q
+}
+
+// set are the filters that were given, as a body.
+func (f filters) set() map[string]any {
+	body := map[string]any{}
+	for name, value := range f {
+		if *value != "" {
+			body[name] = *value
+		}
+	}
+	return body
+}
+
+// pages reads a list page by page until there are most items (0: all), and returns them as they
+// came. member is the name of the list in a page.
+func (a *app) pages(ctx context.Context, path string, q url.Values, member string, most int) (
+	items []json.RawMessage, err error) {
+	items = []json.RawMessage{} // so that an empty list is one
+	for {
+		var page map[string]json.RawMessage
+		if _, err := a.get(ctx, path, q, &page); err != nil {
+			return nil, err
+		}
+		var part []json.RawMessage
+		var next string
+		c := call{method: "GET", path: path}
+		if err := (answer{body: page[member]}).decode(c, &part); err != nil {
+			return nil, err
+		}
+		items = append(items, part...)
+		_ = json.Unmarshal(page["next_cursor"], &next) // null, or absent: there is no more
+		if most > 0 && len(items) >= most {
+			return items[:most], nil
+		}
+		if next == "" || next == q.Get("cursor") {
+			return items, nil
+		}
+		q.Set("cursor", next)
+	}
+}
+
+// listed is a command that lists what a path has, page by page.
+func listed[T any](a *app, use, short, path, member string, head []string, fields []string,
+	row func(T) (name string, cells []string)) *cobra.Command {
+	f, most := filters{}, 0
+	c := command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
+		if most < 0 {
+			return usage(cmd, "--max is 0 or more")
+		}
+		items, err := a.pages(cmd.Context(), path, f.query(), member, most)
+		if err != nil {
+			return err
+		}
+		t := table{head: head}
+		for _, item := range items {
+			var v T
+			if err := (answer{body: item}).decode(call{method: "GET", path: path}, &v); err != nil {
+				return err
+			}
+			name, cells := row(v)
+			t.add(name, cells...)
+		}
+		return a.show(items, t)
+	})
+	f.flags(c, fields...)
+	c.Flags().IntVar(&most, "max", 50, "`items` at most; 0: all")
+	return c
+}
+
+func (a *app) anyJobs() *cobra.Command {
+	ls := listed(a, "ls [flags]", "List jobs that wait, run or have failed", "/admin/v1/jobs", "jobs",
+		[]string{"JOB", "OPERATION", "CLIENT", "STATE", "CREATED", "ATTEMPTS", "FAILURE"},
+		[]string{"backend", "status", "client", "operation", "code"},
+		func(j api.AdminJob) (string, []string) {
+			failure := ""
+			if j.Failure != nil {
+				failure = j.Failure.Code
+			}
+			return j.ID, []string{j.ID, j.Operation, j.Client, j.State, a.moment(&j.CreatedAt),
+				strconv.Itoa(j.Attempts), failure}
+		})
+	return group("jobs", "All clients' jobs", ls,
+		a.onJob("get JOB", "Show any client's job", "GET", ""),
+		a.onJob("cancel JOB", "Cancel any client's job", "DELETE", ""),
+		a.onJob("redrive JOB", "Put a failed job back into the line", "POST", "/redrive"))
+}
+
+// onJob is a command that makes one call for one job, and shows what comes.
+func (a *app) onJob(use, short, method, end string) *cobra.Command {
+	return command(use, short, 1, 1, func(cmd *cobra.Command, args []string) error {
+		return a.make(cmd.Context(), call{method: method,
+			path: "/admin/v1/jobs/" + url.PathEscape(args[0]) + end})
+	})
+}
+
+func (a *app) webhooks() *cobra.Command {
+	ls := listed(a, "ls [flags]", "List deliveries that were given up, or by --state",
+		"/admin/v1/deliveries", "deliveries",
+		[]string{"JOB", "STATE", "CLIENT", "ATTEMPTS", "NEXT", "LAST ANSWER", "URL"},
+		[]string{"backend", "state"},
+		func(d api.Delivery) (string, []string) {
+			last := ""
+			if n := len(d.Log); n > 0 {
+				if last = d.Log[n-1].Error; last == "" {
+					last = strconv.Itoa(d.Log[n-1].Status)
+				}
+			}
+			return d.JobID, []string{d.JobID, d.State, d.Client, strconv.Itoa(d.Attempts),
+				a.moment(d.NextAttemptAt), last, d.URL}
+		})
+	return group("webhooks", "Calls to clients at the ends of their jobs", ls,
+		a.onJob("get JOB", "Show the delivery of one job", "GET", "/deliveries"),
+		a.onJob("send JOB", "Send the delivery of one job again", "POST", "/redeliver"))
+}
+
+func (a *app) cache() *cobra.Command {
+	ls := showing(a, "ls", "Count the stored answers of each operation", "/admin/v1/cache", nil,
+		[]string{"OPERATION", "ANSWERS", "BYTES", "HITS", "STALE", "MISSES"},
+		func(t *table, all api.Cache) {
+			for _, o := range all.Operations {
+				t.add(o.Operation, o.Operation, strconv.Itoa(o.Answers), number(o.Bytes),
+					number(o.Hits), number(o.Stale), number(o.Misses))
+			}
+		})
+	find, gone, yes := filters{}, filters{}, false
+	entry := command("entry [flags]", "Show one stored answer's age and size", 0, 0,
+		func(cmd *cobra.Command, _ []string) error {
+			return a.make(cmd.Context(), call{method: "GET", path: "/admin/v1/cache/entry",
+				query: find.query()})
+		})
+	find.flags(entry, "operation", "client", "tier", "payload", "key")
+	purge := command("purge [flags]", "Remove stored answers", 0, 0,
+		func(cmd *cobra.Command, _ []string) error {
+			body := gone.set()
+			if len(body) == 0 {
+				return usage(cmd, "say which: --operation, --client or --key")
+			}
+			if err := a.confirm(cmd.Context(), yes, "remove these stored answers"); err != nil {
+				return err
+			}
+			return a.make(cmd.Context(), call{method: "POST", path: "/admin/v1/cache/purge",
+				body: body})
+		})
+	gone.flags(purge, "operation", "client", "key")
+	purge.Flags().BoolVarP(&yes, "yes", "y", false, "ask nothing")
+	return group("cache", "Stored answers", ls, entry, purge)
+}
+
+func (a *app) books() *cobra.Command {
+	c := command("books [NAME]", "Account for every accepted job, of one backend or all", 0, 1,
+		func(cmd *cobra.Command, args []string) error {
+			var all api.Backends
+			if len(args) == 1 {
+				all.Backends = []api.Backend{{Name: args[0]}}
+			} else if _, err := a.get(cmd.Context(), backendsPath, nil, &all); err != nil {
+				return err
+			}
+			t := table{head: []string{"BACKEND", "BOOKS", "ACCEPTED", "WAITING", "DELAYED",
+				"IN FLIGHT", "SUCCEEDED", "FAILED", "CANCELED", "EXPIRED", "LOST"}}
+			whole, balanced := []json.RawMessage{}, true
+			for _, backend := range all.Backends {
+				var b api.Books
+				raw, err := a.get(cmd.Context(), backendPath(backend.Name)+"/books", nil, &b)
+				if err != nil {
+					return err
+				}
+				word := "balanced"
+				if !b.Balanced {
+					word, balanced = fmt.Sprintf("off by %d", b.Difference), false
+				}
+				whole = append(whole, raw)
+				o := b.Outcomes
+				t.add(b.Backend, b.Backend, word, number(o.Accepted), number(b.Waiting),
+					number(b.Delayed), number(b.InFlight), number(o.Succeeded), number(o.Failed),
+					number(o.Canceled), number(o.Expired), number(o.Lost))
+			}
+			if err := a.show(whole, t); err != nil {
+				return err
+			}
+			if !balanced {
+				return failed("the books of a backend don't balance: see docs/operating.md")
+			}
+			return nil
+		})
+	c.ValidArgsFunction = a.completed(a.backendNames)
+	return c
+}
+
+// past is a moment that a flag names: a time of day, of today or yesterday, a date with a time, or
+// how long ago.
+func past(s string, now time.Time) (time.Time, error) {
+	var ago duration
+	if ago.Set(s) == nil {
+		return now.Add(-time.Duration(ago)), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.ParseInLocation(layout, s, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			y, m, d := now.Date()
+			t = time.Date(y, m, d, t.Hour(), t.Minute(), t.Second(), 0, now.Location())
+			if t.After(now) {
+				t = t.AddDate(0, 0, -1)
+			}
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q isn't a time: write 15:59, 2026-11-30 15:59, or 20m for so "+
+		"long ago", s)
+}
+
+// stamp writes a moment as the admin API reads it.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+
+func (a *app) events() *cobra.Command {
+	from, follow := "", false
+	c := command("events [flags]", "Show what operators, backends and processes did", 0, 0,
+		func(cmd *cobra.Command, _ []string) error {
+			q := url.Values{}
+			if from != "" {
+				t, err := past(from, time.Now())
+				if err != nil {
+					return usage(cmd, "%v", err)
+				}
+				q.Set("from", stamp(t))
+			}
+			if follow {
+				return a.follow(cmd.Context(), q)
+			}
+			_, err := a.view(cmd.Context(), "/admin/v1/events", q)
+			return err
+		})
+	c.Flags().StringVar(&from, "from", "", "`moment` of the first: 15:59, or 2h for so long ago")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C, as they happen")
+	return c
+}
+
+// reconnectAfter is the pause before a broken stream of events is taken up again.
+const reconnectAfter = time.Second
+
+// follow writes events as they come, until ctx ends. A stream that breaks is taken up where it broke;
+// one that can't be begun is an error.
+func (a *app) follow(ctx context.Context, q url.Values) error {
+	last := ""
+	for begun := false; ; begun = true {
+		err := a.stream(ctx, q, &last)
+		e, called := errors.AsType[*client.Error](err)
+		again := err == nil || begun && called && (e.Status == 0 || e.Status >= 500)
+		if !again && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reconnectAfter):
+		}
+	}
+}
+
+// stream writes the events of one connection. last is the id of the last event.
+func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
+	c := call{method: "GET", path: "/admin/v1/events", query: q, text: a.form() == "table",
+		lastEvent: *last}
+	res, err := a.send(ctx, c, "text/event-stream")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if kind := res.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return &client.Error{Call: c.String(), Status: http.StatusOK}
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, 1<<20) // bytes of one line, more than any event has
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch name {
+		case "id":
+			*last = value
+		case "data":
+			if err := a.showEvent(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// showEvent writes one event, on one line: as text if it came so.
+func (a *app) showEvent(data string) error {
+	line := text.Clean(data)
+	if form := a.form(); form != "json" && form != "yaml" && strings.HasPrefix(data, "{") {
+		t, err := flat([]byte(data))
+		if err != nil {
+			return err
+		}
+		var parts []string
+		for _, row := range t.rows {
+			if row[1] != "" {
+				parts = append(parts, row[0]+"="+row[1])
+			}
+		}
+		line = text.Clean(strings.Join(parts, "  "))
+	}
+	_, err := fmt.Fprintln(a.stdout, line)
+	return err
+}
+
+func (a *app) replay() *cobra.Command {
+	from, backend := "", ""
+	var lasts, step duration
+	c := command("replay [flags]", "Show minutes of the past again: what came, drained and changed",
+		0, 0, func(cmd *cobra.Command, _ []string) error {
+			now := time.Now()
+			begin, err := past(from, now)
+			if err != nil {
+				return usage(cmd, "%v", err)
+			}
+			q := url.Values{"backend": {backend}, "from": {stamp(begin)}, "step": {step.String()}}
+			if end := begin.Add(time.Duration(lasts)); lasts != 0 && end.Before(now) {
+				q.Set("to", stamp(end))
+			}
+			_, err = a.view(cmd.Context(), "/admin/v1/history", q)
+			return err
+		})
+	c.Flags().StringVar(&from, "from", "15m", "`moment` at which it begins: 15:59, or 2h for so long ago")
+	c.Flags().Var(&lasts, "for", "how much of it; default: until now")
+	c.Flags().Var(&step, "step", "time from line to line, such as 5s or 1m")
+	c.Flags().StringVar(&backend, "backend", "", "only this `backend`")
+	return c
+}
+
+func (a *app) shadow() *cobra.Command {
+	f := filters{}
+	c := showing(a, "shadow [flags]", "List the clients that limits on trial would have refused",
+		"/admin/v1/shadow-limits", f, []string{"LIMIT", "CLIENT", "OPERATION", "REFUSALS", "LAST"},
+		func(t *table, all api.ShadowLimits) {
+			for _, r := range all.Refusals {
+				t.add(r.Client, r.Limit, r.Client, r.Operation, number(r.Count), a.moment(&r.LastAt))
+			}
+		})
+	f.flags(c, "limit")
+	return c
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/strictyaml"
+	"github.com/forebay/forebay/internal/text"
+	"github.com/forebay/forebay/internal/units"
+)
+
+// table is an answer as rows. Without a head it is of names and values.
+type table struct {
+	head  []string
+	rows  [][]string
+	names []string // for -o name, by row
+}
+
+func (t *table) add(name string, cells ...string) {
+	t.rows, t.names = append(t.rows, cells), append(t.names, name)
+}
+
+// write writes the table for people, its columns aligned, or as lines of values between tabs. No
+// cell can break a line or steer a terminal. Empty values of a table without a head are left out.
+func (t *table) write(w io.Writer, people bool) {
+	rows := t.rows
+	if people && t.head != nil {
+		rows = append([][]string{t.head}, rows...)
+	}
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range rows {
+		if t.head == nil && people && row[len(row)-1] == "" {
+			continue
+		}
+		line := ""
+		for i, cell := range row {
+			cell = text.Clean(cell)
+			switch {
+			case !people && i > 0:
+				line += "\t" + cell
+			case people && i < len(row)-1:
+				line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
+			default:
+				line += cell
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
+	}
+}
+
+// form is the form of the output.
+func (a *app) form() string {
+	switch {
+	case a.format != "":
+		return a.format
+	case a.isTerminal(a.stdout):
+		return "table"
+	}
+	return "tsv"
+}
+
+// show writes an answer: v, or its bytes if it is a json.RawMessage, or t.
+func (a *app) show(v any, t table) error {
+	w := bufio.NewWriter(a.stdout)
+	switch form := a.form(); form {
+	case "json", "yaml":
+		raw, isRaw := v.(json.RawMessage)
+		if !isRaw {
+			var err error
+			if raw, err = json.Marshal(v); err != nil {
+				return err
+			}
+		}
+		if err := writeTree(w, raw, form); err != nil {
+			return err
+		}
+	case "name":
+		for _, name := range t.names {
+			if name != "" {
+				fmt.Fprintln(w, text.Clean(name))
+			}
+		}
+	default:
+		t.write(w, form == "table")
+	}
+	return w.Flush()
+}
+
+// writeTree writes JSON, for people to read, or the same as YAML.
+func writeTree(w io.Writer, raw []byte, form string) (err error) {
+	var b bytes.Buffer
+	if form == "yaml" {
+		raw, err = strictyaml.FromJSON(raw)
+		b.Write(raw)
+	} else if err = json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err == nil {
+		b.WriteByte('\n')
+	}
+	if err != nil {
+		return failed("the answer isn't JSON: %v", err)
+	}
+	_, err = b.WriteTo(w)
+	return err
+}
+
+// flat is the JSON of an answer whose type isn't known here, as a table: the members, those of
+// objects with dots in their names. Where a member is a list of objects, the first such list is the
+// table.
+func flat(raw []byte) (table, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var top any
+	if err := d.Decode(&top); err != nil {
+		return table{}, failed("the answer isn't JSON: %v", err)
+	}
+	var t table
+	list, listed := listIn(top)
+	if !listed {
+		flatten("", top, func(name, value string) { t.add("", name, value) })
+		return t, nil
+	}
+	columns := map[string]int{}
+	var lines []map[string]string
+	for _, item := range list {
+		line := map[string]string{}
+		flatten("", item, func(name, value string) {
+			if _, known := columns[name]; !known {
+				columns[name] = len(t.head)
+				t.head = append(t.head, name)
+			}
+			line[name] = value
+		})
+		lines = append(lines, line)
+	}
+	for _, line := range lines {
+		row := make([]string, len(t.head))
+		for name, value := range line {
+			row[columns[name]] = value
+		}
+		t.add("", row...)
+	}
+	return t, nil
+}
+
+// listIn returns the list of objects that an answer is, or that it has as its first member.
+func listIn(v any) ([]any, bool) {
+	switch v := v.(type) {
+	case []any:
+		return v, true
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			list, is := v[name].([]any)
+			if !is || len(list) == 0 {
+				continue
+			}
+			if _, objects := list[0].(map[string]any); objects {
+				return list, true
+			}
+		}
+	}
+	return nil, false
+}
+
+func flatten(name string, v any, add func(name, value string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, member := range slices.Sorted(maps.Keys(v)) {
+			full := member
+			if name != "" {
+				full = name + "." + member
+			}
+			flatten(full, v[member], add)
+		}
+	case []any:
+		var parts []string
+		for _, item := range v {
+			flatten("", item, func(n, value string) {
+				parts = append(parts, strings.TrimPrefix(n+"="+value, "="))
+			})
+		}
+		add(name, strings.Join(parts, ","))
+	case nil:
+		add(name, "")
+	default:
+		add(name, fmt.Sprint(v))
+	}
+}
+
+// showText writes a text that the server has made for terminals. Its lines were cleaned there; they
+// are cleaned once more, in case it isn't the server that it should be.
+func (a *app) showText(body []byte) error {
+	w := bufio.NewWriter(a.stdout)
+	for line := range strings.Lines(string(body)) {
+		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
+		fmt.Fprintln(w, a.paint(text.Clean(line)))
+	}
+	return w.Flush()
+}
+
+// paint colours a line by the verdict that it begins with, on a terminal that wants colours.
+func (a *app) paint(line string) string {
+	word, _, _ := strings.Cut(line, " ")
+	colour := map[string]string{"ok": "32", "warning": "33", "critical": "31", "unknown": "35"}[word]
+	_, none := a.env("NO_COLOR")
+	if colour == "" || none || a.variable("TERM") == "dumb" || !a.isTerminal(a.stdout) {
+		return line
+	}
+	return "\x1b[" + colour + "m" + word + "\x1b[0m" + line[len(word):]
+}
+
+// showResult writes a backend's answer byte for byte. Bytes that aren't text aren't written to a
+// terminal.
+func (a *app) showResult(contentType string, body []byte) error {
+	if a.isTerminal(a.stdout) {
+		kind, _, _ := mime.ParseMediaType(contentType)
+		if !utf8.Valid(body) || bytes.ContainsAny(body, "\x1b\x00\x9b") {
+			return &failure{code: exitUsage, text: fmt.Sprintf("the result is %d bytes of %s, "+
+				"which a terminal can't show: redirect it, as in > file", len(body), kind)}
+		}
+		if body = bytes.TrimSuffix(body, []byte("\n")); len(body) > 0 {
+			return a.showText(append(body, '\n'))
+		}
+		return nil
+	}
+	_, err := a.stdout.Write(body)
+	return err
+}
+
+// confirm asks, and returns nil after a yes. Without a terminal it asks nothing.
+func (a *app) confirm(ctx context.Context, yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !a.isTerminal(a.stdin) || !a.isTerminal(a.stderr) {
+		return &failure{code: exitUsage, text: "this would " + question + ", and there is no " +
+			"terminal to ask on", next: "the same with --yes"}
+	}
+	fmt.Fprintf(a.stderr, "%s? [y/N] ", text.Clean(question))
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.stdin).ReadString('\n')
+		said <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case word := <-said:
+		if word == "y" || word == "yes" {
+			return nil
+		}
+		return failed("nothing was done")
+	}
+}
+
+// seconds writes a time in seconds for people: 0.4 s, 44 s, 12m30s.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case s < 10:
+		return strconv.FormatFloat(s, 'g', 2, 64) + " s"
+	case s < 120:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 7200:
+		return units.ShortDuration(d.Round(time.Second))
+	}
+	return units.ShortDuration(d.Round(time.Minute))
+}
+
+// moment writes a time of day for people, with its date unless that is today; TSV has all of it.
+func (a *app) moment(t *api.Time) string {
+	switch {
+	case t == nil || t.IsZero():
+		return ""
+	case a.form() != "table":
+		return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	local, now := t.Local(), time.Now()
+	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
+		return local.Format("15:04:05")
+	}
+	return local.Format("2006-01-02 15:04:05")
+}
