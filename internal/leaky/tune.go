@@ -11,6 +11,7 @@ import (
 
 // Status is one backend's drain and line at one moment.
 type Status struct {
+	Now        time.Time // on Redis's clock
 	Settings             // in force
 	Configured Settings  // in this process's config
 	Override   Override  // live overrides; nil fields are as configured
@@ -82,16 +83,26 @@ func (l *Line) ResetTuning(ctx context.Context, by string) error {
 
 // Status reads one backend's line and drain at one moment.
 func (l *Line) Status(ctx context.Context) (Status, error) {
-	var names []any
-	for _, name := range Tunables() {
-		names = append(names, name)
-	}
-	a, err := l.run(ctx, statusScript, names...)
+	a, err := l.run(ctx, statusScript, statusArguments()...)
 	if err != nil {
 		return Status{}, err
 	}
+	return l.readStatus(&a)
+}
+
+// statusArguments are those of the status script.
+func statusArguments() (names []any) {
+	for _, name := range Tunables() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// readStatus reads the values of the status script.
+func (l *Line) readStatus(a *answer) (Status, error) {
 	s := Status{Configured: l.settings}
 	now := a.number()
+	s.Now = time.UnixMicro(now)
 	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
 	if accepted := a.number(); accepted != 0 {
 		// The clock may have been set back.

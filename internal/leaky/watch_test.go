@@ -1,0 +1,154 @@
+package leaky_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/internal/leaky"
+)
+
+// fakeLine is a line whose status a test sets.
+type fakeLine struct {
+	reads  atomic.Int64
+	status func() (leaky.Status, error)
+}
+
+func (f *fakeLine) Status(context.Context) (leaky.Status, error) {
+	f.reads.Add(1)
+	return f.status()
+}
+
+func (f *fakeLine) Dues(context.Context) (leaky.Dues, error) { return leaky.Dues{}, nil }
+
+// However many readers there are, a backend is read once a second, also while reading fails.
+func TestReadersShareOneReadingASecond(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	line := &fakeLine{status: func() (leaky.Status, error) {
+		if fails.Load() {
+			return leaky.Status{}, errors.New("away")
+		}
+		return leaky.Status{Waiting: 7}, nil
+	}}
+	w := leaky.NewWatch(map[string]*fakeLine{"b": line})
+	now := time.Now()
+	w.SetClock(func() time.Time { return now })
+	readers := func() {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if seen := w.Status(context.Background(), "b"); seen.Value.Waiting != 7 ||
+					(seen.Err != nil) != fails.Load() {
+					t.Errorf("seen %+v", seen)
+				}
+			})
+		}
+		all.Wait()
+	}
+	readers()
+	now = now.Add(999 * time.Millisecond)
+	readers()
+	if n := line.reads.Load(); n != 1 {
+		t.Errorf("%d reads within a second", n)
+	}
+	now = now.Add(time.Millisecond)
+	fails.Store(true)
+	readers()
+	if n := line.reads.Load(); n != 2 {
+		t.Errorf("%d reads", n)
+	}
+	if seen := w.Last("b"); seen.Err == nil || !seen.At.Equal(now.Add(-time.Second)) {
+		t.Errorf("last = %+v at %v", seen, now)
+	}
+}
+
+// The arrivals of the last minute are their mean and spread, unknown for a young process, and old
+// ones don't count.
+func TestAWatchKnowsTheArrivalsOfTheLastMinute(t *testing.T) {
+	t.Parallel()
+	var s leaky.Status
+	w := leaky.NewWatch(map[string]*fakeLine{"b": {status: func() (leaky.Status, error) {
+		return s, nil
+	}}})
+	now := time.Now()
+	w.SetClock(func() time.Time { return now })
+	pass := func(jobs int64) {
+		now = now.Add(5 * time.Second)
+		s.Books.Accepted += jobs
+		w.Status(context.Background(), "b")
+	}
+	pass(1000)
+	pass(25)
+	if r := w.Recent("b"); r.Arrivals != (leaky.Arrivals{}) {
+		t.Errorf("after 5 s: %+v", r)
+	}
+	pass(25)
+	if r := w.Recent("b"); r.PerSecond != 5 || r.Spread != 0 || r.Arrivals.Over != 10*time.Second {
+		t.Errorf("after 10 s: %+v", r)
+	}
+	for i := range 30 {
+		pass(int64(40 + 20*(i%2)))
+	}
+	if r := w.Recent("b"); r.PerSecond != 10 || r.Spread != 2 || r.Arrivals.Over != time.Minute ||
+		r.Books.Accepted != 600 {
+		t.Errorf("after minutes: %+v", r)
+	}
+	now = now.Add(time.Minute)
+	if r := w.Recent("b"); r.Arrivals.Over != 0 {
+		t.Errorf("a minute later: %+v", r)
+	}
+	s.Books.Accepted = 3 // the store has lost everything
+	pass(0)
+	pass(0)
+	pass(0)
+	if r := w.Recent("b"); r.PerSecond != 0 || r.Arrivals.Over != 10*time.Second {
+		t.Errorf("after a loss: %+v", r)
+	}
+}
+
+// A line is stalled while jobs wait, nothing keeps their starts back, and none comes.
+func TestAWatchNoticesThatNobodyDrains(t *testing.T) {
+	t.Parallel()
+	s := leaky.Status{Waiting: 5, EffectiveConcurrency: 4}
+	w := leaky.NewWatch(map[string]*fakeLine{"b": {status: func() (leaky.Status, error) {
+		return s, nil
+	}}})
+	now := time.Now()
+	w.SetClock(func() time.Time { return now })
+	stalled := func(after time.Duration) time.Duration {
+		now = now.Add(after)
+		w.Status(context.Background(), "b")
+		return w.Recent("b").StalledFor
+	}
+	if d := stalled(0); d != 0 {
+		t.Errorf("at first sight: %v", d)
+	}
+	for i := range 20 {
+		if d := stalled(time.Second); d != time.Duration(i+1)*time.Second {
+			t.Errorf("after %d s: %v", i+1, d)
+		}
+	}
+	s.Books.Started++
+	if d := stalled(time.Second); d != 0 {
+		t.Errorf("after a start: %v", d)
+	}
+	for _, held := range []func(*leaky.Status){
+		func(s *leaky.Status) { s.Waiting = 0 },
+		func(s *leaky.Status) { s.Paused = true },
+		func(s *leaky.Status) { s.Probing = true },
+		func(s *leaky.Status) { s.InFlight = 4 },
+		func(s *leaky.Status) { s.Now, s.GateUntil = now, now.Add(time.Minute) },
+	} {
+		before := s
+		held(&s)
+		stalled(time.Second)
+		if d := stalled(time.Minute); d != 0 {
+			t.Errorf("%+v: %v", s, d)
+		}
+		s = before
+	}
+}
