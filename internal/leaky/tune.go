@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -56,6 +58,16 @@ type Books struct {
 	Started  int64 // calls begun
 	// Calls that the backend answered with 429 or 503.
 	Throttled int64
+}
+
+// Difference is Books.Accepted less the jobs in any state; 0: the books balance.
+func (s Status) Difference() int64 {
+	return s.Books.difference(s.Waiting + s.Delayed + s.InFlight)
+}
+
+// difference is Accepted less the jobs that are there and those that have ended.
+func (b Books) difference(there int64) int64 {
+	return b.Accepted - (there + b.Succeeded + b.Failed + b.Canceled + b.Expired + b.Lost)
 }
 
 // Tune sets live overrides, for all workers at once: their next release reads them. They stay in
@@ -179,4 +191,16 @@ func (b *Books) read(a *answer) error {
 		}
 	}
 	return a.err
+}
+
+// EffectiveText is the part of the rate in force that feedback leaves, in the unit of that rate.
+func (s Status) EffectiveText() string {
+	_, unit, hasUnit := strings.Cut(s.Rate.String(), "/")
+	if s.Factor == 1 || !hasUnit {
+		return s.Rate.String()
+	}
+	const digits = 4
+	per := rateUnits[unit] / 1e6 // seconds
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(s.EffectiveRate*per, 'g', digits, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + "/" + unit
 }

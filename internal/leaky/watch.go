@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/forebay/forebay/internal/glance"
 )
 
 const (
@@ -34,8 +36,8 @@ type Watch struct {
 }
 
 type watched struct {
-	status *reading[Status]
-	dues   *reading[Dues]
+	status *glance.Glance[Status]
+	dues   *glance.Glance[Dues]
 
 	mu      sync.Mutex
 	past    []past    // guarded by mu: of the last minute, about watchEvery apart
@@ -53,8 +55,11 @@ type past struct {
 func NewWatch[L Watched](lines map[string]L) *Watch {
 	w := &Watch{backends: make(map[string]*watched, len(lines)), now: time.Now}
 	for name, line := range lines {
-		b := &watched{status: newReading(line.Status), dues: newReading(line.Dues)}
-		w.backends[name] = b
+		clock := func() time.Time { return w.now() }
+		w.backends[name] = &watched{
+			status: glance.New(watchFresh, callTimeout, clock, line.Status),
+			dues:   glance.New(watchFresh, callTimeout, clock, line.Dues),
+		}
 	}
 	return w
 }
@@ -78,33 +83,24 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Seen is the last reading of something: its value, and when it was read on the host's clock; the
-// zero time: never. Err is why there is no newer one; nil: it is at most a second old.
-type Seen[T any] struct {
-	Value T
-	At    time.Time
-	Err   error
-}
-
 // Status returns a backend's status of the last second. The backend must be one of the Watch's.
-func (w *Watch) Status(ctx context.Context, backend string) Seen[Status] {
+func (w *Watch) Status(ctx context.Context, backend string) glance.Seen[Status] {
 	b := w.backends[backend]
-	seen, read := b.status.get(ctx, w.now)
-	if read && seen.Err == nil {
+	seen, mine := b.status.Get(ctx)
+	if mine && seen.Err == nil {
 		b.remember(seen.At, seen.Value)
 	}
 	return seen
 }
 
 // Last is Status without a call to Redis.
-func (w *Watch) Last(backend string) Seen[Status] {
-	seen, _ := w.backends[backend].status.last(w.now())
-	return seen
+func (w *Watch) Last(backend string) glance.Seen[Status] {
+	return w.backends[backend].status.Last()
 }
 
 // Dues returns the deadlines of a backend's line, of the last second.
-func (w *Watch) Dues(ctx context.Context, backend string) Seen[Dues] {
-	seen, _ := w.backends[backend].dues.get(ctx, w.now)
+func (w *Watch) Dues(ctx context.Context, backend string) glance.Seen[Dues] {
+	seen, _ := w.backends[backend].dues.Get(ctx)
 	return seen
 }
 
@@ -182,56 +178,4 @@ func (b Books) less(before Books) Books {
 		Expired: b.Expired - before.Expired, Lost: b.Lost - before.Lost,
 		Redriven: b.Redriven - before.Redriven, Started: b.Started - before.Started,
 		Throttled: b.Throttled - before.Throttled}
-}
-
-// reading is something in Redis that is read once for all who ask within a second.
-type reading[T any] struct {
-	read func(context.Context) (T, error)
-	turn chan struct{} // has a value while one reads
-
-	mu   sync.Mutex
-	seen Seen[T]   // guarded by mu
-	next time.Time // guarded by mu: when it is to be read again
-}
-
-func newReading[T any](read func(context.Context) (T, error)) *reading[T] {
-	return &reading[T]{read: read, turn: make(chan struct{}, 1)}
-}
-
-// last returns what was seen last, and whether that is to be used again at a moment.
-func (r *reading[T]) last(now time.Time) (seen Seen[T], fresh bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.seen, now.Before(r.next)
-}
-
-// get returns what was seen last, and whether it was read for this call. A failure is remembered as
-// a success is: while the store fails, too, it is asked once a second.
-func (r *reading[T]) get(ctx context.Context, now func() time.Time) (seen Seen[T], read bool) {
-	if seen, fresh := r.last(now()); fresh {
-		return seen, false
-	}
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		seen, _ := r.last(now())
-		seen.Err = ctx.Err()
-		return seen, false
-	}
-	seen, fresh := r.last(now())
-	if fresh {
-		return seen, false
-	}
-	at := now()
-	bounded, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	value, err := r.read(bounded)
-	if seen.Err = err; err == nil {
-		seen.Value, seen.At = value, at
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen, r.next = seen, now().Add(watchFresh)
-	return seen, true
 }

@@ -2,9 +2,6 @@ package leaky_test
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,59 +9,11 @@ import (
 )
 
 // fakeLine is a line whose status a test sets.
-type fakeLine struct {
-	reads  atomic.Int64
-	status func() (leaky.Status, error)
-}
+type fakeLine struct{ status func() (leaky.Status, error) }
 
-func (f *fakeLine) Status(context.Context) (leaky.Status, error) {
-	f.reads.Add(1)
-	return f.status()
-}
+func (f *fakeLine) Status(context.Context) (leaky.Status, error) { return f.status() }
 
 func (f *fakeLine) Dues(context.Context) (leaky.Dues, error) { return leaky.Dues{}, nil }
-
-// However many readers there are, a backend is read once a second, also while reading fails.
-func TestReadersShareOneReadingASecond(t *testing.T) {
-	t.Parallel()
-	var fails atomic.Bool
-	line := &fakeLine{status: func() (leaky.Status, error) {
-		if fails.Load() {
-			return leaky.Status{}, errors.New("away")
-		}
-		return leaky.Status{Waiting: 7}, nil
-	}}
-	w := leaky.NewWatch(map[string]*fakeLine{"b": line})
-	now := time.Now()
-	w.SetClock(func() time.Time { return now })
-	readers := func() {
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				if seen := w.Status(context.Background(), "b"); seen.Value.Waiting != 7 ||
-					(seen.Err != nil) != fails.Load() {
-					t.Errorf("seen %+v", seen)
-				}
-			})
-		}
-		all.Wait()
-	}
-	readers()
-	now = now.Add(999 * time.Millisecond)
-	readers()
-	if n := line.reads.Load(); n != 1 {
-		t.Errorf("%d reads within a second", n)
-	}
-	now = now.Add(time.Millisecond)
-	fails.Store(true)
-	readers()
-	if n := line.reads.Load(); n != 2 {
-		t.Errorf("%d reads", n)
-	}
-	if seen := w.Last("b"); seen.Err == nil || !seen.At.Equal(now.Add(-time.Second)) {
-		t.Errorf("last = %+v at %v", seen, now)
-	}
-}
 
 // The arrivals of the last minute are their mean and spread, unknown for a young process, and old
 // ones don't count.

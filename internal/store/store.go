@@ -125,6 +125,13 @@ func (s *Store) Reason() string {
 	return s.reason
 }
 
+// Since returns when the store last became healthy, or ceased to be.
+func (s *Store) Since() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.since
+}
+
 // Unavailable returns a channel that is closed once the store is no longer healthy, and already
 // closed while it isn't. After a recovery, Unavailable returns a new channel. A goroutine that
 // waits for a message from Redis need not poll for outages.

@@ -102,9 +102,12 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Stored:     memory,
 		Deliveries: webhook.NewOutbox(s.Client()),
 		Shadows:    books,
-		Token:      string(c.Admin.Token),
-		Web:        front.Web,
-		Audit:      audit,
+		Workers: func(ctx context.Context) (int, error) {
+			return jobs.Workers(ctx, s.Client())
+		},
+		Token: string(c.Admin.Token),
+		Web:   front.Web,
+		Audit: audit,
 	}
 	for name, line := range lines {
 		enter.Lines[name], front.Lines[name], operators.Lines[name] = line, line, line
@@ -154,6 +157,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 	f.Server = httpapi.New(front)
 	operators.Front = f.Server
 	f.operators = adminapi.New(operators)
+	f.background = append(f.background, f.operators.Run)
 	return f, nil
 }
 
