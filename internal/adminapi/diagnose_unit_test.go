@@ -57,8 +57,8 @@ func TestADiagnosisOfEachFault(t *testing.T) {
 		}, thingWorkers, api.LevelUnknown, "not seen lately", ""},
 		"the backend throttles": {func(_ *sighting, st *leaky.Status, _ *backendSeen) {
 			st.Factor, st.EffectiveRate, st.Cause, st.Probing = 0.37, 2.96, leaky.Throttled, true
-		}, thingBackend, api.LevelCritical, "answers 429 or 503: drains 2.96/s of 8/s, one call probes",
-			"explain backend/reports"},
+		}, thingBackend, api.LevelCritical,
+			"answers 429 or 503: drains 2.96/s of 8/s, one call probes", "explain backend/reports"},
 		"the gate is closed": {func(_ *sighting, st *leaky.Status, _ *backendSeen) {
 			st.GateUntil = now.Add(time.Minute)
 		}, thingBackend, api.LevelCritical, "no call before", "explain backend/reports"},

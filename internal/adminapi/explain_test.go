@@ -56,7 +56,8 @@ func TestAJobThatDoesNotWaitExplainsItselfToo(t *testing.T) {
 	check := func(id, state, part string) {
 		t.Helper()
 		e := w.explain(id)
-		if e.State != state || !strings.Contains(e.Reason, part) || e.Position != 0 || e.Rate != nil {
+		if e.State != state || !strings.Contains(e.Reason, part) || e.Position != 0 ||
+			e.Rate != nil {
 			t.Errorf("want %s, %q: %+v", state, part, e)
 		}
 	}

@@ -47,8 +47,8 @@ func TestAnOperatorSeesWhatAChangeWouldBring(t *testing.T) {
 		t.Errorf("a forecast has changed something: %+v, %v", st.Override, err)
 	}
 	a := w.Want(w.AdminCall("GET", "backends/"+w.Backend+"/forecast?rate=2/s&format=text"), 200)
-	if text := string(a.Text); !strings.Contains(text, "now 10/s  at 2/s") ||
-		!strings.Contains(text, "wait          2 s       10 s") {
+	if text := string(a.Text); !strings.Contains(text, "now 10/s   at 2/s") ||
+		!strings.Contains(text, "wait          2 s        10 s") {
 		t.Errorf("as text:\n%s", text)
 	}
 }

@@ -27,8 +27,8 @@ func TestAnOperatorAsksWhatIsWrong(t *testing.T) {
 	var d api.Diagnosis
 	w.Eventually("the pause is seen", func() bool { d = w.diagnosis(); return d.Level != "ok" })
 	f := d.Findings[0]
-	if d.Level != api.LevelWarning || f.Backend != w.Backend || f.Next != "forebay resume "+w.Backend ||
-		!strings.Contains(f.Cause, "kim") || f.Since == nil {
+	if d.Level != api.LevelWarning || f.Backend != w.Backend ||
+		f.Next != "forebay resume "+w.Backend || !strings.Contains(f.Cause, "kim") || f.Since == nil {
 		t.Errorf("paused: %+v", d)
 	}
 	text := string(w.Want(w.AdminCall("GET", "health?format=text"), 200).Text)

@@ -36,7 +36,8 @@ func TestAClientSeesWhyItsJobWaits(t *testing.T) {
 	}
 	w.Problem(w.Get("/v1/jobs/"+id+"?explain=1", key(keyB)), http.StatusNotFound,
 		api.CodeUnknownJob)
-	for _, query := range []string{"explain=0", "explain=", "explain=1&x=1", "explain=1&format=xml"} {
+	for _, query := range []string{"explain=0", "explain=", "explain=1&x=1",
+		"explain=1&format=xml"} {
 		w.Problem(w.Get("/v1/jobs/"+id+"?"+query, key(keyA)), http.StatusBadRequest,
 			api.CodeInvalidRequest)
 	}

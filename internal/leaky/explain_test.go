@@ -34,8 +34,8 @@ func TestAnExplanationAgreesWithEverythingElse(t *testing.T) {
 	id := b.accept("last")
 	e, look := b.explain(id), b.look(id)
 	if e.Position != look.Position || e.Wait != look.Wait || e.Job.Client != "last" ||
-		e.Standing.State != jobs.Waiting || e.Status.Waiting != 61 || e.Status.Rate != rate(t, "10/s") ||
-		e.WaitingOn != look.WaitingOn || e.Sampled || len(e.Ahead) != 8 {
+		e.Standing.State != jobs.Waiting || e.Status.Waiting != 61 ||
+		e.Status.Rate != rate(t, "10/s") || e.WaitingOn != look.WaitingOn || e.Sampled || len(e.Ahead) != 8 {
 		t.Errorf("explanation = %+v\nlook = %+v", e, look)
 	}
 	total := e.OtherJobs

@@ -55,8 +55,10 @@ type Outlook struct {
 	Rate        Rate // in force, before feedback
 	Concurrency int
 	Paused      bool
-	BoundBy     string  // OnPaused, OnQueuePaused, OnGate, OnConcurrency, OnFeedback or OnRate
-	PerSecond   float64 // starts, at most, once the gate is open; 0: paused; +Inf: nothing bounds it
+	BoundBy     string // OnPaused, OnQueuePaused, OnGate, OnConcurrency, OnFeedback or OnRate
+	// PerSecond is how many jobs start a second at most, once the gate is open; 0: paused; +Inf:
+	// nothing known bounds it.
+	PerSecond float64
 	// Needed is the concurrency that the rate needs; 0: BoundBy isn't OnConcurrency.
 	Needed int
 

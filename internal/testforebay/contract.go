@@ -19,9 +19,9 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// contract holds every answer that a test gets against openapi.yaml or admin.yaml. The schemas of OpenAPI 3.1 are
-// JSON Schema 2020-12, so a library for those judges bodies and fields; finding the one that
-// applies is done here.
+// contract holds every answer that a test gets against openapi.yaml or admin.yaml. The schemas of
+// OpenAPI 3.1 are JSON Schema 2020-12, so a library for those judges bodies and fields; finding the
+// one that applies is done here.
 type contract struct {
 	t    testing.TB
 	next http.RoundTripper
