@@ -342,7 +342,7 @@ func (m *model) tune(o leaky.Override, by string) {
 // status is the model's Status.
 func (m *model) status() leaky.Status {
 	v := m.view()
-	s := leaky.Status{Settings: m.s, Configured: m.s, Override: m.override, By: m.by,
+	s := leaky.Status{Now: when(m.now), Settings: m.s, Configured: m.s, Override: m.override, By: m.by,
 		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval,
 		EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)),
 		Delayed:  int64(len(m.delayed)),
