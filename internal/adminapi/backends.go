@@ -7,8 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/leaky"
@@ -86,7 +84,7 @@ func backendView(name string, st leaky.Status) api.Backend {
 	o, note := st.Override, func(name string) api.OverrideNote { return noteView(st.Notes[name]) }
 	v := api.Backend{
 		Name:  name,
-		Rate:  setting(st.Configured.Rate.String(), nil, effectiveRate(st), note("rate")),
+		Rate:  setting(st.Configured.Rate.String(), nil, st.EffectiveText(), note("rate")),
 		Burst: setting(st.Configured.Burst, o.Burst, st.Burst, note("burst")),
 		Concurrency: setting(st.Configured.Concurrency, o.Concurrency, st.EffectiveConcurrency,
 			note("concurrency")),
@@ -135,18 +133,6 @@ func outcomesView(b leaky.Books) api.Outcomes {
 	return api.Outcomes{Accepted: b.Accepted, Succeeded: b.Succeeded, Failed: b.Failed,
 		Canceled: b.Canceled, Expired: b.Expired, Lost: b.Lost, Redriven: b.Redriven,
 		Started: b.Started, Throttled: b.Throttled}
-}
-
-// effectiveRate is the part of the rate in force that feedback leaves, in the unit of that rate.
-func effectiveRate(st leaky.Status) string {
-	_, unit, hasUnit := strings.Cut(st.Rate.String(), "/")
-	if st.Factor == 1 || !hasUnit {
-		return st.Rate.String()
-	}
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}[unit]
-	const digits = 4
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(st.EffectiveRate*per, 'g', digits, 64), 64)
-	return strconv.FormatFloat(rounded, 'f', -1, 64) + "/" + unit
 }
 
 // books answers GET /admin/v1/backends/{name}/books.

@@ -26,3 +26,14 @@ func Cursor(backend string, state jobs.State, cursor string) string {
 
 // ListReaders is how many requests for lists have the turn or wait for it.
 func (s *Server) ListReaders() int { return s.lists.Users() }
+
+// Calls are all calls of the listener, by the template of their path: the methods.
+func (s *Server) Calls() map[string][]string {
+	calls := map[string][]string{}
+	for _, r := range s.routes() {
+		for method := range r.Handlers {
+			calls[r.Path] = append(calls[r.Path], method)
+		}
+	}
+	return calls
+}

@@ -30,6 +30,8 @@ type Config struct {
 	Shadows    Shadows    // nil: no books on shadow limits are kept
 	Tallies    Tallies    // nil: there is no history
 	Events     Events     // nil: no events are kept
+	// Workers counts the worker processes that live; nil: it isn't known.
+	Workers func(context.Context) (int, error)
 
 	// Token is the operators'; "": they need none, and the listener must not be reachable from
 	// elsewhere.
@@ -62,12 +64,14 @@ type Line interface {
 type Drain interface {
 	Status(context.Context) (leaky.Status, error)
 	Retune(context.Context, leaky.Tuning) error
+	Dues(context.Context) (leaky.Dues, error)
 	CheckBooks(context.Context) (leaky.Report, error)
 }
 
 // Reader reads the jobs of a line.
 type Reader interface {
 	Look(ctx context.Context, id string) (leaky.Look, error)
+	Explain(ctx context.Context, id string) (leaky.Explanation, error)
 	List(context.Context, leaky.ListFilter) (leaky.Page, error)
 	Result(ctx context.Context, id string) ([]byte, error)
 }
@@ -85,6 +89,8 @@ type Changer interface {
 // Store is the connection to Redis.
 type Store interface {
 	Healthy() bool      // false: a call would fail, or hang
+	Since() time.Time   // when it last became Healthy, or ceased to be
+	Writable() bool     // false: it can be read, and takes no job
 	Embedded() bool     // in memory: nothing is kept
 	Warnings() []string // problems that an operator should mend
 }
@@ -112,6 +118,7 @@ type Deliveries interface {
 // Server answers the admin listener. Safe for concurrent use.
 type Server struct {
 	Config
+	*outlook
 	operators   *Operators
 	lists       web.Turns
 	streams     atomic.Int64
@@ -128,6 +135,7 @@ func New(c Config) *Server {
 	c.Web.Metrics.MustRegister(&lineCollector{c.Lines})
 	return &Server{
 		Config:      c,
+		outlook:     newOutlook(c),
 		operators:   NewOperators(c.Token, c.Front.AddressOf, c.Web.Metrics, c.Web.Log),
 		redriveTime: maxRedriveTime,
 		beat:        web.Heartbeat,
@@ -144,14 +152,21 @@ type (
 // Handler is the handler of the admin listener.
 func (s *Server) Handler() http.Handler {
 	begin := func() *web.Call { return new(web.Call) }
-	return web.Router(s.Web, begin, append(s.cacheRoutes(),
+	return web.Router(s.Web, begin, s.routes()...)
+}
+
+// routes are all calls of the admin listener.
+func (s *Server) routes() []route {
+	return append(s.cacheRoutes(),
 		s.route("/admin/v1/backends", methods{"GET": s.listBackends}),
 		s.route("/admin/v1/backends/{name}", methods{"GET": s.getBackend, "PATCH": s.tuneBackend}),
 		s.route("/admin/v1/backends/{name}/override", methods{"DELETE": s.resetBackend}),
 		s.route("/admin/v1/backends/{name}/books", methods{"GET": s.books}),
+		s.routeWithQuery("/admin/v1/backends/{name}/forecast", s.forecast),
 		s.route("/admin/v1/backends/{name}/redrive", methods{"POST": s.redriveMany}),
 		s.routeWithQuery("/admin/v1/jobs", s.listJobs),
 		s.route("/admin/v1/jobs/{id}", methods{"GET": s.getAnyJob, "DELETE": s.cancelAnyJob}),
+		s.routeWithQuery("/admin/v1/jobs/{id}/explain", s.explain),
 		s.route("/admin/v1/jobs/{id}/redrive", methods{"POST": s.redriveJob}),
 		s.route("/admin/v1/jobs/{id}/deliveries", methods{"GET": s.deliveriesOf}),
 		s.route("/admin/v1/jobs/{id}/redeliver", methods{"POST": s.redeliver}),
@@ -159,10 +174,18 @@ func (s *Server) Handler() http.Handler {
 		s.routeWithQuery("/admin/v1/shadow-limits", s.shadowLimits),
 		s.routeWithQuery("/admin/v1/history", s.history),
 		s.routeWithQuery("/admin/v1/events", s.events),
+		s.routeWithQuery("/admin/v1/health", s.health),
+		s.route("/admin/v1/openapi.yaml", methods{"GET": s.openAPI}),
 		s.routeWithQuery("/metrics", s.showMetrics()),
 		route{Path: "/livez", Handlers: methods{"GET": web.Livez}},
 		route{Path: "/readyz", Handlers: methods{"GET": s.readyz}},
-	)...)
+	)
+}
+
+// openAPI answers GET /admin/v1/openapi.yaml.
+func (s *Server) openAPI(c *web.Call) error {
+	c.Bytes(http.StatusOK, "application/yaml", api.AdminOpenAPI)
+	return nil
 }
 
 // route is a route for operators, without a query.

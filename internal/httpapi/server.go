@@ -32,6 +32,7 @@ type Line interface {
 // Jobs are a line's jobs.
 type Jobs interface {
 	Look(ctx context.Context, id string) (leaky.Look, error)
+	Explain(ctx context.Context, id string) (leaky.Explanation, error)
 	Mine(context.Context, leaky.MineFilter) (leaky.MinePage, error)
 	Cancel(ctx context.Context, id string) (leaky.CancelOutcome, error)
 	Purge(ctx context.Context, id string) (leaky.PurgeOutcome, error)

@@ -24,13 +24,21 @@ func (s *Server) ownJob(c *call) (Line, leaky.Look, error) {
 		return nil, leaky.Look{}, jobview.UnknownJob()
 	}
 	look, err := line.Look(c.Ctx, id)
-	if err != nil {
-		return nil, leaky.Look{}, c.ownLookError(id, err)
-	}
-	if look.Job.Shared || !c.owns(look.Job.Client, id) {
-		return nil, leaky.Look{}, jobview.UnknownJob()
+	if err := c.mustOwn(id, look, err); err != nil {
+		return nil, leaky.Look{}, err
 	}
 	return line, look, nil
+}
+
+// mustOwn returns the problem to answer with if a look failed, or its job isn't the caller's.
+func (c *call) mustOwn(id string, look leaky.Look, err error) error {
+	if err != nil {
+		return c.ownLookError(id, err)
+	}
+	if look.Job.Shared || !c.owns(look.Job.Client, id) {
+		return jobview.UnknownJob()
+	}
+	return nil
 }
 
 // owns reports whether a job is the caller's. The job of a caller without a key belongs to the
@@ -49,6 +57,9 @@ func (c *call) bears(id string) bool { return c.caller.Anonymous && jobs.Random(
 
 // status answers GET /v1/jobs/{id}.
 func (s *Server) status(c *call) error {
+	if c.R.URL.Query().Has("explain") {
+		return s.explain(c)
+	}
 	if web.WantsStream(c.R.Header["Accept"]) {
 		return s.stream(c)
 	}

@@ -247,3 +247,38 @@ func BenchmarkMine(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkExplainAndDues measures one explanation, and one look at the deadlines, of a line of
+// 20,000 jobs.
+func BenchmarkExplainAndDues(b *testing.B) {
+	line, rdb := newBenchLine(b)
+	last := ""
+	for range 20_000 / batch {
+		offers := make([]leaky.Offer, batch)
+		for i := range offers {
+			offers[i] = benchOffer(line.Settings().Backend, i)
+			last = offers[i].Job.ID
+		}
+		if _, err := line.OfferAll(context.Background(), offers); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("explain", func(b *testing.B) {
+		reportScripts(b, rdb, func() {
+			for b.Loop() {
+				if _, err := line.Explain(context.Background(), last); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+	b.Run("dues", func(b *testing.B) {
+		reportScripts(b, rdb, func() {
+			for b.Loop() {
+				if _, err := line.Dues(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	})
+}

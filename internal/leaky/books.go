@@ -38,8 +38,6 @@ func (l *Line) CheckBooks(ctx context.Context) (Report, error) {
 			r.Repairs[kind] = n
 		}
 	}
-	b := r.Books
-	r.Difference = b.Accepted - (r.Waiting + r.Delayed + r.InFlight + b.Succeeded + b.Failed +
-		b.Canceled + b.Expired + b.Lost)
+	r.Difference = r.Books.difference(r.Waiting + r.Delayed + r.InFlight)
 	return r, counts.err
 }

@@ -102,6 +102,7 @@ func (h *Healths) Age(backend string, d time.Duration) {
 var sources = map[string]string{"offer": offerLua, "release": releaseLua, "start": startLua,
 	"renew": renewLua, "settle": settleLua,
 	"cancel": cancelLua, "look": where + lookLua, "purge": purgeLua, "mine": where + mineLua,
+	"due": dueLua, "explain": statusFunction + where + explainLua,
 	"tune": tuneLua, "status": statusLua, "health": healthLua,
 	"list": walk + listLua, "redrive": redriveLua, "preview": previewLua, "books": booksLua,
 	"reconcile": walk + reconcileLua, "permits": permitsLua}

@@ -87,6 +87,8 @@ func runHistory(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		"pass":    func(*rapid.T) { h.pass() },
 		"leap":    func(*rapid.T) { h.leap() },
 		"status":  func(*rapid.T) { h.status() },
+		"dues":    func(*rapid.T) { h.dues() },
+		"explain": func(*rapid.T) { h.explain() },
 		"keys":    func(*rapid.T) { h.compareKeys() },
 
 		"part":  func(*rapid.T) { h.part(h.ticket(), h.owner()) },

@@ -320,7 +320,7 @@ func (m *model) look(id string) leaky.Look {
 func (m *model) status() leaky.Status {
 	v := m.view()
 	o, _ := m.inForce()
-	s := leaky.Status{Settings: m.s, Configured: m.s, Override: o, Notes: m.notesOn(o), By: m.by,
+	s := leaky.Status{Now: when(m.now), Settings: m.s, Configured: m.s, Override: o, Notes: m.notesOn(o), By: m.by,
 		Reason: m.reason, Version: m.version(),
 		Factor: v.factor, Probing: v.probing(), EffectiveRate: 1e6 / v.interval,
 		EffectiveConcurrency: int(v.concurrency), Waiting: int64(len(m.line)),

@@ -61,6 +61,12 @@ var stopLua string
 //go:embed scripts/status.lua
 var statusLua string
 
+//go:embed scripts/due.lua
+var dueLua string
+
+//go:embed scripts/explain.lua
+var explainLua string
+
 //go:embed scripts/health.lua
 var healthLua string
 
@@ -90,6 +96,9 @@ var reconcileLua string
 //go:embed scripts/permits.lua
 var permitsLua string
 
+// statusFunction is status as a part of another script.
+var statusFunction = "local function status()\n" + statusLua + "end\n"
+
 var (
 	offerScript   = redis.NewScript(prelude + offerLua)
 	releaseScript = redis.NewScript(prelude + releaseLua)
@@ -104,6 +113,8 @@ var (
 	stopScript    = redis.NewScript(prelude + stopLua)
 	healthScript  = redis.NewScript(prelude + healthLua)
 	statusScript  = redis.NewScript(prelude + statusLua)
+	dueScript     = redis.NewScript(prelude + dueLua)
+	explainScript = redis.NewScript(prelude + statusFunction + where + explainLua)
 
 	listScript      = redis.NewScript(prelude + walk + listLua)
 	mineScript      = redis.NewScript(prelude + where + mineLua)

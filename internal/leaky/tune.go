@@ -15,6 +15,7 @@ import (
 
 // Status is one backend's drain and line at one moment.
 type Status struct {
+	Now        time.Time       // on Redis's clock
 	Settings                   // in force
 	Configured Settings        // in this process's config
 	Override   Override        // live overrides; nil fields are as configured
@@ -62,6 +63,16 @@ type Books struct {
 	Started  int64 // calls begun
 	// Calls that the backend answered with 429 or 503.
 	Throttled int64
+}
+
+// Difference is Books.Accepted less the jobs in any state; 0: the books balance.
+func (s Status) Difference() int64 {
+	return s.Books.difference(s.Waiting + s.Delayed + s.InFlight)
+}
+
+// difference is Accepted less the jobs that are there and those that have ended.
+func (b Books) difference(there int64) int64 {
+	return b.Accepted - (there + b.Succeeded + b.Failed + b.Canceled + b.Expired + b.Lost)
 }
 
 // Note says who set an override, when and why, and when it ends. An override of the version before
@@ -139,16 +150,26 @@ func (l *Line) Tune(ctx context.Context, o Override, by string) error {
 
 // Status reads one backend's line and drain at one moment.
 func (l *Line) Status(ctx context.Context) (Status, error) {
-	var names []any
-	for _, name := range Tunables() {
-		names = append(names, name)
-	}
-	a, err := l.run(ctx, statusScript, names...)
+	a, err := l.run(ctx, statusScript, statusArguments()...)
 	if err != nil {
 		return Status{}, err
 	}
+	return l.readStatus(&a)
+}
+
+// statusArguments are those of the status script.
+func statusArguments() (names []any) {
+	for _, name := range Tunables() {
+		names = append(names, name)
+	}
+	return names
+}
+
+// readStatus reads the values of the status script.
+func (l *Line) readStatus(a *answer) (Status, error) {
 	s := Status{Configured: l.settings}
 	now := a.number()
+	s.Now = time.UnixMicro(now)
 	s.Waiting, s.Delayed, s.InFlight = a.number(), a.number(), a.number()
 	if accepted := a.number(); accepted != 0 {
 		// The clock may have been set back.
@@ -251,4 +272,16 @@ func (b *Books) read(a *answer) error {
 		}
 	}
 	return a.err
+}
+
+// EffectiveText is the part of the rate in force that feedback leaves, in the unit of that rate.
+func (s Status) EffectiveText() string {
+	_, unit, hasUnit := strings.Cut(s.Rate.String(), "/")
+	if s.Factor == 1 || !hasUnit {
+		return s.Rate.String()
+	}
+	const digits = 4
+	per := rateUnits[unit] / 1e6 // seconds
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(s.EffectiveRate*per, 'g', digits, 64), 64)
+	return strconv.FormatFloat(rounded, 'f', -1, 64) + "/" + unit
 }

@@ -126,6 +126,13 @@ func (s *Store) Reason() string {
 	return s.reason
 }
 
+// Since returns when the store last became healthy, or ceased to be.
+func (s *Store) Since() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.since
+}
+
 // Unavailable returns a channel that is closed while the store isn't healthy, or as soon as it no
 // longer is. After a recovery, Unavailable returns a new channel. With it, a goroutine that waits
 // for a message from Redis need not poll for outages.

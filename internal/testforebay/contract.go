@@ -19,15 +19,15 @@ import (
 	"github.com/forebay/forebay/api"
 )
 
-// contract holds every answer that a test gets against openapi.yaml. The schemas of OpenAPI 3.1 are
-// JSON Schema 2020-12, so a library for those judges bodies and fields; finding the one that
-// applies is done here.
+// contract holds every answer that a test gets against openapi.yaml or admin.yaml. The schemas of
+// OpenAPI 3.1 are JSON Schema 2020-12, so a library for those judges bodies and fields; finding the
+// one that applies is done here.
 type contract struct {
 	t    testing.TB
 	next http.RoundTripper
 }
 
-// document is openapi.yaml as JSON values, and its schemas as they are compiled.
+// document is one of the contracts as JSON values, and its schemas as they are compiled.
 type document struct {
 	root     map[string]any
 	compiler *jsonschema.Compiler
@@ -38,10 +38,18 @@ type document struct {
 
 const documentURL = "urn:openapi.yaml"
 
-var (
-	spec      = sync.OnceValues(func() (*document, error) { return parse(api.OpenAPI) })
-	adminSpec = sync.OnceValues(func() (*document, error) { return parse(api.AdminOpenAPI) })
-)
+// specs are the contracts of the two listeners, by their files' names.
+var specs = sync.OnceValues(func() (map[string]*document, error) {
+	public, err := parse(api.OpenAPI)
+	if err != nil {
+		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	admin, err := parse(api.AdminOpenAPI)
+	if err != nil {
+		return nil, fmt.Errorf("admin.yaml: %w", err)
+	}
+	return map[string]*document{"openapi.yaml": public, "admin.yaml": admin}, nil
+})
 
 func parse(contract []byte) (*document, error) {
 	var tree any
@@ -61,6 +69,31 @@ func parse(contract []byte) (*document, error) {
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
 	d.compiler.AssertFormat()
 	return d, d.compiler.AddResource(documentURL, root)
+}
+
+// described finds the contract and the operation of a request; "" where none describes it. What
+// both listeners have, both describe alike.
+func described(method, path string) (*document, string, error) {
+	all, err := specs()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, d := range all {
+		if operation := d.operation(method, path); operation != "" {
+			return d, operation, nil
+		}
+	}
+	return nil, "", nil
+}
+
+// Described reports whether a file of package api describes a call, by its path or template.
+func Described(t testing.TB, file, method, path string) bool {
+	t.Helper()
+	all, err := specs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[file].operation(method, path) != ""
 }
 
 // at returns the value at a JSON Pointer, after its references, and the pointer to where it really
@@ -249,16 +282,9 @@ func (c contract) check(r *http.Request, answer *http.Response, body []byte) {
 	if answer.StatusCode >= 400 {
 		c.checkProblem(call, answer, body)
 	}
-	d, err := spec()
+	d, operation, err := described(r.Method, r.URL.Path)
 	if err != nil {
-		c.t.Fatalf("openapi.yaml: %v", err)
-	}
-	operation := d.operation(r.Method, r.URL.Path)
-	if operation == "" {
-		if d, err = adminSpec(); err != nil {
-			c.t.Fatalf("admin.yaml: %v", err)
-		}
-		operation = d.operation(r.Method, r.URL.Path)
+		c.t.Fatal(err)
 	}
 	if operation == "" {
 		// What the contract leaves to every other path and method is a problem.
@@ -269,7 +295,7 @@ func (c contract) check(r *http.Request, answer *http.Response, body []byte) {
 	}
 	response := d.response(operation, answer.StatusCode)
 	if response == "" {
-		c.t.Errorf("%s → %d, which openapi.yaml doesn't describe", call, answer.StatusCode)
+		c.t.Errorf("%s → %d, which its contract doesn't describe", call, answer.StatusCode)
 		return
 	}
 	wrong := d.fields(response, answer.Header)
@@ -277,7 +303,7 @@ func (c contract) check(r *http.Request, answer *http.Response, body []byte) {
 		wrong = append(wrong, err.Error())
 	}
 	if len(wrong) > 0 {
-		c.t.Errorf("%s → %d isn't as openapi.yaml says:\n%s\n%.300s", call, answer.StatusCode,
+		c.t.Errorf("%s → %d isn't as its contract says:\n%s\n%.300s", call, answer.StatusCode,
 			strings.Join(wrong, "\n"), body)
 	}
 }
@@ -310,13 +336,13 @@ func Strictly(t testing.TB, call string, body []byte, into any) {
 	}
 }
 
-// CheckContract holds an answer to a request against openapi.yaml. Answers to the World's Client
+// CheckContract holds an answer to a request against its contract. Answers to the World's Client
 // are checked already, except for streams.
 func (w *World) CheckContract(r *http.Request, a *http.Response, body []byte) {
 	w.Helper()
 	contract{t: w}.check(r, a, body)
 }
 
-// Unchecked has answers to the World's Client no longer held against openapi.yaml, which takes
+// Unchecked has answers to the World's Client no longer held against the contracts, which takes
 // time.
 func (w *World) Unchecked() { w.Client.Transport = w.Client.Transport.(contract).next }

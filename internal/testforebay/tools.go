@@ -70,6 +70,9 @@ type StoreState struct {
 // Healthy is false while the store is down.
 func (s *StoreState) Healthy() bool { return !s.Down.Load() }
 
+// Since is never: the test says when.
+func (s *StoreState) Since() time.Time { return time.Time{} }
+
 // Writable is false while the store is full.
 func (s *StoreState) Writable() bool { return !s.Full.Load() }
 

@@ -39,7 +39,7 @@ type World struct {
 	Operators *adminapi.Server
 	URL       string // of the public listener
 	Admin     string // of the admin listener
-	// Client calls the listeners. All of its answers are held against openapi.yaml; see Unchecked.
+	// Client calls the listeners. All of its answers are held against its contract; see Unchecked.
 	Client *http.Client
 	Line   *leaky.Line
 	Finals *leaky.Listener

@@ -37,8 +37,8 @@ func percent(part, whole int64) string {
 	return strconv.FormatFloat(p, 'f', decimals, 64) + "%"
 }
 
-// short writes a time with its largest unit or two: "0.3s", "44s", "3m20s", "2h5m".
-func short(seconds float64) string {
+// brief writes a time with its largest unit or two: "0.3s", "44s", "3m20s", "2h5m".
+func brief(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
 	case d < 10*time.Second:

@@ -50,7 +50,7 @@ func lineOf(p api.HistoryPoint) string {
 		word = " (" + Clean(l.Cause) + ")"
 	}
 	return fmt.Sprintf("out %s/s of %s%s  line %d/%d  wait %s", perSecond(l.Started, p.Seconds),
-		Clean(rate), word, l.Waiting, l.Capacity, short(l.OldestWaitSeconds))
+		Clean(rate), word, l.Waiting, l.Capacity, brief(l.OldestWaitSeconds))
 }
 
 // Events writes events, a line for each: when, what, on which backend, by whom, and the rest. Times

@@ -2,27 +2,18 @@ package text_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/text"
 )
 
-func at(clock string) api.Time {
-	t, err := time.Parse(time.DateTime, "2026-11-30 "+clock)
-	if err != nil {
-		panic(err)
-	}
-	return api.Time{Time: t}
-}
-
 // One line says what a redrive would do, and how to do exactly that.
 func TestAPreviewIsOneLine(t *testing.T) {
 	t.Parallel()
 	preview := func(change func(*api.RedrivePreview)) api.RedrivePreview {
-		p := api.RedrivePreview{Backend: "reports", At: at("16:00:27"), Jobs: 4, Token: "7f3a",
-			Stopped: api.StoppedDone, OldestAt: new(at("16:00:20")), Ahead: 130, Room: 870,
-			LeftAt:      new(at("16:01:10")),
+		p := api.RedrivePreview{Backend: "reports", At: *at("16:00:27"), Jobs: 4, Token: "7f3a",
+			Stopped: api.StoppedDone, OldestAt: at("16:00:20"), Ahead: 130, Room: 870,
+			LeftAt:      at("16:01:10"),
 			ByClient:    map[string]int{"globex": 1, "acme": 3},
 			ByOperation: map[string]int{"invoice": 4}, ByCode: map[string]int{"backend_status": 4}}
 		change(&p)

@@ -106,9 +106,12 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Shadows:    books,
 		Tallies:    past.Tallies,
 		Events:     past.Events,
-		Token:      string(c.Admin.Token),
-		Web:        front.Web,
-		Audit:      audit,
+		Workers: func(ctx context.Context) (int, error) {
+			return jobs.Workers(ctx, s.Client())
+		},
+		Token: string(c.Admin.Token),
+		Web:   front.Web,
+		Audit: audit,
 	}
 	for name, line := range lines {
 		enter.Lines[name], front.Lines[name], operators.Lines[name] = line, line, line
@@ -158,6 +161,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 	f.Server = httpapi.New(front)
 	operators.Front = f.Server
 	f.operators = adminapi.New(operators)
+	f.background = append(f.background, f.operators.Run)
 	return f, nil
 }
 

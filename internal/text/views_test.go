@@ -1,0 +1,108 @@
+package text_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/text"
+)
+
+func at(clock string) *api.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-11-30 "+clock)
+	if err != nil {
+		panic(err)
+	}
+	return &api.Time{Time: t}
+}
+
+func same(t *testing.T, got, want string) {
+	t.Helper()
+	if want = strings.TrimPrefix(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAForecastAsText(t *testing.T) {
+	t.Parallel()
+	f := api.Forecast{Backend: "reports", At: *at("16:00:30"), Waiting: 272, CallSeconds: 0.4,
+		Arrivals: api.Arrivals{Known: true, PerSecond: 5, Spread: 0.4, OverSeconds: 60},
+		Now: api.Outlook{Rate: "8/s", Concurrency: 4, BoundBy: "rate", PerSecond: new(8.0),
+			EmptyAt: at("16:02:01"), RefusedPerMinute: new(0.0), WaitSeconds: new(34.0)},
+		Proposed: &api.Outlook{Rate: "12/s", Concurrency: 4, BoundBy: "concurrency",
+			PerSecond: new(10.0), ConcurrencyNeeded: 5, EmptyAt: at("16:01:24"),
+			RefusedPerMinute: new(0.0), WaitSeconds: new(27.2), Expiring: 3,
+			ExpiringEstimated: true}}
+	same(t, text.Forecast(f), `
+              now 8/s     at 12/s                                                           `+
+		`(272 wait, 5/s ± 0.4 arrive, as in the last 60 s)
+bound by      rate        concurrency 4: calls take 0.4 s, so 10/s; concurrency 5 would do
+empty at      16:02:01    16:01:24
+full at       never       never
+wait          34 s        27 s
+would expire  0           about 3
+refused       0 a minute  0 a minute
+`)
+	f.Proposed, f.Arrivals = nil, api.Arrivals{}
+	f.Now = api.Outlook{Rate: "8/s", Paused: true, BoundBy: "paused"}
+	same(t, text.Forecast(f), `
+              now paused         (272 wait, how many arrive isn't known yet)
+bound by      paused
+empty at      not known
+full at       not known
+wait          not known: paused
+would expire  0
+refused       not known
+`)
+}
+
+func TestAnExplanationAsText(t *testing.T) {
+	t.Parallel()
+	e := api.Explanation{JobID: "reports-x", Backend: "reports", State: "waiting",
+		At: *at("16:00:20"), Reason: "It waits for its turn.", Position: 131, Waiting: 240,
+		StartsAt: at("16:01:04"), StartsInSeconds: new(44.0),
+		Rate: &api.ExplainedRate{Effective: "2.97/s", Configured: "10/s", Override: new("8/s"),
+			By: "k\x1bim", At: at("16:00:05"), Factor: 0.37, Cause: "throttled",
+			FactorSince: at("16:00:09")},
+		Ahead: &api.Ahead{Jobs: 130, Clients: []api.ClientAhead{{Client: "globex", Jobs: 61},
+			{Client: "acme", Jobs: 48}}, OtherClients: 7, OtherJobs: 21},
+		Holds: []api.Hold{{What: "gate", Detail: "gate open"},
+			{What: "concurrency", Detail: "3 of 4 calls at once"},
+			{What: "pause", Holds: true, Detail: "paused"}},
+		Sooner: []api.Sooner{{Change: "health", StartsInSeconds: 16.4},
+			{Change: "priority", Value: "high", StartsInSeconds: 4}}}
+	same(t, text.Explain(e), `
+waits 131st of 240 in reports; starts about 16:01:04, in 44 s
+  waits for  It waits for its turn.
+  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05, configured 10/s) × 0.37 `+
+		`(recovers from answers 429 or 503 since 16:00:09)
+  ahead      130: globex 61, acme 48, 7 others 21
+  holds      paused
+  holds not  gate open, 3 of 4 calls at once
+  sooner     once the backend is well: in 16 s     priority high: in 4 s
+`)
+	e = api.Explanation{Backend: "reports", State: "failed", At: *at("16:00:20"),
+		Reason: "It failed in attempt 3, with x\n."}
+	same(t, text.Explain(e), "failed in reports\n  It failed in attempt 3, with x\ufffd.\n")
+}
+
+func TestADiagnosisAsText(t *testing.T) {
+	t.Parallel()
+	d := api.Diagnosis{Level: "critical", At: *at("16:00:30"), Findings: []api.Finding{
+		{Level: "critical", Thing: "backend", Backend: "reports",
+			Cause: "answers 429 or 503: drains 2.97/s of 8/s, one call probes",
+			Since: at("16:00:09"), Next: "forebay explain backend/reports"},
+		{Level: "warning", Thing: "backend", Backend: "exports",
+			Cause: "paused, last changed by kim; 412 wait", Since: at("13:00:05"),
+			Next: "forebay resume exports"},
+		{Level: "ok", Thing: "store"}, {Level: "ok", Thing: "workers", Cause: "3"},
+		{Level: "ok", Thing: "books"}}}
+	same(t, text.Health(d), `
+critical  reports  answers 429 or 503: drains 2.97/s of 8/s, one call probes, since 16:00:09  `+
+		`forebay explain backend/reports
+warning   exports  paused, last changed by kim; 412 wait, since 13:00:05                      `+
+		`forebay resume exports
+ok        store  workers 3  books
+`)
+}
