@@ -76,9 +76,9 @@ func runForebay(ctx context.Context, env func(string) (string, bool), stdin stri
 
 // forebayCommand is forebay [-tty] [-in TEXT] [-for DURATION] EXIT ARG...: it runs the command, which
 // has to end with that code. $NAME takes the first word of stdout with -to NAME.
-func forebayCommand(ts *testscript.TestScript, neg bool, args []string) {
+func forebayCommand(ts *testscript.TestScript, _ bool, args []string) {
 	terminal, in, to, lasts := false, "", "", time.Minute
-	for neg = false; strings.HasPrefix(args[0], "-"); args = args[1:] {
+	for ; strings.HasPrefix(args[0], "-"); args = args[1:] {
 		switch args[0] {
 		case "-tty":
 			terminal = true

@@ -97,7 +97,7 @@ func TestARateIsAGhostUntilEnter(t *testing.T) {
 			t.Errorf("it was set: %v", a.log)
 		}
 	}
-	s = press(t, s, "+", "enter", "u", "u", "p")
+	press(t, s, "+", "enter", "u", "u", "p")
 	got := strings.Join(a.log, ", ")
 	if want := "reports rate 11/s, reports rate 10/s, reports paused on"; !strings.HasSuffix(got, want) {
 		t.Errorf("%s, want it to end with %s", got, want)

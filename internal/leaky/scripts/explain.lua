@@ -9,7 +9,7 @@
 --         its payload) of one of them
 -- Looks at 200 jobs ahead at most: all, or 100 that are spread evenly.
 local ALL, SPREAD, CLIENTS = 200, 100, 8
-local id = ARGV[#ARGV]
+local id = table.remove(ARGV) -- status takes the rest
 local record = call('GETRANGE', prefix .. 'job:' .. id, 0, METADATA)
 local position, wait, s = where(id, record)
 local cut = factor < 1 and call('HGET', PACE, 'cut') or 0
