@@ -344,7 +344,7 @@ func (a *app) listJobs() *cobra.Command {
 	most := 0
 	c := a.asClient("ls [flags]", "List your jobs, newest first", 0,
 		func(ctx context.Context, c *client.Client, _ []string) error {
-			t := table{head: []string{"JOB", "OPERATION", "STATUS", "CREATED", "STANDS"}}
+			t := columns("JOB|OPERATION|STATUS|CREATED|STANDS")
 			all := []api.Job{}
 			for job, err := range c.Jobs(ctx, list) {
 				if err != nil {
@@ -419,7 +419,7 @@ func (a *app) limits() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"LIMIT", "OPERATION", "LEFT", "OF", "PER", "RESET", "COUNTS PER"}}
+			t := columns("LIMIT|OPERATION|LEFT|OF|PER|RESET|COUNTS PER")
 			for _, l := range all.Limits {
 				var reset *api.Time
 				if l.Reset != 0 {
@@ -445,7 +445,7 @@ func (a *app) ops() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"OPERATION", "COST", "LIMITS", "WHEN OVERLOADED", "STALE FOR"}}
+			t := columns("OPERATION|COST|LIMITS|WHEN OVERLOADED|STALE FOR")
 			for _, o := range all.Operations {
 				cost := number(o.Cost.Fixed)
 				if o.Cost.Fixed == 0 {

@@ -161,7 +161,7 @@ func (a *app) contextCommands() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := table{head: []string{"CURRENT", "NAME", "URL", "ADMIN URL"}}
+		t := columns("CURRENT|NAME|URL|ADMIN URL")
 		for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 			s, mark := c.Contexts[name], ""
 			if name == c.Current {
@@ -187,7 +187,7 @@ func (a *app) contextCommands() *cobra.Command {
 			return c.save(a.contextsPath())
 		})
 	var to server
-	set := command("set NAME [flags]", "Create or change a context, by --url, --admin-url and these",
+	set := command("set NAME [flags]", "Create or change a context, by --url, --admin-url, and",
 		1, 1, func(cmd *cobra.Command, args []string) error {
 			c, err := a.contexts()
 			if err != nil {

@@ -23,7 +23,7 @@ func (a *app) localCommands() []*cobra.Command {
 
 func (a *app) dev() *cobra.Command {
 	var listen, admin, level string
-	c := command("dev [flags]", "Start a whole Forebay to try, with a fragile backend, in memory", 0,
+	c := command("dev [flags]", "Start a Forebay to try, with a fragile backend, in memory", 0,
 		0, func(cmd *cobra.Command, _ []string) error {
 			var args []string
 			for _, f := range [][2]string{{"-listen", listen}, {"-admin-listen", admin},
@@ -59,7 +59,7 @@ func (a *app) configCommands() *cobra.Command {
 
 func (a *app) ping() *cobra.Command {
 	timeout := duration(3 * time.Second)
-	c := command("ping [URL]", "Ask whether a process is ready, as a container's health check", 0, 1,
+	c := command("ping [URL]", "Ask whether a process is ready, for containers", 0, 1,
 		func(cmd *cobra.Command, args []string) error {
 			target := a.settled.URL
 			if len(args) == 1 {

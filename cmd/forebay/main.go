@@ -1,6 +1,6 @@
 // Command forebay is Forebay for people: clients submit and follow jobs, operators look and turn,
-// and dev starts a whole Forebay to try. stdout is data and stderr is talk. The exit codes are those
-// of exit.go.
+// and dev starts a whole Forebay to try. stdout is data and stderr is talk. The exit codes are
+// those of exit.go.
 package main
 
 import (

@@ -74,8 +74,8 @@ func runForebay(ctx context.Context, env func(string) (string, bool), stdin stri
 	return run(ctx, p)
 }
 
-// forebayCommand is forebay [-tty] [-in TEXT] [-for DURATION] EXIT ARG...: it runs the command, which
-// has to end with that code. $NAME takes the first word of stdout with -to NAME.
+// forebayCommand is forebay [-tty] [-in TEXT] [-for DURATION] EXIT ARG...: it runs the command,
+// which has to end with that code. $NAME takes the first word of stdout with -to NAME.
 func forebayCommand(ts *testscript.TestScript, _ bool, args []string) {
 	terminal, in, to, lasts := false, "", "", time.Minute
 	for ; strings.HasPrefix(args[0], "-"); args = args[1:] {
@@ -318,7 +318,7 @@ a: {}
 	}
 }
 
-// A moment of the past can be written as people say it; a time that hasn't come today was yesterday.
+// A moment of the past is written as people say it; a time that hasn't come today was yesterday.
 func TestMomentsOfThePast(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 30, 16, 2, 0, 0, time.UTC)

@@ -88,7 +88,7 @@ func verdict(body []byte) error {
 }
 
 // showing is a command that makes a GET and shows its answer as a table.
-func showing[T any](a *app, use, short, path string, query filters, head []string,
+func showing[T any](a *app, use, short, path string, query filters, head string,
 	fill func(t *table, answer T)) *cobra.Command {
 	return command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
 		var v T
@@ -96,7 +96,7 @@ func showing[T any](a *app, use, short, path string, query filters, head []strin
 		if err != nil {
 			return err
 		}
-		t := table{head: head}
+		t := columns(head)
 		fill(&t, v)
 		return a.show(raw, t)
 	})
@@ -104,8 +104,7 @@ func showing[T any](a *app, use, short, path string, query filters, head []strin
 
 func (a *app) backends() *cobra.Command {
 	return showing(a, "backends", "List the backends: rate, line, what each waits on", backendsPath,
-		nil, []string{"BACKEND", "STATE", "RATE", "CONCURRENCY", "LINE", "OLDEST", "IN FLIGHT",
-			"CALLS/S", "P95", "FAILED"},
+		nil, "BACKEND|STATE|RATE|CONCURRENCY|LINE|OLDEST|IN FLIGHT|CALLS/S|P95|FAILED",
 		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
 				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
@@ -256,7 +255,7 @@ func (a *app) tuned(ctx context.Context, before answer, setting string, c call) 
 	if err := errors.Join(before.decode(c, &was), after.decode(c, &is)); err != nil {
 		return err
 	}
-	t := table{head: []string{"BACKEND", "SETTING", "WAS", "IS"}}
+	t := columns("BACKEND|SETTING|WAS|IS")
 	for _, s := range []struct{ name, was, is string }{
 		{"rate", settingText(was.Rate), settingText(is.Rate)},
 		{"burst", settingText(was.Burst), settingText(is.Burst)},
@@ -354,8 +353,8 @@ func (a *app) redrive() *cobra.Command {
 			}
 			return a.make(ctx, c)
 		})
-	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once; for more there is a
-question, unless --yes says so or --token names what a --dry-run has shown.`
+	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once. For
+more there is a question, unless --yes or the --token of a --dry-run is given.`
 	f := c.Flags()
 	filter.flags(c, "code", "operation", "client")
 	f.IntVar(&most, "max", 0, "`jobs` at most; default 1000")
@@ -429,7 +428,7 @@ func (a *app) pages(ctx context.Context, path string, q url.Values, member strin
 }
 
 // listed is a command that lists what a path has, page by page.
-func listed[T any](a *app, use, short, path, member string, head []string, fields []string,
+func listed[T any](a *app, use, short, path, member, head string, fields []string,
 	row func(T) (name string, cells []string)) *cobra.Command {
 	f, most := filters{}, 0
 	c := command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
@@ -440,7 +439,7 @@ func listed[T any](a *app, use, short, path, member string, head []string, field
 		if err != nil {
 			return err
 		}
-		t := table{head: head}
+		t := columns(head)
 		for _, item := range items {
 			var v T
 			if err := (answer{body: item}).decode(call{method: "GET", path: path}, &v); err != nil {
@@ -457,8 +456,8 @@ func listed[T any](a *app, use, short, path, member string, head []string, field
 }
 
 func (a *app) anyJobs() *cobra.Command {
-	ls := listed(a, "ls [flags]", "List jobs that wait, run or have failed", "/admin/v1/jobs", "jobs",
-		[]string{"JOB", "OPERATION", "CLIENT", "STATE", "CREATED", "ATTEMPTS", "FAILURE"},
+	ls := listed(a, "ls [flags]", "List jobs that wait, run or have failed",
+		"/admin/v1/jobs", "jobs", "JOB|OPERATION|CLIENT|STATE|CREATED|ATTEMPTS|FAILURE",
 		[]string{"backend", "status", "client", "operation", "code"},
 		func(j api.AdminJob) (string, []string) {
 			failure := ""
@@ -484,8 +483,7 @@ func (a *app) onJob(use, short, method, end string) *cobra.Command {
 
 func (a *app) webhooks() *cobra.Command {
 	ls := listed(a, "ls [flags]", "List deliveries that were given up, or by --state",
-		"/admin/v1/deliveries", "deliveries",
-		[]string{"JOB", "STATE", "CLIENT", "ATTEMPTS", "NEXT", "LAST ANSWER", "URL"},
+		"/admin/v1/deliveries", "deliveries", "JOB|STATE|CLIENT|ATTEMPTS|NEXT|LAST ANSWER|URL",
 		[]string{"backend", "state"},
 		func(d api.Delivery) (string, []string) {
 			last := ""
@@ -504,7 +502,7 @@ func (a *app) webhooks() *cobra.Command {
 
 func (a *app) cache() *cobra.Command {
 	ls := showing(a, "ls", "Count the stored answers of each operation", "/admin/v1/cache", nil,
-		[]string{"OPERATION", "ANSWERS", "BYTES", "HITS", "STALE", "MISSES"},
+		"OPERATION|ANSWERS|BYTES|HITS|STALE|MISSES",
 		func(t *table, all api.Cache) {
 			for _, o := range all.Operations {
 				t.add(o.Operation, o.Operation, strconv.Itoa(o.Answers), number(o.Bytes),
@@ -544,8 +542,8 @@ func (a *app) books() *cobra.Command {
 			} else if _, err := a.get(cmd.Context(), backendsPath, nil, &all); err != nil {
 				return err
 			}
-			t := table{head: []string{"BACKEND", "BOOKS", "ACCEPTED", "WAITING", "DELAYED",
-				"IN FLIGHT", "SUCCEEDED", "FAILED", "CANCELED", "EXPIRED", "LOST"}}
+			t := columns("BACKEND|BOOKS|ACCEPTED|WAITING|DELAYED|IN FLIGHT|SUCCEEDED|FAILED|" +
+				"CANCELED|EXPIRED|LOST")
 			whole, balanced := []json.RawMessage{}, true
 			for _, backend := range all.Backends {
 				var b api.Books
@@ -631,8 +629,8 @@ func (a *app) events() *cobra.Command {
 // reconnectAfter is the pause before a broken stream of events is taken up again.
 const reconnectAfter = time.Second
 
-// follow writes events as they come, until ctx ends. A stream that breaks is taken up where it broke;
-// one that can't be begun is an error.
+// follow writes events as they come, until ctx ends. A stream that breaks is taken up where it
+// broke; one that can't be begun is an error.
 func (a *app) follow(ctx context.Context, q url.Values) error {
 	last := ""
 	for begun := false; ; begun = true {
@@ -716,7 +714,8 @@ func (a *app) replay() *cobra.Command {
 			_, err = a.view(cmd.Context(), "/admin/v1/history", q)
 			return err
 		})
-	c.Flags().StringVar(&from, "from", "15m", "`moment` at which it begins: 15:59, or 2h for so long ago")
+	c.Flags().StringVar(&from, "from", "15m",
+		"`moment` at which it begins: 15:59, or 2h for so long ago")
 	c.Flags().Var(&lasts, "for", "how much of it; default: until now")
 	c.Flags().Var(&step, "step", "time from line to line, such as 5s or 1m")
 	c.Flags().StringVar(&backend, "backend", "", "only this `backend`")
@@ -726,10 +725,11 @@ func (a *app) replay() *cobra.Command {
 func (a *app) shadow() *cobra.Command {
 	f := filters{}
 	c := showing(a, "shadow [flags]", "List the clients that limits on trial would have refused",
-		"/admin/v1/shadow-limits", f, []string{"LIMIT", "CLIENT", "OPERATION", "REFUSALS", "LAST"},
+		"/admin/v1/shadow-limits", f, "LIMIT|CLIENT|OPERATION|REFUSALS|LAST",
 		func(t *table, all api.ShadowLimits) {
 			for _, r := range all.Refusals {
-				t.add(r.Client, r.Limit, r.Client, r.Operation, number(r.Count), a.moment(&r.LastAt))
+				t.add(r.Client, r.Limit, r.Client, r.Operation, number(r.Count),
+					a.moment(&r.LastAt))
 			}
 		})
 	f.flags(c, "limit")

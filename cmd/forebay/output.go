@@ -28,6 +28,9 @@ type table struct {
 	names []string // for -o name, by row
 }
 
+// columns is a table with a head, whose names are between bars.
+func columns(head string) table { return table{head: strings.Split(head, "|")} }
+
 func (t *table) add(name string, cells ...string) {
 	t.rows, t.names = append(t.rows, cells), append(t.names, name)
 }
@@ -219,7 +222,8 @@ func (a *app) showText(body []byte) error {
 // paint colours a line by the verdict that it begins with, on a terminal that wants colours.
 func (a *app) paint(line string) string {
 	word, _, _ := strings.Cut(line, " ")
-	colour := map[string]string{"ok": "32", "warning": "33", "critical": "31", "unknown": "35"}[word]
+	colour := map[string]string{"ok": "32", "warning": "33", "critical": "31",
+		"unknown": "35"}[word]
 	_, none := a.env("NO_COLOR")
 	if colour == "" || none || a.variable("TERM") == "dumb" || !a.isTerminal(a.stdout) {
 		return line

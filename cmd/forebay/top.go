@@ -130,8 +130,8 @@ func (s sample) line() string {
 // short writes a number with three digits at most.
 func short(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
-// screen is the state of top. Update and View are functions of it alone: what top asks of the server
-// is in do, and the time is in the messages.
+// screen is the state of top. Update and View are functions of it alone: what top asks of the
+// server is in do, and the time is in the messages.
 type screen struct {
 	do     deeds
 	ascii  bool
@@ -309,7 +309,8 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 		set, was := s.ghost, target(b.Rate)
 		s.ghost, s.pane = "", ""
 		s.undo = s.do.tune(name, "rate "+was+" again", map[string]any{"rate": was})
-		return s, s.do.tune(name, "rate "+set+", was "+was+"; u undoes", map[string]any{"rate": set})
+		return s, s.do.tune(name, "rate "+set+", was "+was+"; u undoes",
+			map[string]any{"rate": set})
 	case "u":
 		undo := s.undo
 		s.undo = nil

@@ -99,7 +99,8 @@ func TestARateIsAGhostUntilEnter(t *testing.T) {
 	}
 	press(t, s, "+", "enter", "u", "u", "p")
 	got := strings.Join(a.log, ", ")
-	if want := "reports rate 11/s, reports rate 10/s, reports paused on"; !strings.HasSuffix(got, want) {
+	want := "reports rate 11/s, reports rate 10/s, reports paused on"
+	if !strings.HasSuffix(got, want) {
 		t.Errorf("%s, want it to end with %s", got, want)
 	}
 }
@@ -166,7 +167,8 @@ func TestRatesAreDifferences(t *testing.T) {
 	if n.in != 40 || n.out != 8 || n.first {
 		t.Errorf("%+v", n)
 	}
-	if n = n.next(n.at.Add(time.Second), aBackend("reports", "10/s", 0, 0)); n.in != 0 || n.out != 0 {
+	n = n.next(n.at.Add(time.Second), aBackend("reports", "10/s", 0, 0))
+	if n.in != 0 || n.out != 0 {
 		t.Errorf("%+v", n)
 	}
 	if want := "16:00:03 reports  in 0/s  out 0/s of 10/s  line 5/10  wait 0s"; n.line() != want {
@@ -179,7 +181,8 @@ func TestALostServerIsNamed(t *testing.T) {
 	t.Parallel()
 	s, _ := shown(t, false)
 	s = send(t, s, stateMsg{err: "no server answers"})
-	if d := s.draw(); !strings.Contains(d, "no server answers") || !strings.Contains(d, "> exports") {
+	d := s.draw()
+	if !strings.Contains(d, "no server answers") || !strings.Contains(d, "> exports") {
 		t.Error(d)
 	}
 }
