@@ -27,6 +27,7 @@ const (
 	// Changes by operators.
 	EventBackendTuned       = "backend_tuned"
 	EventBackendReset       = "backend_reset"
+	EventOverrideEnded      = "override_ended" // by itself, as it was set to
 	EventJobCanceled        = "job_canceled"
 	EventJobRedriven        = "job_redriven"
 	EventJobsRedriven       = "jobs_redriven"
@@ -51,8 +52,8 @@ const (
 )
 
 // OperationEventTypes has all values of OperationEvent.Type.
-var OperationEventTypes = []string{EventBackendTuned, EventBackendReset, EventJobCanceled,
-	EventJobRedriven, EventJobsRedriven, EventWebhookRedelivered, EventAnswersPurged,
+var OperationEventTypes = []string{EventBackendTuned, EventBackendReset, EventOverrideEnded,
+	EventJobCanceled, EventJobRedriven, EventJobsRedriven, EventWebhookRedelivered, EventAnswersPurged,
 	EventGateClosed, EventProbePassed, EventRateLowered, EventRateRecovered, EventClientsReloaded,
 	EventClientsRefused, EventProcessStarted, EventProcessStopped, EventProcessLost,
 	EventStoreLost, EventStoreFound, EventsDropped}

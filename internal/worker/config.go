@@ -24,6 +24,9 @@ type Config struct {
 	// Changed is called with each change of how a backend is treated that an attempt of this worker
 	// made, and its sign; nil: nothing is. It must return soon.
 	Changed func(backend string, change leaky.Change, cause leaky.Sign, f leaky.Feedback)
+	// Lapsed is called with each override that has ended by itself, what it was and what the config
+	// has, by the one worker that noticed; nil: nothing is. It must return soon.
+	Lapsed  func(backend, setting, was, config string)
 	Grace   time.Duration         // how long running calls may go on at a stop
 	Log     *slog.Logger          // job ids and outcomes; never a payload, an answer or a key
 	Metrics prometheus.Registerer // the forebay_job… and forebay_call… series are registered here

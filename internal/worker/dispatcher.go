@@ -64,8 +64,12 @@ func (d *drain) release() (wait time.Duration, reason string, err error) {
 	}
 	for _, name := range r.Lapsed.Names() {
 		s := d.line.Settings()
+		was, config := r.Lapsed.Apply(s).Text(name), s.Text(name)
 		d.log.Info("an override has ended: the config is in force again", "setting", name,
-			"was", r.Lapsed.Apply(s).Text(name), "config", s.Text(name))
+			"was", was, "config", config)
+		if d.lapsed != nil {
+			d.lapsed(d.name, name, was, config)
+		}
 	}
 	if r.Returned > 0 {
 		d.log.Warn("jobs of a lost worker are back in the line", "jobs", r.Returned)

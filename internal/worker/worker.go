@@ -45,6 +45,7 @@ type drain struct {
 	timeout    time.Duration
 	stale      Stale
 	changed    func(string, leaky.Change, leaky.Sign, leaky.Feedback) // may be nil
+	lapsed     func(backend, setting, was, config string)             // may be nil
 	metrics    *metrics
 	log        *slog.Logger
 
@@ -81,6 +82,7 @@ func New(c Config) (*Worker, error) {
 			timeout: b.Timeout,
 			stale:   c.Stale,
 			changed: c.Changed,
+			lapsed:  c.Lapsed,
 			metrics: m,
 			log:     c.Log.With("backend", settings.Backend),
 			runs:    newRuns(),

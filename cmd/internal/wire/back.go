@@ -29,6 +29,7 @@ func Back(c *config.Config, s *store.Store, answers degrade.Store, lines map[str
 		Listener: listener,
 		Stale:    degrade.NewKeeper(answers, policies),
 		Changed:  past.changed,
+		Lapsed:   past.lapsed,
 		Grace:    c.Shutdown,
 		Log:      log,
 		Metrics:  metrics,

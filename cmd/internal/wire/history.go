@@ -108,6 +108,12 @@ func (h *History) changed(backend string, change leaky.Change, cause leaky.Sign,
 	h.Events.Record(e)
 }
 
+// lapsed records an override that has ended by itself.
+func (h *History) lapsed(backend, setting, was, config string) {
+	h.Events.Record(api.OperationEvent{Type: api.EventOverrideEnded, Backend: backend,
+		Before: map[string]string{setting: was}, After: map[string]string{setting: config}})
+}
+
 // sampleOf is a backend's state as the tallies keep it.
 func sampleOf(st leaky.Status) history.Sample {
 	s := history.Sample{
