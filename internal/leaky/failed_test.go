@@ -174,6 +174,33 @@ func TestAFailedJobLeavesTheListInItsTime(t *testing.T) {
 	}
 }
 
+// A record without a standing is a waiting job's. So no standing may expire before its record, not
+// even by the millisecond that may pass between two commands of a script: a look in between would
+// put the ended job back into the line, and it would run again.
+func TestAStandingOutlivesItsRecord(t *testing.T) {
+	t.Parallel()
+	b := newLine(t, func(s *leaky.Settings) { s.Capacity, s.Rate = 1000, leaky.Unlimited })
+	outlives := func(id string) {
+		t.Helper()
+		p := jobs.KeyPrefix(b.Settings().Backend)
+		by, err := b.rdb.Eval(context.Background(),
+			"return redis.call('PTTL', KEYS[1]) - redis.call('PTTL', KEYS[2])",
+			[]string{p + "state:" + id, p + "job:" + id}).Int64()
+		if err != nil || by < 0 {
+			t.Fatalf("the standing of %s goes %d ms before its record, %v", id, -by, err)
+		}
+	}
+	for range 100 {
+		b.accept("acme")
+		outlives(b.fail("x"))
+		id := b.accept("acme")
+		if _, err := b.Cancel(context.Background(), id); err != nil {
+			t.Fatal(err)
+		}
+		outlives(id)
+	}
+}
+
 // A raised keep_failed doesn't bring expired jobs back.
 func TestAListedJobWithoutARecordLeavesTheList(t *testing.T) {
 	t.Parallel()

@@ -40,8 +40,8 @@ local function leave(subscription, id, keep, client, has)
   vacate(has['@'])
   call('HSET', own, 'st', 'canceled', 'fin', us(now), 'exp', us(now + keep * 1000),
     'ver', (s[2] or 0) + 1)
-  call('PEXPIRE', own, keep)
   ended(subscription, client, keep, has['!'])
+  call('PEXPIRE', own, keep) -- after the record, as in finish
   call('PUBLISH', prefix .. 'final', subscription)
   return 'canceled'
 end

@@ -318,14 +318,15 @@ local function disband(id)
 end
 
 -- finish ends a job, and with it its subscriptions. A failed job is listed. The caller must have
--- removed it from its zset. A shared job is unowned and leaves no trace.
+-- removed it from its zset. A shared job is unowned and leaves no trace. The standing gets its TTL
+-- after the record, since Redis's clock goes on between two commands: a record without a standing
+-- is a waiting job's, which would be put back into the line.
 local function finish(id, state, keep, ...)
   local has, client = marks(beginning(id))
   vacate(has['@'])
   local join = has['&'] and unjoin(id)
   if state == 'failed' then keep = list_failed(id, now, keep) end
   move(id, state, 'fin', us(now), 'exp', us(now + keep * 1000), ...)
-  call('PEXPIRE', prefix .. 'state:' .. id, keep)
   if has['$'] then keep_bytes(id, client, has['$'], keep) end
   if join then
     call('PEXPIRE', prefix .. 'job:' .. id, keep)
@@ -338,6 +339,7 @@ local function finish(id, state, keep, ...)
   else
     ended(id, client, keep, has['!'])
   end
+  call('PEXPIRE', prefix .. 'state:' .. id, keep)
   call('HINCRBY', BOOKS, state, 1)
   call('PUBLISH', prefix .. 'final', id)
 end
