@@ -26,12 +26,10 @@ type Explanation struct {
 
 // ExplainedRate is the rate in force, and its factors.
 type ExplainedRate struct {
-	Effective  string  `json:"effective"`            // Configured, or Override, times Factor
-	Configured string  `json:"configured,omitempty"` // operators
-	Override   *string `json:"override,omitempty"`   // operators; absent: none is set
-	// By and At are who set Override, and when: operators.
-	By string `json:"by,omitempty"`
-	At *Time  `json:"since,omitempty"`
+	Effective    string  `json:"effective"`            // Configured, or Override, times Factor
+	Configured   string  `json:"configured,omitempty"` // operators
+	Override     *string `json:"override,omitempty"`   // operators; absent: none is set
+	OverrideNote         // on Override: operators
 
 	Factor      float64 `json:"factor"`                 // what feedback leaves; 1: all of it
 	Cause       string  `json:"cause,omitempty"`        // as Backend.Cause; "": Factor is 1
@@ -57,10 +55,11 @@ type ClientAhead struct {
 
 // Hold is one thing that may hold a job.
 type Hold struct {
-	What   string `json:"what"` // "gate", "concurrency" or "pause"
-	Holds  bool   `json:"holds"`
-	Detail string `json:"detail"` // such as "3 of 4 calls at once"
-	Until  *Time  `json:"until,omitempty"`
+	What         string `json:"what"` // "gate", "concurrency" or "pause"
+	Holds        bool   `json:"holds"`
+	Detail       string `json:"detail"` // such as "3 of 4 calls at once"
+	Until        *Time  `json:"until,omitempty"`
+	OverrideNote        // on the override that pauses it: operators
 }
 
 // Sooner is a change with which a job would start sooner.

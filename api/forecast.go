@@ -14,7 +14,8 @@ type Forecast struct {
 }
 
 // Arrivals are the jobs that entered a line in the last minute, as one process has seen it. A
-// Forecast assumes that as many go on arriving. Requests that the line refused are not among them.
+// Forecast assumes that as many go on arriving. Those that the line refused, since it was full or
+// too slow, are among them where there is a history.
 type Arrivals struct {
 	Known     bool    `json:"known"` // false: the process is too young, or Redis was unavailable
 	PerSecond float64 `json:"per_second"`

@@ -29,7 +29,6 @@ type call struct {
 	query  url.Values // nil: none
 	body   any        // nil: none
 	match  string     // If-Match; "": none
-	text   bool       // the server is to write text for a terminal
 
 	lastEvent string // Last-Event-ID; "": none
 }
@@ -54,7 +53,7 @@ func (c call) String() string { return c.method + " " + c.path }
 func (a *app) do(ctx context.Context, c call) (answer, error) {
 	within, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	res, err := a.send(within, c, "application/json, text/plain;q=0.9")
+	res, err := a.send(within, c, "application/json")
 	if err != nil {
 		return answer{}, err
 	}
@@ -63,12 +62,7 @@ func (a *app) do(ctx context.Context, c call) (answer, error) {
 	if err != nil {
 		return answer{}, &client.Error{Call: c.String(), Err: err}
 	}
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	want := "application/json"
-	if c.text {
-		want = "text/plain"
-	}
-	if kind != want {
+	if !isA(res, "application/json") {
 		return answer{}, &client.Error{Call: c.String(), Status: res.StatusCode}
 	}
 	return answer{body: body, tag: res.Header.Get("ETag")}, nil
@@ -90,9 +84,6 @@ func (a *app) send(ctx context.Context, c call, accept string) (*http.Response, 
 		if len(values) > 0 && values[0] != "" {
 			query[name] = values
 		}
-	}
-	if c.text {
-		query.Set("format", "text")
 	}
 	target := strings.TrimRight(base, "/") + c.path
 	if len(query) > 0 {
@@ -146,13 +137,18 @@ var httpClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Request
 	return http.ErrUseLastResponse
 }}
 
+// isA reports whether an answer has a media type.
+func isA(res *http.Response, kind string) bool {
+	is, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return is == kind
+}
+
 // refusal is the error of an answer outside of the 200s.
 func refusal(c call, res *http.Response) error {
 	e := &client.Error{Call: c.String(), Status: res.StatusCode}
 	body, _ := io.ReadAll(io.LimitReader(res.Body, 1<<20)) // a part of one is no problem
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	var p api.Problem
-	if kind != "application/problem+json" || json.Unmarshal(body, &p) != nil {
+	if !isA(res, "application/problem+json") || json.Unmarshal(body, &p) != nil {
 		return e
 	}
 	e.Problem, e.Code, e.Reason = &p, p.Code, p.Reason
@@ -162,18 +158,23 @@ func refusal(c call, res *http.Response) error {
 	return e
 }
 
-// view makes a GET whose answer the server can write as text, and writes it: that text for people,
-// its JSON in another form otherwise. It returns what came.
-func (a *app) view(ctx context.Context, path string, query url.Values) ([]byte, error) {
-	c := call{method: "GET", path: path, query: query, text: a.form() == "table"}
+// present makes a call, and writes its answer: for people as the text that write makes of it, for
+// programs as JSON or the values of a table; nil: a flat one. It returns the answer too.
+func present[T any](ctx context.Context, a *app, c call, write func(T) string,
+	values func(T) table) (v T, err error) {
 	r, err := a.do(ctx, c)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = r.decode(c, &v)
 	}
-	if c.text {
-		return r.body, a.showText(r.body)
+	switch {
+	case err != nil:
+		return v, err
+	case a.form() == "table":
+		return v, a.showText(write(v))
+	case values == nil:
+		return v, a.showFlat(r.body)
 	}
-	return r.body, a.showFlat(r.body)
+	return v, a.show(json.RawMessage(r.body), values(v))
 }
 
 // make makes a call, and writes what comes.

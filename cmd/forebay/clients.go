@@ -127,7 +127,7 @@ func (a *app) submitted(ctx context.Context, c *client.Client, r client.Request,
 		a.say("this key has a job already")
 	}
 	if !wait {
-		a.say("%s", standing(s.Job))
+		a.say("%s", text.Standing(s.Job))
 		if a.form() == "json" || a.form() == "yaml" {
 			return errors.Join(a.show(s.Job, table{}), end)
 		}
@@ -154,10 +154,10 @@ func (a *app) stored(s *client.Submission) error {
 		return err
 	}
 	if s.Fresh {
-		a.say("a stored answer, %s old, still fresh", seconds(s.Age.Seconds()))
+		a.say("a stored answer, %s old, still fresh", text.Span(s.Age.Seconds()))
 		return nil
 	}
-	a.say("degraded (%s): a stored answer, %s old", s.Reason, seconds(s.Age.Seconds()))
+	a.say("degraded (%s): a stored answer, %s old", s.Reason, text.Span(s.Age.Seconds()))
 	return code(exitDegraded)
 }
 
@@ -172,42 +172,6 @@ func cause(ctx context.Context, err error) error {
 		return errTimeout
 	}
 	return err
-}
-
-// standing says where a job is, in a few words.
-func standing(job *api.Job) string {
-	q := job.Queue
-	if q == nil {
-		return job.Status
-	}
-	var parts []string
-	if q.Position > 0 {
-		parts = append(parts, ordinal(q.Position)+" in line")
-	}
-	switch {
-	case q.ETASeconds == nil:
-		return strings.Join(append(parts, "the backend is paused"), ", ")
-	case *q.ETASeconds < 1:
-		parts = append(parts, "starts at once")
-	default:
-		parts = append(parts, "starts in about "+seconds(*q.ETASeconds))
-	}
-	return strings.Join(append(parts, "waits on "+q.WaitingOn), ", ")
-}
-
-func ordinal(n int64) string {
-	end := "th"
-	if tens := n % 100; tens < 11 || tens > 13 {
-		switch n % 10 {
-		case 1:
-			end = "st"
-		case 2:
-			end = "nd"
-		case 3:
-			end = "rd"
-		}
-	}
-	return strconv.FormatInt(n, 10) + end
 }
 
 // await waits for the end of a job. On a terminal, a line shows how it gets on.
@@ -243,7 +207,7 @@ func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
 			if e.err == nil {
 				if at := e.job.FinishedAt; at != nil && a.isTerminal(a.stderr) {
 					fmt.Fprint(a.stderr, clearLine)
-					a.say("%s in %s", e.job.Status, seconds(at.Sub(e.job.CreatedAt.Time).Seconds()))
+					a.say("%s in %s", e.job.Status, text.Span(at.Sub(e.job.CreatedAt.Time).Seconds()))
 				}
 				return e.job, nil
 			}
@@ -279,7 +243,7 @@ func progress(began, now *api.Job) string {
 	}
 	full := int(max(0, min(1, done)) * width)
 	return "▕" + strings.Repeat("█", full) + strings.Repeat("░", width-full) + "▏ " +
-		text.Clean(standing(now))
+		text.Clean(text.Standing(now))
 }
 
 // ended says how a job ended that didn't succeed.
@@ -352,7 +316,7 @@ func (a *app) listJobs() *cobra.Command {
 				}
 				all = append(all, job)
 				t.add(job.ID, job.ID, job.Operation, job.Status, a.moment(&job.CreatedAt),
-					standing(&job))
+					text.Standing(&job))
 				if len(all) == most {
 					break
 				}
@@ -373,7 +337,7 @@ func (a *app) showJob(job *api.Job) error {
 	t.add("", "status", job.Status)
 	t.add("", "attempts", strconv.Itoa(job.Attempts))
 	if job.Queue != nil {
-		t.add("", "stands", standing(job))
+		t.add("", "stands", text.Standing(job))
 	}
 	t.add("", "created", a.moment(&job.CreatedAt))
 	t.add("", "started", a.moment(job.StartedAt))
@@ -393,17 +357,17 @@ func (a *app) explain() *cobra.Command {
 				if err := a.showBackend(cmd.Context(), name); err != nil {
 					return err
 				}
-				_, err := a.view(cmd.Context(), backendPath(name)+"/forecast", nil)
-				return err
+				return a.forecast(cmd.Context(), name, nil)
 			}
 			if strings.ContainsAny(args[0], "/?#%") {
 				return usage(cmd, "%q isn't a job's id", args[0])
 			}
+			ask := call{method: "GET", path: "/v1/jobs/" + args[0],
+				query: url.Values{"explain": {"1"}}}
 			if operator || a.settled.AdminToken != "" {
-				_, err := a.view(cmd.Context(), "/admin/v1/jobs/"+args[0]+"/explain", nil)
-				return err
+				ask = call{method: "GET", path: "/admin/v1/jobs/" + args[0] + "/explain"}
 			}
-			_, err := a.view(cmd.Context(), "/v1/jobs/"+args[0], url.Values{"explain": {"1"}})
+			_, err := present(cmd.Context(), a, ask, text.Explain, nil)
 			return err
 		})
 	c.Long = c.Short + `. Clients ask about their own jobs. With an admin token, or with

@@ -140,6 +140,8 @@ func (a *app) explainProblem(e *client.Error, base, secret string) *failure {
 		f.code, f.next = exitNotFound, "forebay backends"
 	case api.CodeUnknownJob:
 		f.code, f.next = exitNotFound, "forebay job ls"
+	case api.CodeUnknownPreview:
+		f.code, f.next = exitNotFound, "the same with --dry-run"
 	case api.CodeJobGone, api.CodeResultGone, api.CodeNoAnswer, api.CodeNoCallback:
 		f.code = exitNotFound
 	case api.CodeCanceled:
@@ -169,7 +171,11 @@ func (a *app) explainProblem(e *client.Error, base, secret string) *failure {
 			f.text += fmt.Sprintf(" (the backend answered %d)", b.Status)
 		}
 	case http.StatusPreconditionFailed:
-		f.text = "somebody else has changed it meanwhile, so nothing was done"
+		who := "somebody else"
+		if p.Backend != nil && p.Backend.TunedBy != "" {
+			who = p.Backend.TunedBy
+		}
+		f.text = who + " has changed it meanwhile, so nothing was done"
 		if name := backendIn(e.Call); name != "" {
 			f.next = "forebay backend " + name
 		}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/cmd/internal/front"
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/internal/redistest"
@@ -27,7 +30,16 @@ import (
 
 var update = flag.Bool("update", false, "write docs/cli.md anew")
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// runMain is set in the environment of processes that are forebay.
+const runMain = "FOREBAY_TEST_RUN_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runMain) != "" {
+		main()
+		return
+	}
+	redistest.Main(m)
+}
 
 // The stories of testdata: each command against a server, as a script sees it and as a person does.
 func TestStories(t *testing.T) {
@@ -35,7 +47,8 @@ func TestStories(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
-			env.Values[storyKey{}] = &story{t: env.T().(testing.TB), env: env}
+			env.Values[storyKey{}] = &story{t: env.T().(testing.TB), env: env,
+				backend: &fragile{}}
 			env.Setenv("FOREBAY_CONTEXTS", filepath.Join(env.WorkDir, "contexts.json"))
 			env.Setenv("USER", "kim")
 			return nil
@@ -43,6 +56,7 @@ func TestStories(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"forebay": forebayCommand, "start": startCommand, "stub": stubCommand,
 			"asked": askedCommand, "until": untilCommand, "mode": modeCommand,
+			"backend": backendCommand, "rival": rivalCommand,
 		},
 		RequireUniqueNames: true,
 	})
@@ -52,8 +66,9 @@ type storyKey struct{}
 
 // story is the state of one script.
 type story struct {
-	t   testing.TB
-	env *testscript.Env
+	t       testing.TB
+	env     *testscript.Env
+	backend *fragile
 
 	mu    sync.Mutex
 	asked []string // guarded by mu: the stub's requests
@@ -75,9 +90,10 @@ func runForebay(ctx context.Context, env func(string) (string, bool), stdin stri
 }
 
 // forebayCommand is forebay [-tty] [-in TEXT] [-for DURATION] EXIT ARG...: it runs the command,
-// which has to end with that code. $NAME takes the first word of stdout with -to NAME.
+// which has to end with that code. $NAME takes the first word of stdout with -to NAME, and the last
+// one with -last NAME.
 func forebayCommand(ts *testscript.TestScript, _ bool, args []string) {
-	terminal, in, to, lasts := false, "", "", time.Minute
+	terminal, in, to, last, lasts := false, "", "", "", time.Minute
 	for ; strings.HasPrefix(args[0], "-"); args = args[1:] {
 		switch args[0] {
 		case "-tty":
@@ -87,6 +103,8 @@ func forebayCommand(ts *testscript.TestScript, _ bool, args []string) {
 			in = args[1] + "\n"
 		case "-to":
 			to = args[1]
+		case "-last":
+			last = args[1]
 		case "-for":
 			var err error
 			lasts, err = time.ParseDuration(args[1])
@@ -121,12 +139,15 @@ func forebayCommand(ts *testscript.TestScript, _ bool, args []string) {
 	if to != "" {
 		ts.Setenv(to, strings.Fields(out.String())[0])
 	}
+	if words := strings.Fields(out.String()); last != "" {
+		ts.Setenv(last, words[len(words)-1])
+	}
 }
 
 // untilCommand is until COMMAND...: it repeats a forebay command, at most for 20 s, until that ends
 // with its code and stdout matches the pattern after "=>".
 func untilCommand(ts *testscript.TestScript, _ bool, args []string) {
-	pattern := regexp.MustCompile(args[len(args)-1])
+	pattern := regexp.MustCompile("(?m)" + args[len(args)-1])
 	args = args[:len(args)-2]
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -165,39 +186,118 @@ func modeCommand(ts *testscript.TestScript, neg bool, args []string) {
 // ports, and names it to the script.
 func startCommand(ts *testscript.TestScript, _ bool, args []string) {
 	s := ts.Value(storyKey{}).(*story)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan int, 1)
-	public, admin := freeAddress(s.t), freeAddress(s.t)
-	flags := []string{"-listen", public, "-admin-listen", admin, "-log", "error"}
+	config := ""
 	if len(args) > 0 {
-		text := strings.ReplaceAll(ts.ReadFile(args[0]), "REDIS", redistest.Start(s.t).URL())
-		ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
-		flags = append(flags, "-config", ts.MkAbs(args[0]))
+		config = ts.ReadFile(args[0])
 	}
-	log := &log{}
+	public, admin := startServer(s.t, s.backend, config)
+	ts.Setenv("FOREBAY_URL", public)
+	ts.Setenv("FOREBAY_ADMIN_URL", admin)
+}
+
+// startServer starts an api with an embedded worker until the test ends, and waits until it is
+// ready. In the config, REDIS is a Redis of its own and BACKEND the backend; "": what forebay dev
+// starts.
+func startServer(t testing.TB, b *fragile, config string) (public, admin string) {
+	t.Helper()
+	public, admin = freeAddress(t), freeAddress(t)
+	flags := []string{"-listen", public, "-admin-listen", admin, "-log", "error"}
+	if config != "" {
+		backend := httptest.NewServer(b)
+		t.Cleanup(backend.Close)
+		config = strings.NewReplacer("REDIS", redistest.Start(t).URL(), "BACKEND",
+			backend.URL).Replace(config)
+		file := filepath.Join(t.TempDir(), "forebay.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flags = append(flags, "-config", file)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended, log := make(chan int, 1), &log{}
 	go func() {
 		ended <- front.Run(ctx, wire.Process{Args: flags, Stdout: io.Discard, Stderr: log,
 			Env: func(string) (string, bool) { return "", false }})
 	}()
-	s.env.Defer(func() { stop(); <-ended })
-	ts.Setenv("FOREBAY_URL", "http://"+public)
-	ts.Setenv("FOREBAY_ADMIN_URL", "http://"+admin)
+	t.Cleanup(func() { stop(); <-ended })
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if a, err := http.Get("http://" + public + "/readyz"); err == nil {
 			a.Body.Close()
 			if a.StatusCode == http.StatusOK {
-				return
+				return "http://" + public, "http://" + admin
 			}
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("the api isn't ready:\n%s", log)
+			t.Fatalf("the api isn't ready:\n%s", log)
 		}
 	}
 }
 
+// fragile is a backend that answers 200 at first, then as a test wants it to.
+type fragile struct {
+	mu     sync.Mutex
+	status int    // guarded by mu; 0: 200
+	rest   string // guarded by mu: Retry-After; "": none
+	path   string // guarded by mu: of status; "": all
+}
+
+func (f *fragile) answer(status int, rest, path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status, f.rest, f.path = status, rest, path
+}
+
+func (f *fragile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	status, rest, path := f.status, f.rest, f.path
+	f.mu.Unlock()
+	if status == 0 || path != "" && r.URL.Path != path {
+		status, rest = http.StatusOK, ""
+	}
+	if rest != "" {
+		w.Header().Set("Retry-After", rest)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"status":%d}`, status)
+}
+
+// backendCommand is backend STATUS [SECONDS]: the backend answers so from now on, and asks for so
+// much rest.
+func backendCommand(ts *testscript.TestScript, _ bool, args []string) {
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Value(storyKey{}).(*story).backend.answer(status, strings.Join(args[1:], ""), "")
+}
+
+// rivalCommand puts another operator, jo, in front of the admin API: one who turns the backend's
+// burst just before each change of it.
+func rivalCommand(ts *testscript.TestScript, _ bool, _ []string) {
+	s := ts.Value(storyKey{}).(*story)
+	target, err := url.Parse(ts.Getenv("FOREBAY_ADMIN_URL"))
+	ts.Check(err)
+	proxy, burst := httputil.NewSingleHostReverseProxy(target), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			burst++
+			change, _ := http.NewRequest(http.MethodPatch, target.String()+r.URL.Path,
+				strings.NewReader(fmt.Sprintf(`{"burst":%d}`, burst)))
+			change.Header.Set("Content-Type", "application/json")
+			change.Header.Set(api.HeaderOperator, "jo")
+			if a, err := http.DefaultClient.Do(change); err != nil || a.StatusCode != 200 {
+				s.t.Errorf("jo's change: %v, %v", a, err)
+			}
+		}
+		r.Host = target.Host
+		proxy.ServeHTTP(w, r)
+	}))
+	s.t.Cleanup(server.Close)
+	ts.Setenv("FOREBAY_ADMIN_URL", server.URL)
+}
+
 // stubCommand is stub FILE: a server that answers as the file says, in lines of
 // "METHOD /path?query STATUS TYPE FILE". It stands for servers that are older, newer or none of
-// Forebay's, and for calls that this checkout doesn't have yet.
+// Forebay's.
 func stubCommand(ts *testscript.TestScript, _ bool, args []string) {
 	s := ts.Value(storyKey{}).(*story)
 	type reply struct {
@@ -271,11 +371,40 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
+// commandOf finds the command that a line is, and wants its flags and arguments to be such as that
+// command takes.
+func commandOf(t *testing.T, line string) {
+	t.Helper()
+	a := &app{process: process{env: func(string) (string, bool) { return "", false }}}
+	c, rest, err := a.root().Find(strings.Fields(line)[1:])
+	if err == nil {
+		err = c.ParseFlags(rest)
+	}
+	if err == nil {
+		err = c.ValidateArgs(c.Flags().Args())
+	}
+	if err != nil || c.HasSubCommands() {
+		t.Errorf("%s isn't a command: %v", line, err)
+	}
+}
+
+// What health advises are commands that there are. Package adminapi keeps the list up to date.
+func TestAdviceIsACommand(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("../../internal/adminapi/testdata/next.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(list)) {
+		commandOf(t, line)
+	}
+}
+
 // Every way to write an answer has the same figures; as YAML, no text becomes another type.
 func TestAnAnswerIsTheSameInEveryForm(t *testing.T) {
 	t.Parallel()
 	raw := json.RawMessage(`{"b":[{"name":"yes","n":12345678901234567890,"x":{"on":null}},` +
-		`{"name":"a: b\n#","list":[]}],"a":{}}`)
+		`{"name":"a: b\n#","list":[]}],"next_cursor":null}`)
 	for form, want := range map[string]string{
 		"json": `{
   "b": [
@@ -291,7 +420,7 @@ func TestAnAnswerIsTheSameInEveryForm(t *testing.T) {
       "list": []
     }
   ],
-  "a": {}
+  "next_cursor": null
 }
 `,
 		"yaml": `b:
@@ -301,7 +430,7 @@ func TestAnAnswerIsTheSameInEveryForm(t *testing.T) {
         "on": null
     - name: "a: b\n#"
       list: []
-a: {}
+next_cursor: null
 `,
 	} {
 		var out bytes.Buffer

@@ -2,13 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,10 @@ import (
 
 func (a *app) operatorCommands() []*cobra.Command {
 	return []*cobra.Command{a.top(), a.health(), a.backends(), a.backend(), a.rate(),
-		a.count("concurrency", "Turn a backend's calls at one time", true),
-		a.count("capacity", "Turn how many jobs a line holds", false),
+		a.turning("concurrency", "N", "Turn a backend's calls at one time", true),
+		a.turning("burst", "N", "Turn how many jobs start at once after a rest", false),
+		a.turning("capacity", "N", "Turn how many jobs a line holds", false),
+		a.turning("feedback", "on|off", "Turn whether trouble lowers a backend's rate", false),
 		a.pause(true), a.pause(false), a.reset(), a.redrive(),
 		a.anyJobs(), a.webhooks(), a.cache(), a.books(), a.events(), a.replay(), a.shadow()}
 }
@@ -54,37 +57,28 @@ func (a *app) onBackend(use, short string, arguments int,
 func (a *app) health() *cobra.Command {
 	c := command("health", "Say what is wrong, and what to type next", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			body, err := a.view(cmd.Context(), "/admin/v1/health", nil)
-			if err != nil {
+			d, err := present(cmd.Context(), a, call{method: "GET", path: "/admin/v1/health"},
+				text.Health, func(d api.Diagnosis) table {
+					t := columns("LEVEL|THING|BACKEND|CAUSE|SINCE|NEXT")
+					for _, f := range d.Findings {
+						t.add(f.Thing, f.Level, f.Thing, f.Backend, f.Cause, a.moment(f.Since), f.Next)
+					}
+					return t
+				})
+			exit, known := map[string]code{api.LevelOK: 0, api.LevelWarning: 1,
+				api.LevelCritical: 2}[d.Level]
+			switch {
+			case err != nil:
 				a.exit(err)
 				return code(3)
+			case !known:
+				return code(3)
 			}
-			return verdict(body)
+			return exit
 		})
-	c.Long = c.Short + `. The exit code is that of the worst verdict, as Nagios has them:
+	c.Long = c.Short + `. The exit code is that of the worst finding, as Nagios has them:
 0 ok, 1 warning, 2 critical, 3 unknown, which is also that of a server that doesn't answer.`
 	return c
-}
-
-// verdicts are the first words of a text's lines, or values of JSON.
-var verdicts = regexp.MustCompile(`(?m)(?:^|: ?")(critical|warning|unknown|ok)(?:"| |$)`)
-
-// verdict is the exit code of the worst verdict in an answer about health.
-func verdict(body []byte) error {
-	worst := -1
-	order := []string{"ok", "unknown", "warning", "critical"}
-	for _, found := range verdicts.FindAllSubmatch(body, -1) {
-		worst = max(worst, slices.Index(order, string(found[1])))
-	}
-	switch worst {
-	case 0:
-		return nil
-	case 2:
-		return code(1)
-	case 3:
-		return code(2)
-	}
-	return code(3)
 }
 
 // showing is a command that makes a GET and shows its answer as a table.
@@ -108,9 +102,9 @@ func (a *app) backends() *cobra.Command {
 		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
 				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
-					lineText(b), seconds(b.OldestWaitSeconds), number(b.InFlight),
+					lineText(b), text.Span(b.OldestWaitSeconds), number(b.InFlight),
 					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
-					seconds(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
+					text.Span(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
 			}
 		})
 }
@@ -165,15 +159,12 @@ func (a *app) showBackend(ctx context.Context, name string) error {
 	}
 	t := table{}
 	t.add(b.Name, "backend", b.Name)
-	t.add("", "state", state(b))
-	t.add("", "rate", settingText(b.Rate))
-	t.add("", "burst", settingText(b.Burst))
-	t.add("", "concurrency", settingText(b.Concurrency))
-	t.add("", "capacity", settingText(b.Capacity))
-	t.add("", "feedback", settingText(b.Feedback))
-	if b.TunedBy != "" {
-		t.add("", "set by", b.TunedBy+" "+a.moment(b.TunedAt))
-	}
+	t.add("", "state", state(b)+a.noteText(b.Pause))
+	t.add("", "rate", settingText(b.Rate)+a.noteText(&b.Rate.OverrideNote))
+	t.add("", "burst", settingText(b.Burst)+a.noteText(&b.Burst.OverrideNote))
+	t.add("", "concurrency", settingText(b.Concurrency)+a.noteText(&b.Concurrency.OverrideNote))
+	t.add("", "capacity", settingText(b.Capacity)+a.noteText(&b.Capacity.OverrideNote))
+	t.add("", "feedback", settingText(b.Feedback)+a.noteText(&b.Feedback.OverrideNote))
 	if b.Cause != nil {
 		t.add("", "cause", fmt.Sprintf("%s: %.0f %% of the rate is left", *b.Cause, b.Factor*100))
 	}
@@ -183,14 +174,28 @@ func (a *app) showBackend(ctx context.Context, name string) error {
 	t.add("", "gate until", a.moment(b.GateUntil))
 	t.add("", "line", fmt.Sprintf("%d wait, %d wait for a retry, %d in flight, of %d",
 		b.Waiting, b.Delayed, b.InFlight, b.Capacity.Effective))
-	t.add("", "oldest waits", seconds(b.OldestWaitSeconds))
+	t.add("", "oldest waits", text.Span(b.OldestWaitSeconds))
 	c := b.RecentCalls
 	t.add("", "calls", fmt.Sprintf("%.2f/s in the last minutes, p50 %s, p95 %s, p99 %s",
-		c.PerSecond, seconds(c.P50Seconds), seconds(c.P95Seconds), seconds(c.P99Seconds)))
+		c.PerSecond, text.Span(c.P50Seconds), text.Span(c.P95Seconds), text.Span(c.P99Seconds)))
 	o := b.Outcomes
 	t.add("", "jobs", fmt.Sprintf("%d accepted, %d succeeded, %d failed, %d canceled, %d expired",
 		o.Accepted, o.Succeeded, o.Failed, o.Canceled, o.Expired))
 	return a.show(raw, t)
+}
+
+// noteText says who set something live, when, until when and why.
+func (a *app) noteText(n *api.OverrideNote) (note string) {
+	if n == nil {
+		return ""
+	}
+	for _, part := range [][2]string{{" by ", n.SetBy}, {" ", a.moment(n.SetAt)},
+		{" until ", a.moment(n.ExpiresAt)}, {": ", n.Reason}} {
+		if part[1] != "" {
+			note += part[0] + part[1]
+		}
+	}
+	return note
 }
 
 // settingText is a setting: what is in force, and what else is set where that differs.
@@ -205,19 +210,20 @@ func settingText[T comparable](s api.Setting[T]) string {
 	return line
 }
 
-// tuning is a change to a backend, with the flags that all changes have.
+// tuning is a change to a backend, with the flags that changes have.
 type tuning struct {
-	a          *app
-	lasts      duration
-	reason     string
-	preview    bool
-	canPreview bool
+	a       *app
+	lasts   duration
+	reason  string
+	preview bool
 }
 
-func (t *tuning) flags(c *cobra.Command) *cobra.Command {
-	c.Flags().Var(&t.lasts, "for", "go back by itself after this time")
+func (t *tuning) flags(c *cobra.Command, canEnd, canPreview bool) *cobra.Command {
 	c.Flags().StringVar(&t.reason, "reason", "", "`why`, for the record")
-	if t.canPreview {
+	if canEnd {
+		c.Flags().Var(&t.lasts, "for", "go back by itself after this time")
+	}
+	if canPreview {
 		c.Flags().BoolVar(&t.preview, "dry-run", false, "say what would happen, and change nothing")
 	}
 	return c
@@ -226,9 +232,7 @@ func (t *tuning) flags(c *cobra.Command) *cobra.Command {
 // set changes a setting of a backend, unless somebody else does at the same moment.
 func (t *tuning) set(ctx context.Context, name, setting string, value any) error {
 	if t.preview {
-		_, err := t.a.view(ctx, backendPath(name)+"/forecast",
-			url.Values{setting: {fmt.Sprint(value)}})
-		return err
+		return t.a.forecast(ctx, name, url.Values{setting: {fmt.Sprint(value)}})
 	}
 	body := map[string]any{setting: value}
 	if t.reason != "" {
@@ -243,6 +247,13 @@ func (t *tuning) set(ctx context.Context, name, setting string, value any) error
 	}
 	return t.a.tuned(ctx, before, setting, call{method: "PATCH", path: backendPath(name),
 		body: body, match: before.tag})
+}
+
+// forecast says what a backend's line is going to do, with the settings that are proposed.
+func (a *app) forecast(ctx context.Context, name string, proposed url.Values) error {
+	_, err := present(ctx, a, call{method: "GET", path: backendPath(name) + "/forecast",
+		query: proposed}, text.Forecast, nil)
+	return err
 }
 
 // tuned makes a call that changes a backend, and writes the settings that it changed.
@@ -272,38 +283,37 @@ func (a *app) tuned(ctx context.Context, before answer, setting string, c call) 
 }
 
 func (a *app) rate() *cobra.Command {
-	t := &tuning{a: a, canPreview: true}
-	c := a.onBackend("rate NAME RATE [flags]", "Turn a backend's drain rate", 2,
-		func(cmd *cobra.Command, args []string) error {
-			return t.set(cmd.Context(), args[0], "rate", args[1])
-		})
+	c := a.turning("rate", "RATE", "Turn a backend's drain rate", true)
 	c.Example = `  forebay rate reports 12/s --dry-run
   forebay rate reports 12/s --for 30m --reason "end of the month"`
-	return t.flags(c)
+	return c
 }
 
-// count is a command that sets the setting it is named after to a number.
-func (a *app) count(name, short string, canPreview bool) *cobra.Command {
-	t := &tuning{a: a, canPreview: canPreview}
-	return t.flags(a.onBackend(name+" NAME N [flags]", short, 2,
+// turning is a command that sets the setting it is named after to a value; N stands for a number.
+func (a *app) turning(name, value, short string, canPreview bool) *cobra.Command {
+	t := &tuning{a: a}
+	return t.flags(a.onBackend(name+" NAME "+value+" [flags]", short, 2,
 		func(cmd *cobra.Command, args []string) error {
+			if value != "N" {
+				return t.set(cmd.Context(), args[0], name, args[1])
+			}
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
 				return usage(cmd, "%q isn't a whole number", args[1])
 			}
 			return t.set(cmd.Context(), args[0], name, n)
-		}))
+		}), true, canPreview)
 }
 
 func (a *app) pause(stop bool) *cobra.Command {
-	t := &tuning{a: a, canPreview: true}
+	t := &tuning{a: a}
 	use, short := "resume NAME [flags]", "Start jobs of a backend again"
 	if stop {
 		use, short = "pause NAME [flags]", "Start no job of a backend until resume"
 	}
 	return t.flags(a.onBackend(use, short, 1, func(cmd *cobra.Command, args []string) error {
 		return t.set(cmd.Context(), args[0], "paused", stop)
-	}))
+	}), stop, true)
 }
 
 func (a *app) reset() *cobra.Command {
@@ -338,6 +348,8 @@ func (a *app) redrive() *cobra.Command {
 				return usage(cmd, "--token is of a --dry-run that was")
 			case dry:
 				body["dry_run"] = true
+				_, err := present(ctx, a, c, text.RedrivePreview, nil)
+				return err
 			case token != "":
 				body["limit_to"] = token
 			default:
@@ -351,7 +363,8 @@ func (a *app) redrive() *cobra.Command {
 					return err
 				}
 			}
-			return a.make(ctx, c)
+			_, err := present(ctx, a, c, text.Redriven, nil)
+			return err
 		})
 	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once. For
 more there is a question, unless --yes or the --token of a --dry-run is given.`
@@ -574,8 +587,9 @@ func (a *app) books() *cobra.Command {
 }
 
 // past is a moment that a flag names: a time of day, of today or yesterday, a date with a time, or
-// how long ago.
+// how long ago. Like all times that the command writes, they are in UTC.
 func past(s string, now time.Time) (time.Time, error) {
+	now = now.UTC()
 	var ago duration
 	if ago.Set(s) == nil {
 		return now.Add(-time.Duration(ago)), nil
@@ -604,10 +618,10 @@ func past(s string, now time.Time) (time.Time, error) {
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 func (a *app) events() *cobra.Command {
-	from, follow := "", false
+	from, backend, most, follow := "", "", 0, false
 	c := command("events [flags]", "Show what operators, backends and processes did", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			q := url.Values{}
+			q := url.Values{"backend": {backend}}
 			if from != "" {
 				t, err := past(from, time.Now())
 				if err != nil {
@@ -618,12 +632,52 @@ func (a *app) events() *cobra.Command {
 			if follow {
 				return a.follow(cmd.Context(), q)
 			}
-			_, err := a.view(cmd.Context(), "/admin/v1/events", q)
-			return err
+			if from != "" || most > 0 {
+				q.Set("limit", strconv.Itoa(min(cmp.Or(most, maxEvents), maxEvents)))
+			}
+			items, err := a.pages(cmd.Context(), eventsPath, q, "events", most)
+			if err != nil {
+				return err
+			}
+			var all api.OperationEvents
+			t := table{}
+			for _, item := range items {
+				var e api.OperationEvent
+				if err := (answer{body: item}).decode(call{method: "GET", path: eventsPath},
+					&e); err != nil {
+					return err
+				}
+				all.Events = append(all.Events, e)
+				a.addEvent(&t, e)
+			}
+			if a.form() == "table" {
+				return a.showText(text.Events(all))
+			}
+			return a.show(items, t)
 		})
-	c.Flags().StringVar(&from, "from", "", "`moment` of the first: 15:59, or 2h for so long ago")
+	c.Long = c.Short + `: the newest, or all since --from. Values of a line: time, type,
+backend, by whom, what changed, text, reason.`
+	c.Flags().StringVar(&from, "from", "",
+		"`moment` of the first: 15:59 (UTC), or 2h for so long ago")
+	c.Flags().StringVar(&backend, "backend", "", "only this `backend`")
+	c.Flags().IntVar(&most, "max", 0, "`events` at most; 0: 100 or, with --from, all")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C, as they happen")
 	return c
+}
+
+const (
+	eventsPath = "/admin/v1/events"
+	maxEvents  = 1000 // of a page
+)
+
+// addEvent adds an event's values to a table.
+func (a *app) addEvent(t *table, e api.OperationEvent) {
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(e.After)) {
+		changes = append(changes, name+" "+e.Before[name]+" → "+e.After[name])
+	}
+	t.add(e.ID, a.moment(&e.Time), e.Type, e.Backend, e.By, strings.Join(changes, ", "), e.Text,
+		e.Reason)
 }
 
 // reconnectAfter is the pause before a broken stream of events is taken up again.
@@ -650,14 +704,13 @@ func (a *app) follow(ctx context.Context, q url.Values) error {
 
 // stream writes the events of one connection. last is the id of the last event.
 func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
-	c := call{method: "GET", path: "/admin/v1/events", query: q, text: a.form() == "table",
-		lastEvent: *last}
+	c := call{method: "GET", path: eventsPath, query: q, lastEvent: *last}
 	res, err := a.send(ctx, c, "text/event-stream")
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	if kind := res.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+	if !isA(res, "text/event-stream") {
 		return &client.Error{Call: c.String(), Status: http.StatusOK}
 	}
 	lines := bufio.NewScanner(res.Body)
@@ -677,25 +730,25 @@ func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
 	return nil
 }
 
-// showEvent writes one event, on one line: as text if it came so.
+// showEvent writes one event, on one line.
 func (a *app) showEvent(data string) error {
-	line := text.Clean(data)
-	if form := a.form(); form != "json" && form != "yaml" && strings.HasPrefix(data, "{") {
-		t, err := flat([]byte(data))
-		if err != nil {
-			return err
-		}
-		var parts []string
-		for _, row := range t.rows {
-			if row[1] != "" {
-				parts = append(parts, row[0]+"="+row[1])
-			}
-		}
-		line = text.Clean(strings.Join(parts, "  "))
+	var e api.OperationEvent
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		return failed("the server sends an event that isn't one: %v", err)
 	}
-	_, err := fmt.Fprintln(a.stdout, line)
-	return err
+	switch a.form() {
+	case "table":
+		return a.showText(text.Events(api.OperationEvents{Events: []api.OperationEvent{e}}))
+	case "json", "yaml": // which JSON is, too
+		_, err := fmt.Fprintln(a.stdout, data)
+		return err
+	}
+	t := table{}
+	a.addEvent(&t, e)
+	return a.show(nil, t)
 }
+
+const historyPath = "/admin/v1/history"
 
 func (a *app) replay() *cobra.Command {
 	from, backend := "", ""
@@ -711,15 +764,36 @@ func (a *app) replay() *cobra.Command {
 			if end := begin.Add(time.Duration(lasts)); lasts != 0 && end.Before(now) {
 				q.Set("to", stamp(end))
 			}
-			_, err = a.view(cmd.Context(), "/admin/v1/history", q)
+			_, err = present(cmd.Context(), a, call{method: "GET", path: historyPath, query: q},
+				text.History, a.historyValues)
 			return err
 		})
+	c.Long = c.Short + `. Elsewhere than on a terminal, the values of a line are: time,
+seconds, backend, offered, accepted, fresh, degraded, rejected; started, waiting, capacity, seconds
+that the oldest has waited, rate that is set, rate in force.`
 	c.Flags().StringVar(&from, "from", "15m",
-		"`moment` at which it begins: 15:59, or 2h for so long ago")
+		"`moment` at which it begins: 15:59 (UTC), or 2h for so long ago")
 	c.Flags().Var(&lasts, "for", "how much of it; default: until now")
 	c.Flags().Var(&step, "step", "time from line to line, such as 5s or 1m")
 	c.Flags().StringVar(&backend, "backend", "", "only this `backend`")
 	return c
+}
+
+// historyValues is a history as a table for programs. What no process has seen is empty.
+func (a *app) historyValues(h api.History) (t table) {
+	for _, b := range h.Backends {
+		for _, p := range b.Points {
+			cells := []string{a.moment(&p.At), strconv.Itoa(p.Seconds), b.Backend,
+				number(p.Offered), number(p.Accepted), number(p.Fresh), number(p.Degraded),
+				number(p.Rejected), "", "", "", "", "", ""}
+			if l := p.Line; l != nil {
+				cells = append(cells[:8], number(l.Started), number(l.Waiting), number(l.Capacity),
+					fmt.Sprint(l.OldestWaitSeconds), target(l.Rate), l.Rate.Effective)
+			}
+			t.add(b.Backend, cells...)
+		}
+	}
+	return t
 }
 
 func (a *app) shadow() *cobra.Command {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"mime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,7 +17,6 @@ import (
 	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/strictyaml"
 	"github.com/forebay/forebay/internal/text"
-	"github.com/forebay/forebay/internal/units"
 )
 
 // table is an answer as rows. Without a head it is of names and values.
@@ -38,36 +36,26 @@ func (t *table) add(name string, cells ...string) {
 // write writes the table for people, its columns aligned, or as lines of values between tabs. No
 // cell can break a line or steer a terminal. Empty values of a table without a head are left out.
 func (t *table) write(w io.Writer, people bool) {
-	rows := t.rows
+	rows := make([][]string, 0, 1+len(t.rows))
 	if people && t.head != nil {
-		rows = append([][]string{t.head}, rows...)
+		rows = append(rows, t.head)
 	}
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
+	for _, row := range t.rows {
 		if t.head == nil && people && row[len(row)-1] == "" {
 			continue
 		}
-		line := ""
+		clean := make([]string, len(row))
 		for i, cell := range row {
-			cell = text.Clean(cell)
-			switch {
-			case !people && i > 0:
-				line += "\t" + cell
-			case people && i < len(row)-1:
-				line += cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2)
-			default:
-				line += cell
-			}
+			clean[i] = text.Clean(cell)
 		}
-		fmt.Fprintln(w, strings.TrimRight(line, " "))
+		rows = append(rows, clean)
+	}
+	if people {
+		io.WriteString(w, text.Columns("", rows))
+		return
+	}
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 }
 
@@ -126,8 +114,7 @@ func writeTree(w io.Writer, raw []byte, form string) (err error) {
 }
 
 // flat is the JSON of an answer whose type isn't known here, as a table: the members, those of
-// objects with dots in their names. Where a member is a list of objects, the first such list is the
-// table.
+// objects with dots in their names. A list of objects is a row for each.
 func flat(raw []byte) (table, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -164,23 +151,23 @@ func flat(raw []byte) (table, error) {
 	return t, nil
 }
 
-// listIn returns the list of objects that an answer is, or that it has as its first member.
+// listIn returns the list of objects that an answer is, or that is all that it has beside a cursor.
 func listIn(v any) ([]any, bool) {
-	switch v := v.(type) {
-	case []any:
-		return v, true
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			list, is := v[name].([]any)
-			if !is || len(list) == 0 {
-				continue
-			}
-			if _, objects := list[0].(map[string]any); objects {
-				return list, true
-			}
+	if o, is := v.(map[string]any); is {
+		delete(o, "next_cursor")
+		for _, member := range o {
+			v = member
+		}
+		if len(o) != 1 {
+			return nil, false
 		}
 	}
-	return nil, false
+	list, is := v.([]any)
+	if !is || len(list) == 0 {
+		return nil, is
+	}
+	_, objects := list[0].(map[string]any)
+	return list, objects
 }
 
 func flatten(name string, v any, add func(name, value string)) {
@@ -208,11 +195,10 @@ func flatten(name string, v any, add func(name, value string)) {
 	}
 }
 
-// showText writes a text that the server has made for terminals. Its lines were cleaned there; they
-// are cleaned once more, in case it isn't the server that it should be.
-func (a *app) showText(body []byte) error {
+// showText writes a text for people, line by line, as a terminal shows it.
+func (a *app) showText(body string) error {
 	w := bufio.NewWriter(a.stdout)
-	for line := range strings.Lines(string(body)) {
+	for line := range strings.Lines(body) {
 		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
 		fmt.Fprintln(w, a.paint(text.Clean(line)))
 	}
@@ -241,7 +227,7 @@ func (a *app) showResult(contentType string, body []byte) error {
 				"which a terminal can't show: redirect it, as in > file", len(body), kind)}
 		}
 		if body = bytes.TrimSuffix(body, []byte("\n")); len(body) > 0 {
-			return a.showText(append(body, '\n'))
+			return a.showText(string(body))
 		}
 		return nil
 	}
@@ -275,31 +261,15 @@ func (a *app) confirm(ctx context.Context, yes bool, question string) error {
 	}
 }
 
-// seconds writes a time in seconds for people: 0.4 s, 44 s, 12m30s.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	switch {
-	case s < 10:
-		return strconv.FormatFloat(s, 'g', 2, 64) + " s"
-	case s < 120:
-		return fmt.Sprintf("%.0f s", s)
-	case s < 7200:
-		return units.ShortDuration(d.Round(time.Second))
-	}
-	return units.ShortDuration(d.Round(time.Minute))
-}
-
-// moment writes a time of day for people, with its date unless that is today; TSV has all of it.
+// moment writes a time in UTC: for people its time of day, with its date unless that is today.
 func (a *app) moment(t *api.Time) string {
 	switch {
 	case t == nil || t.IsZero():
 		return ""
 	case a.form() != "table":
 		return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	case t.UTC().Format(time.DateOnly) == time.Now().UTC().Format(time.DateOnly):
+		return t.UTC().Format(time.TimeOnly)
 	}
-	local, now := t.Local(), time.Now()
-	if local.YearDay() == now.YearDay() && local.Year() == now.Year() {
-		return local.Format("15:04:05")
-	}
-	return local.Format("2006-01-02 15:04:05")
+	return t.UTC().Format(time.DateTime)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -32,16 +33,17 @@ func (a *app) top() *cobra.Command {
 	c := command("top [flags]", "Watch the backends, and turn them", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
 			if plain || !a.isTerminal(a.stdout) || !a.isTerminal(a.stdin) {
-				return a.topPlain(cmd.Context(), time.Duration(every), count)
+				return a.topPlain(cmd.Context(), every, count)
 			}
 			return a.topScreen(cmd.Context(), ascii || !a.unicode())
 		})
 	c.Long = c.Short + `. Keys: ? shows them. What is offered is counted from the jobs that
-were accepted. Without a terminal, or with --plain, it prints lines.`
+were accepted. Without a terminal, or with --plain, it prints the steps of the history as they come,
+as replay does.`
 	c.Flags().BoolVar(&plain, "plain", false, "print lines instead of a screen")
 	c.Flags().BoolVar(&ascii, "ascii", false, "draw with ASCII alone")
-	c.Flags().Var(&every, "every", "time between the lines of --plain")
-	c.Flags().IntVar(&count, "count", 0, "end after so `many` times of --plain; 0: never")
+	c.Flags().Var(&every, "every", "length of a step of --plain")
+	c.Flags().IntVar(&count, "count", 0, "end after so `many` steps of --plain; 0: never")
 	return c
 }
 
@@ -74,57 +76,68 @@ func (s sample) next(at time.Time, b api.Backend) sample {
 	return n
 }
 
-// topPlain prints a line for each backend, again and again.
-func (a *app) topPlain(ctx context.Context, every time.Duration, count int) error {
-	if every < topEvery {
-		every = topEvery
-	}
-	last := map[string]sample{}
-	for n := 0; ; n++ {
-		var all api.Backends
-		raw, err := a.get(ctx, backendsPath, nil, &all)
-		if err != nil && n == 0 {
-			return err
-		}
-		now := time.Now()
+// topPlain prints a line for each backend and step of the history, as they come.
+func (a *app) topPlain(ctx context.Context, every duration, count int) error {
+	var last time.Time
+	reach := 2*every + duration(10*time.Second) // there is a step in it that is over
+	q := url.Values{"step": {every.String()}, "from": {"-" + reach.String()}}
+	for n := 0; ; {
+		var h api.History
+		_, err := a.get(ctx, historyPath, q, &h)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err != nil && last.IsZero():
+			return err
 		case err != nil: // it may come back
-			a.say("%s %v", now.Format("15:04:05"), a.explainError(err))
-		case n > 0 && a.form() == "json":
-			fmt.Fprintln(a.stdout, strings.TrimSpace(string(raw)))
+			a.say("%s %v", time.Now().UTC().Format(time.TimeOnly), a.explainError(err))
 		}
-		for _, b := range all.Backends {
-			s := last[b.Name].next(now, b)
-			last[b.Name] = s
-			if !s.first && a.form() != "json" {
-				if _, err := fmt.Fprintln(a.stdout, s.line()); err != nil {
-					return err
-				}
+		if newest := whole(&h, last); newest.After(last) {
+			last = newest
+			if err := a.showSteps(h); err != nil {
+				return err
 			}
-		}
-		if n > 0 && n == count {
-			return nil
+			if n++; n == count {
+				return nil
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(every):
+		case <-time.After(min(time.Duration(every), maxPoll)):
 		}
 	}
 }
 
-// line is a backend at one moment, as top --plain prints it.
-func (s sample) line() string {
-	b := s.backend
-	rate := target(b.Rate)
-	if word := state(b); word != "idle" && word != "rate" {
-		rate += " (" + word + ")"
+// maxPoll is how late a step of top --plain may be printed.
+const maxPoll = 5 * time.Second
+
+// whole leaves a history the newest step that is over, if it is later than last, and returns when
+// that began.
+func whole(h *api.History, last time.Time) (newest time.Time) {
+	for i := range h.Backends {
+		points := h.Backends[i].Points
+		if n := len(points); n > 0 && points[n-1].Seconds < h.StepSeconds {
+			points = points[:n-1]
+		}
+		points = points[max(0, len(points)-1):]
+		if len(points) > 0 && points[0].At.After(last) {
+			newest = points[0].At.Time
+		}
+		h.Backends[i].Points = points
 	}
-	return text.Clean(fmt.Sprintf("%s %s  in %s/s  out %s/s of %s  line %d/%d  wait %s",
-		s.at.Format("15:04:05"), b.Name, short(s.in), short(s.out), rate, b.Waiting+b.Delayed,
-		b.Capacity.Effective, strings.ReplaceAll(seconds(b.OldestWaitSeconds), " ", "")))
+	return newest
+}
+
+// showSteps writes a step of each backend.
+func (a *app) showSteps(h api.History) error {
+	switch a.form() {
+	case "json", "yaml":
+		return json.NewEncoder(a.stdout).Encode(h)
+	case "tsv":
+		return a.show(nil, a.historyValues(h))
+	}
+	return a.showText(text.History(h))
 }
 
 // short writes a number with three digits at most.
@@ -384,7 +397,7 @@ func (s screen) draw() string {
 		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, state(b),
 			rateText(b), short(n.in), short(n.out), s.gauge(b, 7),
 			lineText(b),
-			seconds(b.OldestWaitSeconds), s.spark(h, spark))
+			text.Span(b.OldestWaitSeconds), s.spark(h, spark))
 		if i == s.chosen {
 			lines[len(lines)-1] = bold(lines[len(lines)-1])
 		}
@@ -622,15 +635,12 @@ func (a *app) deeds(ctx context.Context) deeds {
 		},
 		explain: func(name, rate string) tea.Cmd {
 			return func() tea.Msg {
-				c := call{method: "GET", path: backendPath(name) + "/forecast", text: true}
-				if rate != "" {
-					c.query = map[string][]string{"rate": {rate}}
-				}
-				r, err := a.do(ctx, c)
-				if err != nil {
+				var f api.Forecast
+				if _, err := a.get(ctx, backendPath(name)+"/forecast", url.Values{"rate": {rate}},
+					&f); err != nil {
 					return said("", err)
 				}
-				return paneMsg{string(r.body)}
+				return paneMsg{text.Forecast(f)}
 			}
 		},
 		failed: func(name string) tea.Cmd {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/jobview"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/web"
 )
@@ -81,7 +82,7 @@ func unknownBackend(name string) *api.Problem {
 }
 
 func backendView(name string, st leaky.Status) api.Backend {
-	o, note := st.Override, func(name string) api.OverrideNote { return noteView(st.Notes[name]) }
+	o, note := st.Override, func(name string) api.OverrideNote { return jobview.Note(st.Notes[name]) }
 	v := api.Backend{
 		Name:  name,
 		Rate:  setting(st.Configured.Rate.String(), nil, st.EffectiveText(), note("rate")),
@@ -122,11 +123,6 @@ func backendView(name string, st leaky.Status) api.Backend {
 func setting[T any](configured T, override *T, effective T, note api.OverrideNote) api.Setting[T] {
 	return api.Setting[T]{Configured: configured, Override: override, Effective: effective,
 		OverrideNote: note}
-}
-
-func noteView(n leaky.Note) api.OverrideNote {
-	return api.OverrideNote{SetBy: n.By, SetAt: web.Time(n.At), Reason: n.Reason,
-		ExpiresAt: web.Time(n.Ends)}
 }
 
 func outcomesView(b leaky.Books) api.Outcomes {

@@ -226,10 +226,17 @@ func troubleCause(st leaky.Status) string {
 
 func (s sighting) paused(name string, b backendSeen) api.Finding {
 	st := b.status.Value
-	f := api.Finding{Level: api.LevelWarning, Since: web.Time(st.At),
+	note := st.Notes["paused"]
+	f := api.Finding{Level: api.LevelWarning, Since: web.Time(note.At),
 		Next: "forebay resume " + name, Cause: "paused"}
-	if st.By != "" {
-		f.Cause += ", last changed by " + st.By
+	if note.By != "" {
+		f.Cause += " by " + note.By
+	}
+	if !note.Ends.IsZero() {
+		f.Cause += " until " + note.Ends.UTC().Format("2006-01-02 15:04:05")
+	}
+	if note.Reason != "" {
+		f.Cause += " (" + note.Reason + ")"
 	}
 	f.Cause += fmt.Sprintf("; %d wait", st.Waiting)
 	if !b.expires.IsZero() {
@@ -256,7 +263,7 @@ func (s sighting) ofFailures(name string, b backendSeen) api.Finding {
 	default:
 		return ok("")
 	}
-	return api.Finding{Level: level, Next: "forebay jobs --backend " + name + " --status failed",
+	return api.Finding{Level: level, Next: "forebay jobs ls --backend " + name + " --status failed",
 		Cause: fmt.Sprintf("%s: %d of %d jobs failed or expired in the last %.0f s", name, bad,
 			ended, b.recent.Over.Seconds())}
 }
@@ -267,7 +274,7 @@ func (s sighting) ofWebhooks(name string, _ backendSeen) api.Finding {
 	if s.old(seen.At) {
 		return unknown(seen.At)
 	}
-	next := "forebay webhooks --backend " + name
+	next := "forebay webhooks ls --backend " + name
 	switch p := seen.Value; {
 	case !p.Due.IsZero() && s.now.Sub(p.Due) > overdue:
 		return api.Finding{Level: api.LevelCritical, Since: web.Time(p.Due), Next: next,
@@ -289,7 +296,7 @@ func (s sighting) ofStale() api.Finding {
 	}
 	f := ok("")
 	if total > 0 {
-		f = api.Finding{Level: api.LevelWarning, Next: "forebay cache",
+		f = api.Finding{Level: api.LevelWarning, Next: "forebay cache ls",
 			Cause: fmt.Sprintf("%d served in the last minute, most of %s", total, most)}
 	}
 	f.Thing = thingStale

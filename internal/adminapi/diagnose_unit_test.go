@@ -1,7 +1,11 @@
 package adminapi
 
 import (
+	"maps"
+	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +34,16 @@ func well(now time.Time) (sighting, *backendSeen) {
 func TestADiagnosisOfEachFault(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
+	var mu sync.Mutex
+	nexts := map[string]bool{} // guarded by mu: all advice
+	t.Cleanup(func() {
+		// cmd/forebay tests that each is a command that there is.
+		const file = "testdata/next.txt"
+		got := strings.Join(slices.Sorted(maps.Keys(nexts)), "\n") + "\n"
+		if want, err := os.ReadFile(file); string(want) != got {
+			t.Errorf("%s has other advice (%v) than\n%s", file, err, got)
+		}
+	})
 	type change func(*sighting, *leaky.Status, *backendSeen)
 	for name, c := range map[string]struct {
 		change change
@@ -87,9 +101,11 @@ func TestADiagnosisOfEachFault(t *testing.T) {
 			st.Waiting, st.Books.Accepted = 85, 185
 		}, thingBackend, api.LevelWarning, "room for 15 more of 100", "forebay rate reports"},
 		"the drain is paused": {func(_ *sighting, st *leaky.Status, b *backendSeen) {
-			st.Paused, st.By, st.At = true, "kim", now.Add(-3*time.Hour)
+			st.Paused, st.By = true, "jo" // who has changed something else since
+			st.Notes = map[string]leaky.Note{"paused": {By: "kim", At: now.Add(-3 * time.Hour),
+				Reason: "restart"}}
 			b.recent.StalledFor, b.expires = time.Hour, now
-		}, thingBackend, api.LevelWarning, "paused, last changed by kim; 5 wait, the first expires",
+		}, thingBackend, api.LevelWarning, "paused by kim (restart); 5 wait, the first expires",
 			"forebay resume reports"},
 		"the queue is paused": {func(_ *sighting, st *leaky.Status, _ *backendSeen) {
 			st.WaitingOn = leaky.OnQueuePaused
@@ -109,7 +125,7 @@ func TestADiagnosisOfEachFault(t *testing.T) {
 		"no webhook is sent": {func(s *sighting, _ *leaky.Status, _ *backendSeen) {
 			s.webhooks["reports"] = glance.Seen[post]{At: now,
 				Value: post{Due: now.Add(-2 * time.Minute)}}
-		}, thingWebhooks, api.LevelCritical, "overdue", "forebay webhooks"},
+		}, thingWebhooks, api.LevelCritical, "overdue", "forebay webhooks ls"},
 		"a webhook was given up": {func(s *sighting, _ *leaky.Status, _ *backendSeen) {
 			s.webhooks["reports"] = glance.Seen[post]{At: now,
 				Value: post{GivenUp: now.Add(-2 * time.Minute)}}
@@ -124,7 +140,7 @@ func TestADiagnosisOfEachFault(t *testing.T) {
 		"stale answers are served": {func(s *sighting, _ *leaky.Status, _ *backendSeen) {
 			s.stale = map[string]int64{"monthly": 31, "daily": 2}
 		}, thingStale, api.LevelWarning, "33 served in the last minute, most of monthly",
-			"forebay cache"},
+			"forebay cache ls"},
 		"the books are off": {func(_ *sighting, st *leaky.Status, _ *backendSeen) {
 			st.Books.Accepted += 3
 		}, thingBooks, api.LevelCritical, "off by 3", "forebay books reports"},
@@ -142,6 +158,11 @@ func TestADiagnosisOfEachFault(t *testing.T) {
 				t.Fatalf("%+v, want %s", d, c.level)
 			}
 			for i, f := range d.Findings {
+				if f.Next != "" {
+					mu.Lock()
+					nexts[f.Next] = true
+					mu.Unlock()
+				}
 				if f.Level == api.LevelOK {
 					if f.Next != "" {
 						t.Errorf("advice where all is well: %+v", f)

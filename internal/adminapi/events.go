@@ -34,8 +34,7 @@ const (
 
 // events answers GET /admin/v1/events: a page, or a stream to those who accept one.
 func (s *Server) events(c *web.Call) error {
-	asked, err := web.ParseQuery(c.R.URL.RawQuery, "from", "backend", "type", "limit", "cursor",
-		"format")
+	asked, err := parseQuery(c, "from", "backend", "type", "limit", "cursor")
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func (s *Server) events(c *web.Call) error {
 			answer.NextCursor = &next
 		}
 	}
-	return respond(c, asked["format"], answer, text.Events)
+	return show(c, asked, answer, text.Events)
 }
 
 // readFilter reads which events are asked for.

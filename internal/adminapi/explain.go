@@ -9,11 +9,8 @@ import (
 
 // explain answers GET /admin/v1/jobs/{id}/explain: why a job of any client is where it is.
 func (s *Server) explain(c *web.Call) error {
-	asked, err := web.ParseQuery(c.R.URL.RawQuery, formatParameter)
+	asked, err := parseQuery(c)
 	if err != nil {
-		return err
-	}
-	if err := checkFormat(asked[formatParameter]); err != nil {
 		return err
 	}
 	id := c.Var("id")
@@ -26,5 +23,5 @@ func (s *Server) explain(c *web.Call) error {
 	if err != nil {
 		return jobview.LookError(err)
 	}
-	return show(c, asked[formatParameter], jobview.ExplainForOperator(e), text.Explain)
+	return show(c, asked, jobview.ExplainForOperator(e), text.Explain)
 }

@@ -26,12 +26,12 @@ func TestAnOperatorSeesWhyAJobWaits(t *testing.T) {
 		w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)
 	}
 	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
-	w.Want(w.Call("PATCH", w.Admin+"/admin/v1/backends/"+w.Backend, `{"rate":"2/s"}`,
+	w.Want(w.Call("PATCH", w.Admin+"/admin/v1/backends/"+w.Backend, `{"rate":"2/s","reason":"their advice"}`,
 		field("Forebay-Operator", "kim")), 200)
 	e := w.explain(id)
 	if e.Position != 6 || e.Waiting != 6 || e.Client != w.ClientA() || *e.StartsInSeconds < 2 ||
 		e.Ahead.Jobs != 5 || len(e.Ahead.Clients) != 1 || e.Ahead.Clients[0].Jobs != 5 ||
-		e.Rate.Configured != "10/s" || *e.Rate.Override != "2/s" || e.Rate.By != "kim" ||
+		e.Rate.Configured != "10/s" || *e.Rate.Override != "2/s" || e.Rate.SetBy != "kim" ||
 		e.Rate.Factor != 1 || len(e.Holds) != 3 || len(e.Sooner) == 0 {
 		t.Errorf("explanation = %+v\nrate %+v\nahead %+v", e, e.Rate, e.Ahead)
 	}
@@ -42,8 +42,14 @@ func TestAnOperatorSeesWhyAJobWaits(t *testing.T) {
 			t.Errorf("no %q in\n%s", part, text)
 		}
 	}
-	w.Pause()
-	if e = w.explain(id); e.StartsAt != nil || e.Sooner[0].Change != leaky.ToResume {
+	w.Want(w.Call("PATCH", w.Admin+"/admin/v1/backends/"+w.Backend,
+		`{"paused":true,"expires_in":"1h"}`, field("Forebay-Operator", "jo")), 200)
+	e = w.explain(id)
+	if pause := e.Holds[2]; e.Rate.SetBy != "kim" || e.Rate.Reason != "their advice" ||
+		pause.SetBy != "jo" || pause.SetAt == nil || pause.ExpiresAt == nil {
+		t.Errorf("rate %+v, pause %+v", e.Rate, pause)
+	}
+	if e.StartsAt != nil || e.Sooner[0].Change != leaky.ToResume {
 		t.Errorf("paused: %+v", e)
 	}
 }

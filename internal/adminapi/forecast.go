@@ -1,11 +1,13 @@
 package adminapi
 
 import (
+	"context"
 	"encoding/json"
 	"math"
 	"time"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/history"
 	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/text"
 	"github.com/forebay/forebay/internal/web"
@@ -18,12 +20,8 @@ func (s *Server) forecast(c *web.Call) error {
 	if err != nil {
 		return err
 	}
-	asked, err := web.ParseQuery(c.R.URL.RawQuery, "rate", "concurrency", "paused", formatParameter)
+	asked, err := parseQuery(c, "rate", "concurrency", "paused")
 	if err != nil {
-		return err
-	}
-	format := asked[formatParameter]
-	if err := checkFormat(format); err != nil {
 		return err
 	}
 	proposal, err := parseProposal(asked)
@@ -37,8 +35,45 @@ func (s *Server) forecast(c *web.Call) error {
 	if due.Err != nil {
 		return web.StoreError(due.Err)
 	}
-	return show(c, format, forecastView(name, seen.Value, due.Value, s.watch.Recent(name).Arrivals,
+	return show(c, asked, forecastView(name, seen.Value, due.Value, s.arrivals(c.Ctx, name),
 		proposal), text.Forecast)
+}
+
+// arrivals are the jobs that entered a line in the last minute, with those that it refused since it
+// was full or too slow, as far as there is a history: a larger one would have had them, too.
+func (s *Server) arrivals(ctx context.Context, backend string) leaky.Arrivals {
+	in := s.watch.Recent(backend).Arrivals
+	if s.Tallies == nil || in.Over == 0 {
+		return in
+	}
+	now := s.now()
+	span, err := history.Fit(now, now.Add(-time.Minute), now, 5*time.Second, 1)
+	if err != nil {
+		return in
+	}
+	points, err := s.Tallies.Read(ctx, backend, span)
+	if err != nil {
+		return in // what is known without them
+	}
+	return withRefused(in, points)
+}
+
+// withRefused adds the jobs that a line refused to those that entered it. Their spreads add up as
+// those of things that don't depend on each other.
+func withRefused(in leaky.Arrivals, points []history.Point) leaky.Arrivals {
+	var rates []float64
+	mean := 0.0
+	for _, p := range points {
+		n := p.Rejected[string(leaky.LineFull)] + p.Rejected[string(leaky.WaitTooLong)]
+		rates = append(rates, float64(n)/p.Length.Seconds())
+		mean += rates[len(rates)-1] / float64(len(points))
+	}
+	spread := in.Spread * in.Spread
+	for _, rate := range rates {
+		spread += (rate - mean) * (rate - mean) / float64(len(rates))
+	}
+	in.PerSecond, in.Spread = in.PerSecond+mean, math.Sqrt(spread)
+	return in
 }
 
 // parseProposal reads the settings that a forecast is asked for, as the body of a PATCH has them.

@@ -122,17 +122,14 @@ func (s *Server) noteServed(now time.Time) (lately map[string]int64) {
 // health answers GET /admin/v1/health. It is answered without the store, too: what was seen last
 // counts for a while.
 func (s *Server) health(c *web.Call) error {
-	asked, err := web.ParseQuery(c.R.URL.RawQuery, formatParameter)
+	asked, err := parseQuery(c)
 	if err != nil {
-		return err
-	}
-	if err := checkFormat(asked[formatParameter]); err != nil {
 		return err
 	}
 	seen := s.sight(c.Ctx)
 	d := diagnose(seen)
 	s.noteFindings(&d, seen.now)
-	return show(c, asked[formatParameter], d, text.Health)
+	return show(c, asked, d, text.Health)
 }
 
 // sight gathers what a diagnosis is made of. Nothing is asked of a store that is unavailable.

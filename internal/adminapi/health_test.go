@@ -32,7 +32,7 @@ func TestAnOperatorAsksWhatIsWrong(t *testing.T) {
 		t.Errorf("paused: %+v", d)
 	}
 	text := string(w.Want(w.AdminCall("GET", "health?format=text"), 200).Text)
-	if !strings.HasPrefix(text, "warning  "+w.Backend+"  paused, last changed by kim") ||
+	if !strings.HasPrefix(text, "warning  "+w.Backend+"  paused by kim") ||
 		!strings.Contains(text, "\nok       store") {
 		t.Errorf("as text:\n%s", text)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +27,7 @@ const maxBetween = 200
 
 // history answers GET /admin/v1/history: what happened, step by step.
 func (s *Server) history(c *web.Call) error {
-	asked, err := web.ParseQuery(c.R.URL.RawQuery, "backend", "from", "to", "step", "format")
+	asked, err := parseQuery(c, "backend", "from", "to", "step")
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (s *Server) history(c *web.Call) error {
 	if answer.Events, err = s.between(c.Ctx, span, asked["backend"]); err != nil {
 		return web.StoreError(err)
 	}
-	return respond(c, asked["format"], answer, text.History)
+	return show(c, asked, answer, text.History)
 }
 
 // between are the events of a span: those of a backend and those of none; "": all.
@@ -133,18 +132,6 @@ func readTime(now time.Time, name, text string) (time.Time, error) {
 	}
 	return time.Time{}, web.InvalidRequest("The parameter " + name + " must be a time such as " +
 		"2026-11-30T16:00:00Z, or how long ago, such as -15m.")
-}
-
-// respond answers with JSON, or with its text for a terminal for format=text.
-func respond[T any](c *web.Call, format string, answer T, write func(T) string) error {
-	switch format {
-	case "", "json":
-		return c.JSON(http.StatusOK, answer)
-	case "text":
-		c.Bytes(http.StatusOK, "text/plain; charset=utf-8", []byte(write(answer)))
-		return nil
-	}
-	return web.InvalidRequest("The parameter format must be json or text.")
 }
 
 func pointView(p history.Point) api.HistoryPoint {

@@ -68,8 +68,9 @@ type queued struct {
 // NewEvents returns Events that are kept in Redis. Those of Record get there only while Run runs.
 // now is the time on Redis's clock.
 func NewEvents(rdb redis.UniversalClient, now func() time.Time, log *slog.Logger) *Events {
-	return &Events{rdb: rdb, log: log, now: now, wake: make(chan struct{}, 1),
-		mirror: mirror{turn: make(chan struct{}, 1)}}
+	e := &Events{rdb: rdb, log: log, now: now, wake: make(chan struct{}, 1)}
+	e.lookAnew()
+	return e
 }
 
 // Record notes an event that this process alone knows of. ID and Time are set when it is written.

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/glance"
 )
 
 // mirrorFor is how long the events as read are taken for all that there are.
@@ -21,10 +22,16 @@ const mirrorFor = time.Second
 // mirror is what Redis has of the events, or had: at most MaxEvents, a few hundred bytes each. All
 // readers of a process share it.
 type mirror struct {
-	turn   chan struct{} // has a value while one reads; guards the rest
-	at     time.Time     // of the last reading
-	last   string        // id of the last event that was read; "": none
+	*glance.Glance[[]api.OperationEvent] // its values are never changed
+
+	// What follow knows, which is called once at a time.
+	last   string // id of the last event that was read; "": none
 	events []api.OperationEvent
+}
+
+// lookAnew forgets when the events were read.
+func (e *Events) lookAnew() {
+	e.mirror.Glance = glance.New(mirrorFor, callTime, time.Now, e.follow)
 }
 
 // Filter says which events are asked for. Zero values ask for all.
@@ -84,24 +91,15 @@ func (e *Events) LastID(ctx context.Context) (string, error) {
 
 // all returns the events that are kept, in order. The slice is never changed.
 func (e *Events) all(ctx context.Context) ([]api.OperationEvent, error) {
-	m := &e.mirror
-	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	seen, _ := e.mirror.Get(ctx)
+	if seen.Err != nil {
+		return nil, fmt.Errorf("read events: %w", seen.Err)
 	}
-	if began := time.Now(); began.Sub(m.at) >= mirrorFor {
-		if err := e.follow(ctx); err != nil {
-			return nil, fmt.Errorf("read events: %w", err)
-		}
-		m.at = began
-	}
-	return m.events, nil
+	return seen.Value, nil
 }
 
-// follow reads what is new. Callers have the turn.
-func (e *Events) follow(ctx context.Context) error {
+// follow reads what is new, and returns all.
+func (e *Events) follow(ctx context.Context) ([]api.OperationEvent, error) {
 	m, oldest := &e.mirror, e.now().Add(-keep)
 	for more := true; more; {
 		from := "-"
@@ -110,7 +108,7 @@ func (e *Events) follow(ctx context.Context) error {
 		}
 		found, err := e.rdb.XRangeN(ctx, keyEvents, from, "+", MaxEvents).Result()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		events := slices.Clip(m.events) // readers have it: what is appended must go elsewhere
 		for _, x := range found {
@@ -125,7 +123,7 @@ func (e *Events) follow(ctx context.Context) error {
 		}
 		m.events, more = events[gone:], len(found) == MaxEvents
 	}
-	return nil
+	return m.events, nil
 }
 
 // decode reads an entry of the stream. One that this version doesn't know is left out.

@@ -376,7 +376,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 // types are the events' types and authors.
 func types(t *testing.T, e *Events) (all []string) {
 	t.Helper()
-	e.mirror.at = time.Time{} // as if nothing was read yet
+	e.lookAnew()
 	page, _, err := e.List(t.Context(), Filter{Limit: MaxEvents})
 	if err != nil {
 		t.Fatal(err)

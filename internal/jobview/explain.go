@@ -22,7 +22,7 @@ func ExplainForOperator(e leaky.Explanation) api.Explanation {
 	v.Rate.Configured = st.Configured.Rate.String()
 	if st.Override.Rate != nil {
 		v.Rate.Override = new(st.Override.Rate.String())
-		v.Rate.By, v.Rate.At = st.By, web.Time(st.At)
+		v.Rate.OverrideNote = Note(st.Notes["rate"])
 	}
 	for _, a := range e.Ahead {
 		v.Ahead.Clients = append(v.Ahead.Clients, api.ClientAhead(a))
@@ -30,14 +30,20 @@ func ExplainForOperator(e leaky.Explanation) api.Explanation {
 	v.Ahead.OtherClients, v.Ahead.OtherJobs = e.OtherClients, e.OtherJobs
 	v.Ahead.Estimated = e.Sampled
 	for i := range v.Holds {
-		if st.Paused && st.By != "" && v.Holds[i].What == holdPause {
-			v.Holds[i].Detail = "paused, last changed by " + st.By
+		if st.Paused && v.Holds[i].What == holdPause {
+			v.Holds[i].OverrideNote = Note(st.Notes["paused"])
 		}
 	}
 	for _, r := range e.Remedies() {
 		v.Sooner = append(v.Sooner, sooner(r))
 	}
 	return v
+}
+
+// Note is what is known of a live override.
+func Note(n leaky.Note) api.OverrideNote {
+	return api.OverrideNote{SetBy: n.By, SetAt: web.Time(n.At), Reason: n.Reason,
+		ExpiresAt: web.Time(n.Ends)}
 }
 
 // ExplainForClient is why a job is where it is, as its client sees it: nothing in it names another

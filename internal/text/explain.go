@@ -12,7 +12,7 @@ func Explain(e api.Explanation) string {
 	starts := ""
 	if e.StartsAt != nil && e.StartsInSeconds != nil {
 		starts = fmt.Sprintf("; starts about %s, in %s", clock(*e.StartsAt, e.At),
-			span(*e.StartsInSeconds))
+			Span(*e.StartsInSeconds))
 	}
 	if e.Position == 0 {
 		return Clean(e.State) + " in " + Clean(e.Backend) + starts + "\n  " + Clean(e.Reason) + "\n"
@@ -34,12 +34,12 @@ func Explain(e api.Explanation) string {
 	}
 	var sooner []string
 	for _, s := range e.Sooner {
-		sooner = append(sooner, soonerText(s)+": in "+span(s.StartsInSeconds))
+		sooner = append(sooner, soonerText(s)+": in "+Span(s.StartsInSeconds))
 	}
 	if len(sooner) > 0 {
 		rows = append(rows, []string{"sooner", strings.Join(sooner, "     ")})
 	}
-	return first + columns("  ", rows)
+	return first + Columns("  ", rows)
 }
 
 // holdsText writes the things that hold a job, or those that don't.
@@ -47,7 +47,8 @@ func holdsText(e api.Explanation, holding bool) string {
 	var details []string
 	for _, h := range e.Holds {
 		if h.Holds == holding {
-			details = append(details, Clean(h.Detail)+sinceText(h.Until, e.At, " until "))
+			details = append(details, Clean(h.Detail)+sinceText(h.Until, e.At, " until ")+
+				noteText(h.OverrideNote, e.At))
 		}
 	}
 	return strings.Join(details, ", ")
@@ -59,13 +60,11 @@ func rateText(e api.Explanation) string {
 	text := Clean(r.Effective)
 	base, notes := r.Configured, ""
 	if r.Override != nil {
-		base = *r.Override
-		notes = " (configured " + Clean(r.Configured)
-		if r.By != "" {
-			notes = " (set by " + Clean(r.By) + sinceText(r.At, e.At, " ") + ", configured " +
-				Clean(r.Configured)
+		base, notes = *r.Override, " ("
+		if note := noteText(r.OverrideNote, e.At); note != "" {
+			notes += "set" + note + ", "
 		}
-		notes += ")"
+		notes += "configured " + Clean(r.Configured) + ")"
 	}
 	if base != "" && (r.Factor != 1 || notes != "") {
 		text += " = " + Clean(base) + notes
@@ -73,6 +72,20 @@ func rateText(e api.Explanation) string {
 	if r.Factor != 1 {
 		text += fmt.Sprintf(" × %s (recovers from %s%s)", short(r.Factor), causeText(r.Cause),
 			sinceText(r.FactorSince, e.At, " since "))
+	}
+	return text
+}
+
+// noteText says who set an override, when, until when and why: " by kim 16:00:05 until
+// 16:30:05: their database moves"; "" if it isn't known.
+func noteText(n api.OverrideNote, now api.Time) string {
+	text := ""
+	if n.SetBy != "" {
+		text = " by " + Clean(n.SetBy) + sinceText(n.SetAt, now, " ")
+	}
+	text += sinceText(n.ExpiresAt, now, " until ")
+	if n.Reason != "" {
+		text += ": " + Clean(n.Reason)
 	}
 	return text
 }

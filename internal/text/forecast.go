@@ -35,7 +35,7 @@ func Forecast(f api.Forecast) string {
 		if o.WaitSeconds == nil {
 			return "not known: paused"
 		}
-		return span(*o.WaitSeconds)
+		return Span(*o.WaitSeconds)
 	})
 	row("would expire", func(o api.Outlook) string {
 		if o.ExpiringEstimated {
@@ -49,7 +49,7 @@ func Forecast(f api.Forecast) string {
 		}
 		return fmt.Sprintf("%.0f a minute", *o.RefusedPerMinute)
 	})
-	return columns("", rows)
+	return Columns("", rows)
 }
 
 // inForce names the settings in force by the one that says most.
@@ -81,7 +81,7 @@ func assumption(f api.Forecast) string {
 		return text + "how many arrive isn't known yet"
 	}
 	return text + fmt.Sprintf("%s/s ± %s arrive, as in the last %s", short(f.Arrivals.PerSecond),
-		short(f.Arrivals.Spread), span(f.Arrivals.OverSeconds))
+		short(f.Arrivals.Spread), Span(f.Arrivals.OverSeconds))
 }
 
 func bound(f api.Forecast, o api.Outlook) string {

@@ -30,7 +30,7 @@ func Health(d api.Diagnosis) string {
 		}
 		rows = append(rows, []string{Clean(f.Level), thing, cause, Clean(f.Next)})
 	}
-	out := columns("", rows)
+	out := Columns("", rows)
 	if len(fine) > 0 {
 		ok := api.LevelOK
 		if len(rows) > 0 {

@@ -26,8 +26,8 @@ func ordinal(n int64) string {
 	return strconv.FormatInt(n, 10) + suffix
 }
 
-// span writes a duration in its largest unit that says enough: 0.4 s, 44 s, 12 min, 3 h, 5 d.
-func span(seconds float64) string {
+// Span writes a duration, given in seconds, in its largest unit that says enough: 0.4 s, 44 s, 12 min, 3 h, 5 d.
+func Span(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d < 10*time.Second:
 		return short(seconds) + " s"
@@ -62,8 +62,9 @@ func plural(n int64, thing string) string {
 	return strconv.FormatInt(n, 10) + " " + thing + "s"
 }
 
-// columns writes rows with their cells below each other. A row's last cell isn't padded.
-func columns(indent string, rows [][]string) string {
+// Columns writes rows with their cells below each other, each line after indent. The cells must be
+// clean.
+func Columns(indent string, rows [][]string) string {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {

@@ -63,22 +63,24 @@ func TestAnExplanationAsText(t *testing.T) {
 		At: *at("16:00:20"), Reason: "It waits for its turn.", Position: 131, Waiting: 240,
 		StartsAt: at("16:01:04"), StartsInSeconds: new(44.0),
 		Rate: &api.ExplainedRate{Effective: "2.97/s", Configured: "10/s", Override: new("8/s"),
-			By: "k\x1bim", At: at("16:00:05"), Factor: 0.37, Cause: "throttled",
+			OverrideNote: api.OverrideNote{SetBy: "k\x1bim", SetAt: at("16:00:05"),
+				ExpiresAt: at("16:30:05"), Reason: "their database moves"}, Factor: 0.37, Cause: "throttled",
 			FactorSince: at("16:00:09")},
 		Ahead: &api.Ahead{Jobs: 130, Clients: []api.ClientAhead{{Client: "globex", Jobs: 61},
 			{Client: "acme", Jobs: 48}}, OtherClients: 7, OtherJobs: 21},
 		Holds: []api.Hold{{What: "gate", Detail: "gate open"},
 			{What: "concurrency", Detail: "3 of 4 calls at once"},
-			{What: "pause", Holds: true, Detail: "paused"}},
+			{What: "pause", Holds: true, Detail: "paused",
+				OverrideNote: api.OverrideNote{SetBy: "jo", SetAt: at("16:00:10")}}},
 		Sooner: []api.Sooner{{Change: "health", StartsInSeconds: 16.4},
 			{Change: "priority", Value: "high", StartsInSeconds: 4}}}
 	same(t, text.Explain(e), `
 waits 131st of 240 in reports; starts about 16:01:04, in 44 s
   waits for  It waits for its turn.
-  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05, configured 10/s) × 0.37 `+
+  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05 until 16:30:05: their database moves, configured 10/s) × 0.37 `+
 		`(recovers from answers 429 or 503 since 16:00:09)
   ahead      130: globex 61, acme 48, 7 others 21
-  holds      paused
+  holds      paused by jo 16:00:10
   holds not  gate open, 3 of 4 calls at once
   sooner     once the backend is well: in 16 s     priority high: in 4 s
 `)
@@ -94,14 +96,14 @@ func TestADiagnosisAsText(t *testing.T) {
 			Cause: "answers 429 or 503: drains 2.97/s of 8/s, one call probes",
 			Since: at("16:00:09"), Next: "forebay explain backend/reports"},
 		{Level: "warning", Thing: "backend", Backend: "exports",
-			Cause: "paused, last changed by kim; 412 wait", Since: at("13:00:05"),
+			Cause: "paused by kim; 412 wait", Since: at("13:00:05"),
 			Next: "forebay resume exports"},
 		{Level: "ok", Thing: "store"}, {Level: "ok", Thing: "workers", Cause: "3"},
 		{Level: "ok", Thing: "books"}}}
 	same(t, text.Health(d), `
 critical  reports  answers 429 or 503: drains 2.97/s of 8/s, one call probes, since 16:00:09  `+
 		`forebay explain backend/reports
-warning   exports  paused, last changed by kim; 412 wait, since 13:00:05                      `+
+warning   exports  paused by kim; 412 wait, since 13:00:05                                    `+
 		`forebay resume exports
 ok        store  workers 3  books
 `)
