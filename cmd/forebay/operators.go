@@ -101,47 +101,12 @@ func (a *app) backends() *cobra.Command {
 		nil, "BACKEND|STATE|RATE|CONCURRENCY|LINE|OLDEST|IN FLIGHT|CALLS/S|P95|FAILED",
 		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
-				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
-					lineText(b), text.Span(b.OldestWaitSeconds), number(b.InFlight),
+				t.add(b.Name, b.Name, text.State(b), text.InForce(b.Rate), strconv.Itoa(b.Concurrency.Effective),
+					text.Line(b), text.Span(b.OldestWaitSeconds), number(b.InFlight),
 					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
 					text.Span(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
 			}
 		})
-}
-
-// lineText is how full a backend's line is.
-func lineText(b api.Backend) string {
-	return fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective)
-}
-
-// state is the state of a backend in a word: why it is slower than it should be, or what its next
-// job waits on.
-func state(b api.Backend) string {
-	switch {
-	case b.Paused:
-		return "paused"
-	case b.Cause != nil:
-		return *b.Cause
-	case b.GateUntil != nil && b.GateUntil.After(time.Now()):
-		return "cooldown"
-	}
-	return b.WaitingOn
-}
-
-// target is the value that is set, live or in the file.
-func target[T any](s api.Setting[T]) T {
-	if s.Override != nil {
-		return *s.Override
-	}
-	return s.Configured
-}
-
-// rateText is the rate in force, and the one that is set if feedback leaves less of it.
-func rateText(b api.Backend) string {
-	if set := target(b.Rate); b.Rate.Effective != set {
-		return b.Rate.Effective + " of " + set
-	}
-	return b.Rate.Effective
 }
 
 func (a *app) backend() *cobra.Command {
@@ -152,62 +117,9 @@ func (a *app) backend() *cobra.Command {
 }
 
 func (a *app) showBackend(ctx context.Context, name string) error {
-	var b api.Backend
-	raw, err := a.get(ctx, backendPath(name), nil, &b)
-	if err != nil {
-		return err
-	}
-	t := table{}
-	t.add(b.Name, "backend", b.Name)
-	t.add("", "state", state(b)+a.noteText(b.Pause))
-	t.add("", "rate", settingText(b.Rate)+a.noteText(&b.Rate.OverrideNote))
-	t.add("", "burst", settingText(b.Burst)+a.noteText(&b.Burst.OverrideNote))
-	t.add("", "concurrency", settingText(b.Concurrency)+a.noteText(&b.Concurrency.OverrideNote))
-	t.add("", "capacity", settingText(b.Capacity)+a.noteText(&b.Capacity.OverrideNote))
-	t.add("", "feedback", settingText(b.Feedback)+a.noteText(&b.Feedback.OverrideNote))
-	if b.Cause != nil {
-		t.add("", "cause", fmt.Sprintf("%s: %.0f %% of the rate is left", *b.Cause, b.Factor*100))
-	}
-	if b.Probing {
-		t.add("", "probe", "one call tests whether the backend has recovered")
-	}
-	t.add("", "gate until", a.moment(b.GateUntil))
-	t.add("", "line", fmt.Sprintf("%d wait, %d wait for a retry, %d in flight, of %d",
-		b.Waiting, b.Delayed, b.InFlight, b.Capacity.Effective))
-	t.add("", "oldest waits", text.Span(b.OldestWaitSeconds))
-	c := b.RecentCalls
-	t.add("", "calls", fmt.Sprintf("%.2f/s in the last minutes, p50 %s, p95 %s, p99 %s",
-		c.PerSecond, text.Span(c.P50Seconds), text.Span(c.P95Seconds), text.Span(c.P99Seconds)))
-	o := b.Outcomes
-	t.add("", "jobs", fmt.Sprintf("%d accepted, %d succeeded, %d failed, %d canceled, %d expired",
-		o.Accepted, o.Succeeded, o.Failed, o.Canceled, o.Expired))
-	return a.show(raw, t)
-}
-
-// noteText says who set something live, when, until when and why.
-func (a *app) noteText(n *api.OverrideNote) (note string) {
-	if n == nil {
-		return ""
-	}
-	for _, part := range [][2]string{{" by ", n.SetBy}, {" ", a.moment(n.SetAt)},
-		{" until ", a.moment(n.ExpiresAt)}, {": ", n.Reason}} {
-		if part[1] != "" {
-			note += part[0] + part[1]
-		}
-	}
-	return note
-}
-
-// settingText is a setting: what is in force, and what else is set where that differs.
-func settingText[T comparable](s api.Setting[T]) string {
-	line := fmt.Sprint(s.Effective)
-	if set := target(s); s.Effective != set {
-		line += fmt.Sprintf(" of %v", set)
-	}
-	if s.Override != nil {
-		line += fmt.Sprintf(" (configured %v)", s.Configured)
-	}
-	return line
+	_, err := present(ctx, a, call{method: "GET", path: backendPath(name)},
+		func(b api.Backend) string { return text.Backend(b, time.Now()) }, nil)
+	return err
 }
 
 // tuning is a change to a backend, with the flags that changes have.
@@ -268,11 +180,11 @@ func (a *app) tuned(ctx context.Context, before answer, setting string, c call) 
 	}
 	t := columns("BACKEND|SETTING|WAS|IS")
 	for _, s := range []struct{ name, was, is string }{
-		{"rate", settingText(was.Rate), settingText(is.Rate)},
-		{"burst", settingText(was.Burst), settingText(is.Burst)},
-		{"concurrency", settingText(was.Concurrency), settingText(is.Concurrency)},
-		{"capacity", settingText(was.Capacity), settingText(is.Capacity)},
-		{"feedback", settingText(was.Feedback), settingText(is.Feedback)},
+		{"rate", text.Setting(was.Rate), text.Setting(is.Rate)},
+		{"burst", text.Setting(was.Burst), text.Setting(is.Burst)},
+		{"concurrency", text.Setting(was.Concurrency), text.Setting(is.Concurrency)},
+		{"capacity", text.Setting(was.Capacity), text.Setting(is.Capacity)},
+		{"feedback", text.Setting(was.Feedback), text.Setting(is.Feedback)},
 		{"paused", strconv.FormatBool(was.Paused), strconv.FormatBool(is.Paused)},
 	} {
 		if s.name == setting || s.was != s.is {
@@ -413,28 +325,29 @@ func (f filters) set() map[string]any {
 }
 
 // pages reads a list page by page until there are most items (0: all), and returns them as they
-// came. member is the name of the list in a page.
-func (a *app) pages(ctx context.Context, path string, q url.Values, member string, most int) (
-	items []json.RawMessage, err error) {
-	items = []json.RawMessage{} // so that an empty list is one
+// came, and decoded. member is the name of the list in a page.
+func pages[T any](ctx context.Context, a *app, path string, q url.Values, member string, most int) (
+	raw []json.RawMessage, items []T, err error) {
+	raw = []json.RawMessage{} // so that an empty list is one
 	for {
 		var page map[string]json.RawMessage
 		if _, err := a.get(ctx, path, q, &page); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var part []json.RawMessage
+		var values []T
 		var next string
-		c := call{method: "GET", path: path}
-		if err := (answer{body: page[member]}).decode(c, &part); err != nil {
-			return nil, err
+		c, list := call{method: "GET", path: path}, answer{body: page[member]}
+		if err := errors.Join(list.decode(c, &part), list.decode(c, &values)); err != nil {
+			return nil, nil, err
 		}
-		items = append(items, part...)
+		raw, items = append(raw, part...), append(items, values...)
 		_ = json.Unmarshal(page["next_cursor"], &next) // null, or absent: there is no more
 		if most > 0 && len(items) >= most {
-			return items[:most], nil
+			return raw[:most], items[:most], nil
 		}
 		if next == "" || next == q.Get("cursor") {
-			return items, nil
+			return raw, items, nil
 		}
 		q.Set("cursor", next)
 	}
@@ -448,20 +361,16 @@ func listed[T any](a *app, use, short, path, member, head string, fields []strin
 		if most < 0 {
 			return usage(cmd, "--max is 0 or more")
 		}
-		items, err := a.pages(cmd.Context(), path, f.query(), member, most)
+		raw, items, err := pages[T](cmd.Context(), a, path, f.query(), member, most)
 		if err != nil {
 			return err
 		}
 		t := columns(head)
 		for _, item := range items {
-			var v T
-			if err := (answer{body: item}).decode(call{method: "GET", path: path}, &v); err != nil {
-				return err
-			}
-			name, cells := row(v)
+			name, cells := row(item)
 			t.add(name, cells...)
 		}
-		return a.show(items, t)
+		return a.show(raw, t)
 	})
 	f.flags(c, fields...)
 	c.Flags().IntVar(&most, "max", 50, "`items` at most; 0: all")
@@ -635,25 +544,12 @@ func (a *app) events() *cobra.Command {
 			if from != "" || most > 0 {
 				q.Set("limit", strconv.Itoa(min(cmp.Or(most, maxEvents), maxEvents)))
 			}
-			items, err := a.pages(cmd.Context(), eventsPath, q, "events", most)
+			raw, all, err := pages[api.OperationEvent](cmd.Context(), a, eventsPath, q, "events",
+				most)
 			if err != nil {
 				return err
 			}
-			var all api.OperationEvents
-			t := table{}
-			for _, item := range items {
-				var e api.OperationEvent
-				if err := (answer{body: item}).decode(call{method: "GET", path: eventsPath},
-					&e); err != nil {
-					return err
-				}
-				all.Events = append(all.Events, e)
-				a.addEvent(&t, e)
-			}
-			if a.form() == "table" {
-				return a.showText(text.Events(all))
-			}
-			return a.show(items, t)
+			return a.showEvents(raw, all...)
 		})
 	c.Long = c.Short + `: the newest, or all since --from. Values of a line: time, type,
 backend, by whom, what changed, text, reason.`
@@ -670,14 +566,21 @@ const (
 	maxEvents  = 1000 // of a page
 )
 
-// addEvent adds an event's values to a table.
-func (a *app) addEvent(t *table, e api.OperationEvent) {
-	var changes []string
-	for _, name := range slices.Sorted(maps.Keys(e.After)) {
-		changes = append(changes, name+" "+e.Before[name]+" → "+e.After[name])
+// showEvents writes events, a line for each: raw, or as text or values.
+func (a *app) showEvents(raw any, all ...api.OperationEvent) error {
+	if a.form() == "table" {
+		return a.showText(text.Events(api.OperationEvents{Events: all}))
 	}
-	t.add(e.ID, a.moment(&e.Time), e.Type, e.Backend, e.By, strings.Join(changes, ", "), e.Text,
-		e.Reason)
+	t := table{}
+	for _, e := range all {
+		var changes []string
+		for _, name := range slices.Sorted(maps.Keys(e.After)) {
+			changes = append(changes, name+" "+e.Before[name]+" → "+e.After[name])
+		}
+		t.add(e.ID, a.moment(&e.Time), e.Type, e.Backend, e.By, strings.Join(changes, ", "),
+			e.Text, e.Reason)
+	}
+	return a.show(raw, t)
 }
 
 // reconnectAfter is the pause before a broken stream of events is taken up again.
@@ -730,22 +633,17 @@ func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
 	return nil
 }
 
-// showEvent writes one event, on one line.
+// showEvent writes one event of a stream, on one line.
 func (a *app) showEvent(data string) error {
+	if form := a.form(); form == "json" || form == "yaml" { // which JSON is, too
+		_, err := fmt.Fprintln(a.stdout, data)
+		return err
+	}
 	var e api.OperationEvent
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		return failed("the server sends an event that isn't one: %v", err)
 	}
-	switch a.form() {
-	case "table":
-		return a.showText(text.Events(api.OperationEvents{Events: []api.OperationEvent{e}}))
-	case "json", "yaml": // which JSON is, too
-		_, err := fmt.Fprintln(a.stdout, data)
-		return err
-	}
-	t := table{}
-	a.addEvent(&t, e)
-	return a.show(nil, t)
+	return a.showEvents(nil, e)
 }
 
 const historyPath = "/admin/v1/history"
@@ -788,7 +686,7 @@ func (a *app) historyValues(h api.History) (t table) {
 				number(p.Rejected), "", "", "", "", "", ""}
 			if l := p.Line; l != nil {
 				cells = append(cells[:8], number(l.Started), number(l.Waiting), number(l.Capacity),
-					fmt.Sprint(l.OldestWaitSeconds), target(l.Rate), l.Rate.Effective)
+					fmt.Sprint(l.OldestWaitSeconds), text.Target(l.Rate), l.Rate.Effective)
 			}
 			t.add(b.Backend, cells...)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/text"
 )
 
@@ -306,7 +307,7 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 	case "+", "=", "-":
 		from := s.ghost
 		if from == "" {
-			from = target(b.Rate)
+			from = text.Target(b.Rate)
 		}
 		moved, ok := step(from, key != "-")
 		if !ok {
@@ -319,7 +320,7 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 		if s.ghost == "" {
 			return s, nil
 		}
-		set, was := s.ghost, target(b.Rate)
+		set, was := s.ghost, text.Target(b.Rate)
 		s.ghost, s.pane = "", ""
 		s.undo = s.do.tune(name, "rate "+was+" again", map[string]any{"rate": was})
 		return s, s.do.tune(name, "rate "+set+", was "+was+"; u undoes",
@@ -394,9 +395,9 @@ func (s screen) draw() string {
 		if i == s.chosen {
 			mark = ">"
 		}
-		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, state(b),
-			rateText(b), short(n.in), short(n.out), s.gauge(b, 7),
-			lineText(b),
+		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, text.State(b),
+			text.InForce(b.Rate), short(n.in), short(n.out), s.gauge(b, 7),
+			text.Line(b),
 			text.Span(b.OldestWaitSeconds), s.spark(h, spark))
 		if i == s.chosen {
 			lines[len(lines)-1] = bold(lines[len(lines)-1])
@@ -418,7 +419,7 @@ func (s screen) draw() string {
 		foot = s.ask
 	case s.ghost != "":
 		foot = fmt.Sprintf("%s: rate %s -> %s   Enter sets it, Esc drops it", s.name(),
-			target(s.now().backend.Rate), s.ghost)
+			text.Target(s.now().backend.Rate), s.ghost)
 	case s.message != "":
 		foot = s.message
 	}
@@ -494,13 +495,10 @@ func highest(h []sample, floor float64) float64 {
 
 // perSecond reads a rate as jobs a second; 0: it has no bound, or isn't known.
 func perSecond(rate string) float64 {
-	amount, unit, _ := strings.Cut(rate, "/")
-	x, err := strconv.ParseFloat(amount, 64)
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
-	if err != nil || per == 0 {
-		return 0
+	if r, err := leaky.ParseRate(rate); err == nil && r != leaky.Unlimited {
+		return r.PerSecond()
 	}
-	return x / per
+	return 0
 }
 
 // plot draws the chosen backend: starts as an area, accepted jobs as a line above it, the rate in

@@ -108,3 +108,39 @@ warning   exports  paused by kim; 412 wait, since 13:00:05                      
 ok        store  workers 3  books
 `)
 }
+
+func TestABackendAsText(t *testing.T) {
+	t.Parallel()
+	b := api.Backend{Name: "reports", Rate: api.Setting[string]{Configured: "10/s",
+		Override: new("8/s"), Effective: "2.97/s", OverrideNote: api.OverrideNote{SetBy: "kim",
+			SetAt: at("16:00:05"), ExpiresAt: at("17:00:05"), Reason: "their advice"}},
+		Burst:       api.Setting[int]{Configured: 1, Effective: 1},
+		Concurrency: api.Setting[int]{Configured: 10, Override: new(4), Effective: 4},
+		Capacity:    api.Setting[int]{Configured: 1000, Effective: 1000},
+		Feedback:    api.Setting[string]{Configured: "on", Effective: "on"},
+		Cause:       new("throttled"), Factor: 0.37, WaitingOn: "rate", Waiting: 130, Delayed: 1,
+		OldestWaitSeconds: 44, RecentCalls: api.RecentCalls{PerSecond: 2.9, P50Seconds: 0.25}}
+	same(t, text.Backend(b, at("16:00:20").Time), `
+backend       reports
+state         throttled
+rate          2.97/s of 8/s (configured 10/s) by kim 16:00:05 until 17:00:05: their advice
+burst         1
+concurrency   4 (configured 10)
+capacity      1000
+feedback      on
+cause         answers 429 or 503: 37 % of the rate is left
+line          130 wait, 1 wait for a retry, 0 in flight, of 1000
+oldest waits  44 s
+calls         2.90/s in the last minutes, p50 0.25 s, p95 0 s, p99 0 s
+jobs          0 accepted, 0 succeeded, 0 failed, 0 canceled, 0 expired
+`)
+	b.Paused, b.GateUntil, b.Probing = true, at("16:00:25"), true
+	b.Pause = &api.OverrideNote{SetBy: "j\x1bo", SetAt: at("16:00:10")}
+	got := text.Backend(b, at("16:00:20").Time)
+	for _, line := range []string{"state         paused by j\ufffdo 16:00:10\n",
+		"probe         one call tests", "gate until    16:00:25\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+}
