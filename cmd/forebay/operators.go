@@ -254,32 +254,31 @@ func (a *app) redrive() *cobra.Command {
 			if most != 0 {
 				body["max"] = most
 			}
-			c := call{method: "POST", path: backendPath(name) + "/redrive", body: body}
 			switch {
 			case dry && token != "":
 				return usage(cmd, "--token is of a --dry-run that was")
 			case dry:
-				body["dry_run"] = true
-				_, err := present(ctx, a, c, text.RedrivePreview, nil)
+				_, err := present(ctx, a, redriving(name, body, true), text.RedrivePreview, nil)
 				return err
 			case token != "":
 				body["limit_to"] = token
-			default:
-				n, err := a.failedJobs(ctx, name)
+			case !yes:
+				p, err := a.previewed(ctx, name, body)
 				if err != nil {
 					return err
 				}
-				question := fmt.Sprintf("redrive those of the %d failed jobs of %s that match", n,
-					name)
-				if err := a.confirm(ctx, yes || n <= askAbove, question); err != nil {
-					return err
+				if p.Jobs > askAbove { // those that the answer is about, and no others
+					body = map[string]any{"limit_to": p.Token}
+					if err := a.confirm(ctx, "redrive "+text.RedrivePreview(p)); err != nil {
+						return err
+					}
 				}
 			}
-			_, err := present(ctx, a, c, text.Redriven, nil)
+			_, err := present(ctx, a, redriving(name, body, false), text.Redriven, nil)
 			return err
 		})
-	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once. For
-more there is a question, unless --yes or the --token of a --dry-run is given.`
+	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` jobs are put back at once. For more
+there is a question, unless --yes or the --token of a --dry-run is given.`
 	f := c.Flags()
 	filter.flags(c, "code", "operation", "client")
 	f.IntVar(&most, "max", 0, "`jobs` at most; default 1000")
@@ -289,11 +288,25 @@ more there is a question, unless --yes or the --token of a --dry-run is given.`
 	return c
 }
 
-// failedJobs is how many failed jobs of a backend can be redriven.
-func (a *app) failedJobs(ctx context.Context, name string) (int64, error) {
-	var b api.Books
-	_, err := a.get(ctx, backendPath(name)+"/books", nil, &b)
-	return b.FailedListed, err
+// redriving is the call that redrives what body selects, or says what it would do.
+func redriving(name string, body map[string]any, dry bool) call {
+	if dry {
+		all := map[string]any{"dry_run": true}
+		maps.Copy(all, body)
+		body = all
+	}
+	return call{method: "POST", path: backendPath(name) + "/redrive", body: body}
+}
+
+// previewed asks what a redrive would do.
+func (a *app) previewed(ctx context.Context, name string, body map[string]any) (
+	p api.RedrivePreview, err error) {
+	c := redriving(name, body, true)
+	r, err := a.do(ctx, c)
+	if err == nil {
+		err = r.decode(c, &p)
+	}
+	return p, err
 }
 
 // filters are flags that become the query of a list.
@@ -444,8 +457,10 @@ func (a *app) cache() *cobra.Command {
 			if len(body) == 0 {
 				return usage(cmd, "say which: --operation, --client or --key")
 			}
-			if err := a.confirm(cmd.Context(), yes, "remove these stored answers"); err != nil {
-				return err
+			if !yes {
+				if err := a.confirm(cmd.Context(), "remove these stored answers"); err != nil {
+					return err
+				}
 			}
 			return a.make(cmd.Context(), call{method: "POST", path: "/admin/v1/cache/purge",
 				body: body})

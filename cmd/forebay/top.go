@@ -171,7 +171,7 @@ type deeds struct {
 	tune    func(name, what string, body map[string]any) tea.Cmd
 	explain func(name string, rate string) tea.Cmd // rate "": as it is
 	failed  func(name string) tea.Cmd
-	redrive func(name string) tea.Cmd
+	redrive func(name, token string) tea.Cmd // the jobs of a preview
 }
 
 // Messages.
@@ -184,10 +184,7 @@ type (
 	}
 	doneMsg   struct{ text string }
 	paneMsg   struct{ text string }
-	failedMsg struct {
-		name string
-		n    int64
-	}
+	failedMsg api.RedrivePreview
 )
 
 func tick() tea.Cmd {
@@ -210,12 +207,12 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case paneMsg:
 		s.pane = msg.text
 	case failedMsg:
-		if s.ask = ""; msg.n == 0 {
-			s.message = msg.name + " has no failed jobs to redrive"
+		if s.ask = ""; msg.Jobs == 0 {
+			s.message = msg.Backend + " has no failed jobs to redrive"
 			return s, nil
 		}
-		s.ask = fmt.Sprintf("redrive the %d failed jobs of %s? y/n", msg.n, msg.name)
-		s.yes = s.do.redrive(msg.name)
+		s.ask = fmt.Sprintf("redrive %d failed jobs of %s? y/n", msg.Jobs, msg.Backend)
+		s.yes = s.do.redrive(msg.Backend, msg.Token)
 	case tea.KeyPressMsg:
 		return s.key(msg.String())
 	}
@@ -643,21 +640,18 @@ func (a *app) deeds(ctx context.Context) deeds {
 		},
 		failed: func(name string) tea.Cmd {
 			return func() tea.Msg {
-				n, err := a.failedJobs(ctx, name)
+				p, err := a.previewed(ctx, name, nil)
 				if err != nil {
 					return said("", err)
 				}
-				return failedMsg{name, n}
+				return failedMsg(p)
 			}
 		},
-		redrive: func(name string) tea.Cmd {
+		redrive: func(name, token string) tea.Cmd {
 			return func() tea.Msg {
-				var done api.Redriven
-				r, err := a.do(ctx, call{method: "POST", path: backendPath(name) + "/redrive"})
-				if err == nil {
-					err = json.Unmarshal(r.body, &done)
-				}
-				return said(fmt.Sprintf("%s: %d jobs wait again", name, done.Redriven), err)
+				done, err := present(ctx, a, redriving(name, map[string]any{"limit_to": token},
+					false), text.Redriven, nil)
+				return said(name+": "+text.Redriven(done), err)
 			}
 		},
 	}
