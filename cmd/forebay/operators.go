@@ -61,7 +61,8 @@ func (a *app) health() *cobra.Command {
 				text.Health, func(d api.Diagnosis) table {
 					t := columns("LEVEL|THING|BACKEND|CAUSE|SINCE|NEXT")
 					for _, f := range d.Findings {
-						t.add(f.Thing, f.Level, f.Thing, f.Backend, f.Cause, a.moment(f.Since), f.Next)
+						t.add(f.Thing, f.Level, f.Thing, f.Backend, f.Cause, a.moment(f.Since),
+							f.Next)
 					}
 					return t
 				})
@@ -101,8 +102,9 @@ func (a *app) backends() *cobra.Command {
 		nil, "BACKEND|STATE|RATE|CONCURRENCY|LINE|OLDEST|IN FLIGHT|CALLS/S|P95|FAILED",
 		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
-				t.add(b.Name, b.Name, text.State(b), text.InForce(b.Rate), strconv.Itoa(b.Concurrency.Effective),
-					text.Line(b), text.Span(b.OldestWaitSeconds), number(b.InFlight),
+				t.add(b.Name, b.Name, text.State(b), text.InForce(b.Rate),
+					strconv.Itoa(b.Concurrency.Effective), text.Line(b),
+					text.Span(b.OldestWaitSeconds), number(b.InFlight),
 					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
 					text.Span(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
 			}

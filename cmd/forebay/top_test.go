@@ -119,7 +119,8 @@ func TestARedriveIsAskedFor(t *testing.T) {
 		t.Errorf("after n: %s", got)
 	}
 	press(t, send(t, press(t, s, "r"), four), "y")
-	if got := strings.Join(a.log, ", "); got != "failed exports, failed exports, redrive exports 7f3a" {
+	const want = "failed exports, failed exports, redrive exports 7f3a"
+	if got := strings.Join(a.log, ", "); got != want {
 		t.Errorf("after y: %s", got)
 	}
 }

@@ -64,8 +64,8 @@ func TestAnExplanationAsText(t *testing.T) {
 		StartsAt: at("16:01:04"), StartsInSeconds: new(44.0),
 		Rate: &api.ExplainedRate{Effective: "2.97/s", Configured: "10/s", Override: new("8/s"),
 			OverrideNote: api.OverrideNote{SetBy: "k\x1bim", SetAt: at("16:00:05"),
-				ExpiresAt: at("16:30:05"), Reason: "their database moves"}, Factor: 0.37, Cause: "throttled",
-			FactorSince: at("16:00:09")},
+				ExpiresAt: at("16:30:05"), Reason: "their database moves"}, Factor: 0.37,
+			Cause: "throttled", FactorSince: at("16:00:09")},
 		Ahead: &api.Ahead{Jobs: 130, Clients: []api.ClientAhead{{Client: "globex", Jobs: 61},
 			{Client: "acme", Jobs: 48}}, OtherClients: 7, OtherJobs: 21},
 		Holds: []api.Hold{{What: "gate", Detail: "gate open"},
@@ -77,8 +77,8 @@ func TestAnExplanationAsText(t *testing.T) {
 	same(t, text.Explain(e), `
 waits 131st of 240 in reports; starts about 16:01:04, in 44 s
   waits for  It waits for its turn.
-  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05 until 16:30:05: their database moves, configured 10/s) × 0.37 `+
-		`(recovers from answers 429 or 503 since 16:00:09)
+  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05 until 16:30:05: their database `+
+		`moves, configured 10/s) × 0.37 (recovers from answers 429 or 503 since 16:00:09)
   ahead      130: globex 61, acme 48, 7 others 21
   holds      paused by jo 16:00:10
   holds not  gate open, 3 of 4 calls at once
@@ -142,5 +142,31 @@ jobs          0 accepted, 0 succeeded, 0 failed, 0 canceled, 0 expired
 		if !strings.Contains(got, line) {
 			t.Errorf("no %q in\n%s", line, got)
 		}
+	}
+}
+
+func TestAJobAsText(t *testing.T) {
+	t.Parallel()
+	j := &api.Job{ID: "reports-x", Operation: "report", Status: "queued",
+		CreatedAt: *at("16:00:05"), Queue: &api.Queue{Position: 22, ETASeconds: new(44.0),
+			WaitingOn: "rate"}}
+	same(t, text.Job(j, at("16:00:20").Time), `
+job        reports-x
+operation  report
+status     queued
+attempts   0
+stands     22nd in line, starts in about 44 s, waits on rate
+created    16:00:05
+`)
+	j.Queue.ETASeconds = nil
+	if got := text.Standing(j); got != "22nd in line, the backend is paused" {
+		t.Error(got)
+	}
+	j.Status, j.Queue = "failed", nil
+	j.Error = &api.Problem{Code: "x\x1b", Status: 424}
+	j.FinishedAt, j.ExpiresAt = at("16:00:07"), &api.Time{Time: at("16:00:07").AddDate(0, 0, 7)}
+	got := text.Job(j, at("16:00:20").Time)
+	if !strings.Contains(got, "expires    2026-12-07 16:00\n") || strings.Contains(got, "\x1b") {
+		t.Error(got)
 	}
 }
