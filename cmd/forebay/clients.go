@@ -355,10 +355,9 @@ func (a *app) explain() *cobra.Command {
 			if strings.ContainsAny(args[0], "/?#%") {
 				return usage(cmd, "%q isn't a job's id", args[0])
 			}
-			ask := call{method: "GET", path: "/v1/jobs/" + args[0],
-				query: url.Values{"explain": {"1"}}}
+			ask := reading("/v1/jobs/"+args[0], url.Values{"explain": {"1"}})
 			if operator || a.settled.AdminToken != "" {
-				ask = call{method: "GET", path: "/admin/v1/jobs/" + args[0] + "/explain"}
+				ask = reading("/admin/v1/jobs/"+args[0]+"/explain", nil)
 			}
 			_, err := present(cmd.Context(), a, ask, text.Explain, nil)
 			return err

@@ -39,7 +39,7 @@ func backendPath(name string) string { return backendsPath + "/" + url.PathEscap
 // backendNames are the backends of the server; without an answer, none.
 func (a *app) backendNames(ctx context.Context) (names []string) {
 	var all api.Backends
-	_, _ = a.get(ctx, backendsPath, nil, &all)
+	_, _ = a.get(ctx, reading(backendsPath, nil), &all)
 	for _, b := range all.Backends {
 		names = append(names, b.Name)
 	}
@@ -57,7 +57,7 @@ func (a *app) onBackend(use, short string, arguments int,
 func (a *app) health() *cobra.Command {
 	c := command("health", "Say what is wrong, and what to type next", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			d, err := present(cmd.Context(), a, call{method: "GET", path: "/admin/v1/health"},
+			d, err := present(cmd.Context(), a, reading("/admin/v1/health", nil),
 				text.Health, func(d api.Diagnosis) table {
 					t := columns("LEVEL|THING|BACKEND|CAUSE|SINCE|NEXT")
 					for _, f := range d.Findings {
@@ -87,7 +87,7 @@ func showing[T any](a *app, use, short, path string, query filters, head string,
 	fill func(t *table, answer T)) *cobra.Command {
 	return command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
 		var v T
-		raw, err := a.get(cmd.Context(), path, query.query(), &v)
+		raw, err := a.get(cmd.Context(), reading(path, query.query()), &v)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (a *app) backend() *cobra.Command {
 }
 
 func (a *app) showBackend(ctx context.Context, name string) error {
-	_, err := present(ctx, a, call{method: "GET", path: backendPath(name)},
+	_, err := present(ctx, a, reading(backendPath(name), nil),
 		func(b api.Backend) string { return text.Backend(b, time.Now()) }, nil)
 	return err
 }
@@ -143,7 +143,7 @@ func (t *tuning) flags(c *cobra.Command, canEnd, canPreview bool) *cobra.Command
 	return c
 }
 
-// set changes a setting of a backend, unless somebody else does at the same moment.
+// set changes a setting of a backend, or says what that would bring.
 func (t *tuning) set(ctx context.Context, name, setting string, value any) error {
 	if t.preview {
 		return t.a.forecast(ctx, name, url.Values{setting: {fmt.Sprint(value)}})
@@ -155,29 +155,27 @@ func (t *tuning) set(ctx context.Context, name, setting string, value any) error
 	if t.lasts != 0 {
 		body["expires_in"] = t.lasts.String()
 	}
-	before, err := t.a.do(ctx, call{method: "GET", path: backendPath(name)})
-	if err != nil {
-		return err
-	}
-	return t.a.tuned(ctx, before, setting, call{method: "PATCH", path: backendPath(name),
-		body: body, match: before.tag})
+	return t.a.tuned(ctx, name, setting, call{method: "PATCH", path: backendPath(name),
+		body: body})
 }
 
 // forecast says what a backend's line is going to do, with the settings that are proposed.
 func (a *app) forecast(ctx context.Context, name string, proposed url.Values) error {
-	_, err := present(ctx, a, call{method: "GET", path: backendPath(name) + "/forecast",
-		query: proposed}, text.Forecast, nil)
+	_, err := present(ctx, a, reading(backendPath(name)+"/forecast", proposed), text.Forecast, nil)
 	return err
 }
 
-// tuned makes a call that changes a backend, and writes the settings that it changed.
-func (a *app) tuned(ctx context.Context, before answer, setting string, c call) error {
-	after, err := a.do(ctx, c)
+// tuned makes a call that changes a backend, unless somebody else changes it at the same moment,
+// and writes the settings that it changed, and the one that it is about; "": all.
+func (a *app) tuned(ctx context.Context, name, setting string, c call) error {
+	before, err := a.do(ctx, reading(backendPath(name), nil))
 	if err != nil {
 		return err
 	}
 	var was, is api.Backend
-	if err := errors.Join(before.decode(c, &was), after.decode(c, &is)); err != nil {
+	c.match = before.tag
+	raw, err := a.get(ctx, c, &is)
+	if err = cmp.Or(err, before.decode(c, &was)); err != nil {
 		return err
 	}
 	t := columns("BACKEND|SETTING|WAS|IS")
@@ -193,7 +191,7 @@ func (a *app) tuned(ctx context.Context, before answer, setting string, c call) 
 			t.add(is.Name, is.Name, s.name, s.was, s.is)
 		}
 	}
-	return a.show(json.RawMessage(after.body), t)
+	return a.show(raw, t)
 }
 
 func (a *app) rate() *cobra.Command {
@@ -233,13 +231,8 @@ func (a *app) pause(stop bool) *cobra.Command {
 func (a *app) reset() *cobra.Command {
 	return a.onBackend("reset NAME", "Take back all that was set live on a backend", 1,
 		func(cmd *cobra.Command, args []string) error {
-			path := backendPath(args[0])
-			before, err := a.do(cmd.Context(), call{method: "GET", path: path})
-			if err != nil {
-				return err
-			}
-			return a.tuned(cmd.Context(), before, "", call{method: "DELETE",
-				path: path + "/override"})
+			return a.tuned(cmd.Context(), args[0], "", call{method: "DELETE",
+				path: backendPath(args[0]) + "/override"})
 		})
 }
 
@@ -303,11 +296,7 @@ func redriving(name string, body map[string]any, dry bool) call {
 // previewed asks what a redrive would do.
 func (a *app) previewed(ctx context.Context, name string, body map[string]any) (
 	p api.RedrivePreview, err error) {
-	c := redriving(name, body, true)
-	r, err := a.do(ctx, c)
-	if err == nil {
-		err = r.decode(c, &p)
-	}
+	_, err = a.get(ctx, redriving(name, body, true), &p)
 	return p, err
 }
 
@@ -346,13 +335,13 @@ func pages[T any](ctx context.Context, a *app, path string, q url.Values, member
 	raw = []json.RawMessage{} // so that an empty list is one
 	for {
 		var page map[string]json.RawMessage
-		if _, err := a.get(ctx, path, q, &page); err != nil {
+		if _, err := a.get(ctx, reading(path, q), &page); err != nil {
 			return nil, nil, err
 		}
 		var part []json.RawMessage
 		var values []T
 		var next string
-		c, list := call{method: "GET", path: path}, answer{body: page[member]}
+		c, list := reading(path, nil), answer{body: page[member]}
 		if err := errors.Join(list.decode(c, &part), list.decode(c, &values)); err != nil {
 			return nil, nil, err
 		}
@@ -449,8 +438,7 @@ func (a *app) cache() *cobra.Command {
 	find, gone, yes := filters{}, filters{}, false
 	entry := command("entry [flags]", "Show one stored answer's age and size", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			return a.make(cmd.Context(), call{method: "GET", path: "/admin/v1/cache/entry",
-				query: find.query()})
+			return a.make(cmd.Context(), reading("/admin/v1/cache/entry", find.query()))
 		})
 	find.flags(entry, "operation", "client", "tier", "payload", "key")
 	purge := command("purge [flags]", "Remove stored answers", 0, 0,
@@ -478,7 +466,7 @@ func (a *app) books() *cobra.Command {
 			var all api.Backends
 			if len(args) == 1 {
 				all.Backends = []api.Backend{{Name: args[0]}}
-			} else if _, err := a.get(cmd.Context(), backendsPath, nil, &all); err != nil {
+			} else if _, err := a.get(cmd.Context(), reading(backendsPath, nil), &all); err != nil {
 				return err
 			}
 			t := columns("BACKEND|BOOKS|ACCEPTED|WAITING|DELAYED|IN FLIGHT|SUCCEEDED|FAILED|" +
@@ -486,7 +474,8 @@ func (a *app) books() *cobra.Command {
 			whole, balanced := []json.RawMessage{}, true
 			for _, backend := range all.Backends {
 				var b api.Books
-				raw, err := a.get(cmd.Context(), backendPath(backend.Name)+"/books", nil, &b)
+				raw, err := a.get(cmd.Context(), reading(backendPath(backend.Name)+"/books", nil),
+					&b)
 				if err != nil {
 					return err
 				}
@@ -624,7 +613,8 @@ func (a *app) follow(ctx context.Context, q url.Values) error {
 
 // stream writes the events of one connection. last is the id of the last event.
 func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
-	c := call{method: "GET", path: eventsPath, query: q, lastEvent: *last}
+	c := reading(eventsPath, q)
+	c.lastEvent = *last
 	res, err := a.send(ctx, c, "text/event-stream")
 	if err != nil {
 		return err
@@ -679,7 +669,7 @@ func (a *app) replay() *cobra.Command {
 			if end := begin.Add(time.Duration(lasts)); lasts != 0 && end.Before(now) {
 				q.Set("to", stamp(end))
 			}
-			_, err = present(cmd.Context(), a, call{method: "GET", path: historyPath, query: q},
+			_, err = present(cmd.Context(), a, reading(historyPath, q),
 				text.History, a.historyValues)
 			return err
 		})

@@ -84,7 +84,7 @@ func (a *app) topPlain(ctx context.Context, every duration, count int) error {
 	q := url.Values{"step": {every.String()}, "from": {"-" + reach.String()}}
 	for n := 0; ; {
 		var h api.History
-		_, err := a.get(ctx, historyPath, q, &h)
+		_, err := a.get(ctx, reading(historyPath, q), &h)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -617,7 +617,7 @@ func (a *app) deeds(ctx context.Context) deeds {
 	return deeds{
 		read: func() tea.Msg {
 			var all api.Backends
-			if _, err := a.get(ctx, backendsPath, nil, &all); err != nil {
+			if _, err := a.get(ctx, reading(backendsPath, nil), &all); err != nil {
 				return stateMsg{err: a.explainError(err).Error()}
 			}
 			return stateMsg{at: time.Now(), backends: all.Backends}
@@ -631,8 +631,8 @@ func (a *app) deeds(ctx context.Context) deeds {
 		explain: func(name, rate string) tea.Cmd {
 			return func() tea.Msg {
 				var f api.Forecast
-				if _, err := a.get(ctx, backendPath(name)+"/forecast", url.Values{"rate": {rate}},
-					&f); err != nil {
+				c := reading(backendPath(name)+"/forecast", url.Values{"rate": {rate}})
+				if _, err := a.get(ctx, c, &f); err != nil {
 					return said("", err)
 				}
 				return paneMsg{text.Forecast(f)}
