@@ -33,6 +33,11 @@ type call struct {
 	lastEvent string // Last-Event-ID; "": none
 }
 
+// reading is a call that changes nothing.
+func reading(path string, query url.Values) call {
+	return call{method: http.MethodGet, path: path, query: query}
+}
+
 // answer is a whole answer of the 200s.
 type answer struct {
 	body []byte
@@ -162,19 +167,16 @@ func refusal(c call, res *http.Response) error {
 // programs as JSON or the values of a table; nil: a flat one. It returns the answer too.
 func present[T any](ctx context.Context, a *app, c call, write func(T) string,
 	values func(T) table) (v T, err error) {
-	r, err := a.do(ctx, c)
-	if err == nil {
-		err = r.decode(c, &v)
-	}
+	raw, err := a.get(ctx, c, &v)
 	switch {
 	case err != nil:
 		return v, err
 	case a.form() == "table":
 		return v, a.showText(write(v))
 	case values == nil:
-		return v, a.showFlat(r.body)
+		return v, a.showFlat(raw)
 	}
-	return v, a.show(json.RawMessage(r.body), values(v))
+	return v, a.show(raw, values(v))
 }
 
 // make makes a call, and writes what comes.
@@ -195,11 +197,9 @@ func (a *app) showFlat(raw json.RawMessage) error {
 	return a.show(raw, t)
 }
 
-// get makes a GET of the admin API, and reads its JSON into v. It returns the JSON too, which may
-// have members of a newer server.
-func (a *app) get(ctx context.Context, path string, query url.Values, v any) (json.RawMessage,
-	error) {
-	c := call{method: "GET", path: path, query: query}
+// get makes a call, and reads its JSON into v. It returns the JSON too, which may have members of a
+// newer server.
+func (a *app) get(ctx context.Context, c call, v any) (json.RawMessage, error) {
 	r, err := a.do(ctx, c)
 	if err != nil {
 		return nil, err

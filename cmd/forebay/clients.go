@@ -207,7 +207,8 @@ func (a *app) await(ctx context.Context, job *api.Job) (*api.Job, error) {
 			if e.err == nil {
 				if at := e.job.FinishedAt; at != nil && a.isTerminal(a.stderr) {
 					fmt.Fprint(a.stderr, clearLine)
-					a.say("%s in %s", e.job.Status, text.Span(at.Sub(e.job.CreatedAt.Time).Seconds()))
+					a.say("%s in %s", e.job.Status,
+						text.Span(at.Sub(e.job.CreatedAt.Time).Seconds()))
 				}
 				return e.job, nil
 			}
@@ -331,22 +332,14 @@ func (a *app) listJobs() *cobra.Command {
 
 // showJob writes a job of the caller's.
 func (a *app) showJob(job *api.Job) error {
-	t := table{}
-	t.add(job.ID, "job", job.ID)
-	t.add("", "operation", job.Operation)
-	t.add("", "status", job.Status)
-	t.add("", "attempts", strconv.Itoa(job.Attempts))
-	if job.Queue != nil {
-		t.add("", "stands", text.Standing(job))
+	if a.form() == "table" {
+		return a.showText(text.Job(job, time.Now()))
 	}
-	t.add("", "created", a.moment(&job.CreatedAt))
-	t.add("", "started", a.moment(job.StartedAt))
-	t.add("", "finished", a.moment(job.FinishedAt))
-	t.add("", "expires", a.moment(job.ExpiresAt))
-	if job.Error != nil {
-		t.add("", "error", job.Error.Error())
+	raw, err := json.Marshal(job)
+	if err != nil {
+		return err
 	}
-	return a.show(job, t)
+	return a.showFlat(raw)
 }
 
 func (a *app) explain() *cobra.Command {
@@ -362,10 +355,9 @@ func (a *app) explain() *cobra.Command {
 			if strings.ContainsAny(args[0], "/?#%") {
 				return usage(cmd, "%q isn't a job's id", args[0])
 			}
-			ask := call{method: "GET", path: "/v1/jobs/" + args[0],
-				query: url.Values{"explain": {"1"}}}
+			ask := reading("/v1/jobs/"+args[0], url.Values{"explain": {"1"}})
 			if operator || a.settled.AdminToken != "" {
-				ask = call{method: "GET", path: "/admin/v1/jobs/" + args[0] + "/explain"}
+				ask = reading("/admin/v1/jobs/"+args[0]+"/explain", nil)
 			}
 			_, err := present(cmd.Context(), a, ask, text.Explain, nil)
 			return err

@@ -147,7 +147,7 @@ func (a *app) explainProblem(e *client.Error, base, secret string) *failure {
 	case api.CodeCanceled:
 		f.code = exitJobFailed
 	case api.CodeNotFinished:
-		if id := jobIn(e.Call); id != "" {
+		if id := after(e.Call, "/jobs/"); id != "" {
 			f.next = "forebay job wait " + id
 		}
 	case api.CodeInvalidFields, api.CodeInvalidRequest:
@@ -176,22 +176,17 @@ func (a *app) explainProblem(e *client.Error, base, secret string) *failure {
 			who = p.Backend.TunedBy
 		}
 		f.text = who + " has changed it meanwhile, so nothing was done"
-		if name := backendIn(e.Call); name != "" {
+		if name := after(e.Call, "/backends/"); name != "" {
 			f.next = "forebay backend " + name
 		}
 	}
 	return f
 }
 
-// jobIn returns the job that a call is about; "": none.
-func jobIn(call string) string { return after(call, "/jobs/") }
-
-func backendIn(call string) string { return after(call, "/backends/") }
-
+// after is the part of a call's path that follows a prefix; "": there is none.
 func after(call, prefix string) string {
 	_, name, _ := strings.Cut(call, prefix)
 	name, _, _ = strings.Cut(name, "/")
-	name, _, _ = strings.Cut(name, "?")
 	return name
 }
 

@@ -39,7 +39,7 @@ func backendPath(name string) string { return backendsPath + "/" + url.PathEscap
 // backendNames are the backends of the server; without an answer, none.
 func (a *app) backendNames(ctx context.Context) (names []string) {
 	var all api.Backends
-	_, _ = a.get(ctx, backendsPath, nil, &all)
+	_, _ = a.get(ctx, reading(backendsPath, nil), &all)
 	for _, b := range all.Backends {
 		names = append(names, b.Name)
 	}
@@ -57,11 +57,12 @@ func (a *app) onBackend(use, short string, arguments int,
 func (a *app) health() *cobra.Command {
 	c := command("health", "Say what is wrong, and what to type next", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			d, err := present(cmd.Context(), a, call{method: "GET", path: "/admin/v1/health"},
+			d, err := present(cmd.Context(), a, reading("/admin/v1/health", nil),
 				text.Health, func(d api.Diagnosis) table {
 					t := columns("LEVEL|THING|BACKEND|CAUSE|SINCE|NEXT")
 					for _, f := range d.Findings {
-						t.add(f.Thing, f.Level, f.Thing, f.Backend, f.Cause, a.moment(f.Since), f.Next)
+						t.add(f.Thing, f.Level, f.Thing, f.Backend, f.Cause, a.moment(f.Since),
+							f.Next)
 					}
 					return t
 				})
@@ -86,7 +87,7 @@ func showing[T any](a *app, use, short, path string, query filters, head string,
 	fill func(t *table, answer T)) *cobra.Command {
 	return command(use, short, 0, 0, func(cmd *cobra.Command, _ []string) error {
 		var v T
-		raw, err := a.get(cmd.Context(), path, query.query(), &v)
+		raw, err := a.get(cmd.Context(), reading(path, query.query()), &v)
 		if err != nil {
 			return err
 		}
@@ -101,47 +102,13 @@ func (a *app) backends() *cobra.Command {
 		nil, "BACKEND|STATE|RATE|CONCURRENCY|LINE|OLDEST|IN FLIGHT|CALLS/S|P95|FAILED",
 		func(t *table, all api.Backends) {
 			for _, b := range all.Backends {
-				t.add(b.Name, b.Name, state(b), rateText(b), strconv.Itoa(b.Concurrency.Effective),
-					lineText(b), text.Span(b.OldestWaitSeconds), number(b.InFlight),
+				t.add(b.Name, b.Name, text.State(b), text.InForce(b.Rate),
+					strconv.Itoa(b.Concurrency.Effective), text.Line(b),
+					text.Span(b.OldestWaitSeconds), number(b.InFlight),
 					fmt.Sprintf("%.2f", b.RecentCalls.PerSecond),
 					text.Span(b.RecentCalls.P95Seconds), number(b.Outcomes.Failed))
 			}
 		})
-}
-
-// lineText is how full a backend's line is.
-func lineText(b api.Backend) string {
-	return fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective)
-}
-
-// state is the state of a backend in a word: why it is slower than it should be, or what its next
-// job waits on.
-func state(b api.Backend) string {
-	switch {
-	case b.Paused:
-		return "paused"
-	case b.Cause != nil:
-		return *b.Cause
-	case b.GateUntil != nil && b.GateUntil.After(time.Now()):
-		return "cooldown"
-	}
-	return b.WaitingOn
-}
-
-// target is the value that is set, live or in the file.
-func target[T any](s api.Setting[T]) T {
-	if s.Override != nil {
-		return *s.Override
-	}
-	return s.Configured
-}
-
-// rateText is the rate in force, and the one that is set if feedback leaves less of it.
-func rateText(b api.Backend) string {
-	if set := target(b.Rate); b.Rate.Effective != set {
-		return b.Rate.Effective + " of " + set
-	}
-	return b.Rate.Effective
 }
 
 func (a *app) backend() *cobra.Command {
@@ -152,62 +119,9 @@ func (a *app) backend() *cobra.Command {
 }
 
 func (a *app) showBackend(ctx context.Context, name string) error {
-	var b api.Backend
-	raw, err := a.get(ctx, backendPath(name), nil, &b)
-	if err != nil {
-		return err
-	}
-	t := table{}
-	t.add(b.Name, "backend", b.Name)
-	t.add("", "state", state(b)+a.noteText(b.Pause))
-	t.add("", "rate", settingText(b.Rate)+a.noteText(&b.Rate.OverrideNote))
-	t.add("", "burst", settingText(b.Burst)+a.noteText(&b.Burst.OverrideNote))
-	t.add("", "concurrency", settingText(b.Concurrency)+a.noteText(&b.Concurrency.OverrideNote))
-	t.add("", "capacity", settingText(b.Capacity)+a.noteText(&b.Capacity.OverrideNote))
-	t.add("", "feedback", settingText(b.Feedback)+a.noteText(&b.Feedback.OverrideNote))
-	if b.Cause != nil {
-		t.add("", "cause", fmt.Sprintf("%s: %.0f %% of the rate is left", *b.Cause, b.Factor*100))
-	}
-	if b.Probing {
-		t.add("", "probe", "one call tests whether the backend has recovered")
-	}
-	t.add("", "gate until", a.moment(b.GateUntil))
-	t.add("", "line", fmt.Sprintf("%d wait, %d wait for a retry, %d in flight, of %d",
-		b.Waiting, b.Delayed, b.InFlight, b.Capacity.Effective))
-	t.add("", "oldest waits", text.Span(b.OldestWaitSeconds))
-	c := b.RecentCalls
-	t.add("", "calls", fmt.Sprintf("%.2f/s in the last minutes, p50 %s, p95 %s, p99 %s",
-		c.PerSecond, text.Span(c.P50Seconds), text.Span(c.P95Seconds), text.Span(c.P99Seconds)))
-	o := b.Outcomes
-	t.add("", "jobs", fmt.Sprintf("%d accepted, %d succeeded, %d failed, %d canceled, %d expired",
-		o.Accepted, o.Succeeded, o.Failed, o.Canceled, o.Expired))
-	return a.show(raw, t)
-}
-
-// noteText says who set something live, when, until when and why.
-func (a *app) noteText(n *api.OverrideNote) (note string) {
-	if n == nil {
-		return ""
-	}
-	for _, part := range [][2]string{{" by ", n.SetBy}, {" ", a.moment(n.SetAt)},
-		{" until ", a.moment(n.ExpiresAt)}, {": ", n.Reason}} {
-		if part[1] != "" {
-			note += part[0] + part[1]
-		}
-	}
-	return note
-}
-
-// settingText is a setting: what is in force, and what else is set where that differs.
-func settingText[T comparable](s api.Setting[T]) string {
-	line := fmt.Sprint(s.Effective)
-	if set := target(s); s.Effective != set {
-		line += fmt.Sprintf(" of %v", set)
-	}
-	if s.Override != nil {
-		line += fmt.Sprintf(" (configured %v)", s.Configured)
-	}
-	return line
+	_, err := present(ctx, a, reading(backendPath(name), nil),
+		func(b api.Backend) string { return text.Backend(b, time.Now()) }, nil)
+	return err
 }
 
 // tuning is a change to a backend, with the flags that changes have.
@@ -229,7 +143,7 @@ func (t *tuning) flags(c *cobra.Command, canEnd, canPreview bool) *cobra.Command
 	return c
 }
 
-// set changes a setting of a backend, unless somebody else does at the same moment.
+// set changes a setting of a backend, or says what that would bring.
 func (t *tuning) set(ctx context.Context, name, setting string, value any) error {
 	if t.preview {
 		return t.a.forecast(ctx, name, url.Values{setting: {fmt.Sprint(value)}})
@@ -241,45 +155,43 @@ func (t *tuning) set(ctx context.Context, name, setting string, value any) error
 	if t.lasts != 0 {
 		body["expires_in"] = t.lasts.String()
 	}
-	before, err := t.a.do(ctx, call{method: "GET", path: backendPath(name)})
-	if err != nil {
-		return err
-	}
-	return t.a.tuned(ctx, before, setting, call{method: "PATCH", path: backendPath(name),
-		body: body, match: before.tag})
+	return t.a.tuned(ctx, name, setting, call{method: "PATCH", path: backendPath(name),
+		body: body})
 }
 
 // forecast says what a backend's line is going to do, with the settings that are proposed.
 func (a *app) forecast(ctx context.Context, name string, proposed url.Values) error {
-	_, err := present(ctx, a, call{method: "GET", path: backendPath(name) + "/forecast",
-		query: proposed}, text.Forecast, nil)
+	_, err := present(ctx, a, reading(backendPath(name)+"/forecast", proposed), text.Forecast, nil)
 	return err
 }
 
-// tuned makes a call that changes a backend, and writes the settings that it changed.
-func (a *app) tuned(ctx context.Context, before answer, setting string, c call) error {
-	after, err := a.do(ctx, c)
+// tuned makes a call that changes a backend, unless somebody else changes it at the same moment,
+// and writes the settings that it changed, and the one that it is about; "": all.
+func (a *app) tuned(ctx context.Context, name, setting string, c call) error {
+	before, err := a.do(ctx, reading(backendPath(name), nil))
 	if err != nil {
 		return err
 	}
 	var was, is api.Backend
-	if err := errors.Join(before.decode(c, &was), after.decode(c, &is)); err != nil {
+	c.match = before.tag
+	raw, err := a.get(ctx, c, &is)
+	if err = cmp.Or(err, before.decode(c, &was)); err != nil {
 		return err
 	}
 	t := columns("BACKEND|SETTING|WAS|IS")
 	for _, s := range []struct{ name, was, is string }{
-		{"rate", settingText(was.Rate), settingText(is.Rate)},
-		{"burst", settingText(was.Burst), settingText(is.Burst)},
-		{"concurrency", settingText(was.Concurrency), settingText(is.Concurrency)},
-		{"capacity", settingText(was.Capacity), settingText(is.Capacity)},
-		{"feedback", settingText(was.Feedback), settingText(is.Feedback)},
+		{"rate", text.Setting(was.Rate), text.Setting(is.Rate)},
+		{"burst", text.Setting(was.Burst), text.Setting(is.Burst)},
+		{"concurrency", text.Setting(was.Concurrency), text.Setting(is.Concurrency)},
+		{"capacity", text.Setting(was.Capacity), text.Setting(is.Capacity)},
+		{"feedback", text.Setting(was.Feedback), text.Setting(is.Feedback)},
 		{"paused", strconv.FormatBool(was.Paused), strconv.FormatBool(is.Paused)},
 	} {
 		if s.name == setting || s.was != s.is {
 			t.add(is.Name, is.Name, s.name, s.was, s.is)
 		}
 	}
-	return a.show(json.RawMessage(after.body), t)
+	return a.show(raw, t)
 }
 
 func (a *app) rate() *cobra.Command {
@@ -319,13 +231,8 @@ func (a *app) pause(stop bool) *cobra.Command {
 func (a *app) reset() *cobra.Command {
 	return a.onBackend("reset NAME", "Take back all that was set live on a backend", 1,
 		func(cmd *cobra.Command, args []string) error {
-			path := backendPath(args[0])
-			before, err := a.do(cmd.Context(), call{method: "GET", path: path})
-			if err != nil {
-				return err
-			}
-			return a.tuned(cmd.Context(), before, "", call{method: "DELETE",
-				path: path + "/override"})
+			return a.tuned(cmd.Context(), args[0], "", call{method: "DELETE",
+				path: backendPath(args[0]) + "/override"})
 		})
 }
 
@@ -342,32 +249,31 @@ func (a *app) redrive() *cobra.Command {
 			if most != 0 {
 				body["max"] = most
 			}
-			c := call{method: "POST", path: backendPath(name) + "/redrive", body: body}
 			switch {
 			case dry && token != "":
 				return usage(cmd, "--token is of a --dry-run that was")
 			case dry:
-				body["dry_run"] = true
-				_, err := present(ctx, a, c, text.RedrivePreview, nil)
+				_, err := present(ctx, a, redriving(name, body, true), text.RedrivePreview, nil)
 				return err
 			case token != "":
 				body["limit_to"] = token
-			default:
-				n, err := a.failedJobs(ctx, name)
+			case !yes:
+				p, err := a.previewed(ctx, name, body)
 				if err != nil {
 					return err
 				}
-				question := fmt.Sprintf("redrive those of the %d failed jobs of %s that match", n,
-					name)
-				if err := a.confirm(ctx, yes || n <= askAbove, question); err != nil {
-					return err
+				if p.Jobs > askAbove { // those that the answer is about, and no others
+					body = map[string]any{"limit_to": p.Token}
+					if err := a.confirm(ctx, "redrive "+text.RedrivePreview(p)); err != nil {
+						return err
+					}
 				}
 			}
-			_, err := present(ctx, a, c, text.Redriven, nil)
+			_, err := present(ctx, a, redriving(name, body, false), text.Redriven, nil)
 			return err
 		})
-	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` failed jobs are put back at once. For
-more there is a question, unless --yes or the --token of a --dry-run is given.`
+	c.Long = c.Short + `. Up to ` + strconv.Itoa(askAbove) + ` jobs are put back at once. For more
+there is a question, unless --yes or the --token of a --dry-run is given.`
 	f := c.Flags()
 	filter.flags(c, "code", "operation", "client")
 	f.IntVar(&most, "max", 0, "`jobs` at most; default 1000")
@@ -377,11 +283,21 @@ more there is a question, unless --yes or the --token of a --dry-run is given.`
 	return c
 }
 
-// failedJobs is how many failed jobs of a backend can be redriven.
-func (a *app) failedJobs(ctx context.Context, name string) (int64, error) {
-	var b api.Books
-	_, err := a.get(ctx, backendPath(name)+"/books", nil, &b)
-	return b.FailedListed, err
+// redriving is the call that redrives what body selects, or says what it would do.
+func redriving(name string, body map[string]any, dry bool) call {
+	if dry {
+		all := map[string]any{"dry_run": true}
+		maps.Copy(all, body)
+		body = all
+	}
+	return call{method: "POST", path: backendPath(name) + "/redrive", body: body}
+}
+
+// previewed asks what a redrive would do.
+func (a *app) previewed(ctx context.Context, name string, body map[string]any) (
+	p api.RedrivePreview, err error) {
+	_, err = a.get(ctx, redriving(name, body, true), &p)
+	return p, err
 }
 
 // filters are flags that become the query of a list.
@@ -413,28 +329,29 @@ func (f filters) set() map[string]any {
 }
 
 // pages reads a list page by page until there are most items (0: all), and returns them as they
-// came. member is the name of the list in a page.
-func (a *app) pages(ctx context.Context, path string, q url.Values, member string, most int) (
-	items []json.RawMessage, err error) {
-	items = []json.RawMessage{} // so that an empty list is one
+// came, and decoded. member is the name of the list in a page.
+func pages[T any](ctx context.Context, a *app, path string, q url.Values, member string, most int) (
+	raw []json.RawMessage, items []T, err error) {
+	raw = []json.RawMessage{} // so that an empty list is one
 	for {
 		var page map[string]json.RawMessage
-		if _, err := a.get(ctx, path, q, &page); err != nil {
-			return nil, err
+		if _, err := a.get(ctx, reading(path, q), &page); err != nil {
+			return nil, nil, err
 		}
 		var part []json.RawMessage
+		var values []T
 		var next string
-		c := call{method: "GET", path: path}
-		if err := (answer{body: page[member]}).decode(c, &part); err != nil {
-			return nil, err
+		c, list := reading(path, nil), answer{body: page[member]}
+		if err := errors.Join(list.decode(c, &part), list.decode(c, &values)); err != nil {
+			return nil, nil, err
 		}
-		items = append(items, part...)
+		raw, items = append(raw, part...), append(items, values...)
 		_ = json.Unmarshal(page["next_cursor"], &next) // null, or absent: there is no more
 		if most > 0 && len(items) >= most {
-			return items[:most], nil
+			return raw[:most], items[:most], nil
 		}
 		if next == "" || next == q.Get("cursor") {
-			return items, nil
+			return raw, items, nil
 		}
 		q.Set("cursor", next)
 	}
@@ -448,20 +365,16 @@ func listed[T any](a *app, use, short, path, member, head string, fields []strin
 		if most < 0 {
 			return usage(cmd, "--max is 0 or more")
 		}
-		items, err := a.pages(cmd.Context(), path, f.query(), member, most)
+		raw, items, err := pages[T](cmd.Context(), a, path, f.query(), member, most)
 		if err != nil {
 			return err
 		}
 		t := columns(head)
 		for _, item := range items {
-			var v T
-			if err := (answer{body: item}).decode(call{method: "GET", path: path}, &v); err != nil {
-				return err
-			}
-			name, cells := row(v)
+			name, cells := row(item)
 			t.add(name, cells...)
 		}
-		return a.show(items, t)
+		return a.show(raw, t)
 	})
 	f.flags(c, fields...)
 	c.Flags().IntVar(&most, "max", 50, "`items` at most; 0: all")
@@ -525,8 +438,7 @@ func (a *app) cache() *cobra.Command {
 	find, gone, yes := filters{}, filters{}, false
 	entry := command("entry [flags]", "Show one stored answer's age and size", 0, 0,
 		func(cmd *cobra.Command, _ []string) error {
-			return a.make(cmd.Context(), call{method: "GET", path: "/admin/v1/cache/entry",
-				query: find.query()})
+			return a.make(cmd.Context(), reading("/admin/v1/cache/entry", find.query()))
 		})
 	find.flags(entry, "operation", "client", "tier", "payload", "key")
 	purge := command("purge [flags]", "Remove stored answers", 0, 0,
@@ -535,8 +447,10 @@ func (a *app) cache() *cobra.Command {
 			if len(body) == 0 {
 				return usage(cmd, "say which: --operation, --client or --key")
 			}
-			if err := a.confirm(cmd.Context(), yes, "remove these stored answers"); err != nil {
-				return err
+			if !yes {
+				if err := a.confirm(cmd.Context(), "remove these stored answers"); err != nil {
+					return err
+				}
 			}
 			return a.make(cmd.Context(), call{method: "POST", path: "/admin/v1/cache/purge",
 				body: body})
@@ -552,7 +466,7 @@ func (a *app) books() *cobra.Command {
 			var all api.Backends
 			if len(args) == 1 {
 				all.Backends = []api.Backend{{Name: args[0]}}
-			} else if _, err := a.get(cmd.Context(), backendsPath, nil, &all); err != nil {
+			} else if _, err := a.get(cmd.Context(), reading(backendsPath, nil), &all); err != nil {
 				return err
 			}
 			t := columns("BACKEND|BOOKS|ACCEPTED|WAITING|DELAYED|IN FLIGHT|SUCCEEDED|FAILED|" +
@@ -560,7 +474,8 @@ func (a *app) books() *cobra.Command {
 			whole, balanced := []json.RawMessage{}, true
 			for _, backend := range all.Backends {
 				var b api.Books
-				raw, err := a.get(cmd.Context(), backendPath(backend.Name)+"/books", nil, &b)
+				raw, err := a.get(cmd.Context(), reading(backendPath(backend.Name)+"/books", nil),
+					&b)
 				if err != nil {
 					return err
 				}
@@ -635,25 +550,12 @@ func (a *app) events() *cobra.Command {
 			if from != "" || most > 0 {
 				q.Set("limit", strconv.Itoa(min(cmp.Or(most, maxEvents), maxEvents)))
 			}
-			items, err := a.pages(cmd.Context(), eventsPath, q, "events", most)
+			raw, all, err := pages[api.OperationEvent](cmd.Context(), a, eventsPath, q, "events",
+				most)
 			if err != nil {
 				return err
 			}
-			var all api.OperationEvents
-			t := table{}
-			for _, item := range items {
-				var e api.OperationEvent
-				if err := (answer{body: item}).decode(call{method: "GET", path: eventsPath},
-					&e); err != nil {
-					return err
-				}
-				all.Events = append(all.Events, e)
-				a.addEvent(&t, e)
-			}
-			if a.form() == "table" {
-				return a.showText(text.Events(all))
-			}
-			return a.show(items, t)
+			return a.showEvents(raw, all...)
 		})
 	c.Long = c.Short + `: the newest, or all since --from. Values of a line: time, type,
 backend, by whom, what changed, text, reason.`
@@ -670,14 +572,21 @@ const (
 	maxEvents  = 1000 // of a page
 )
 
-// addEvent adds an event's values to a table.
-func (a *app) addEvent(t *table, e api.OperationEvent) {
-	var changes []string
-	for _, name := range slices.Sorted(maps.Keys(e.After)) {
-		changes = append(changes, name+" "+e.Before[name]+" → "+e.After[name])
+// showEvents writes events, a line for each: raw, or as text or values.
+func (a *app) showEvents(raw any, all ...api.OperationEvent) error {
+	if a.form() == "table" {
+		return a.showText(text.Events(api.OperationEvents{Events: all}))
 	}
-	t.add(e.ID, a.moment(&e.Time), e.Type, e.Backend, e.By, strings.Join(changes, ", "), e.Text,
-		e.Reason)
+	t := table{}
+	for _, e := range all {
+		var changes []string
+		for _, name := range slices.Sorted(maps.Keys(e.After)) {
+			changes = append(changes, name+" "+e.Before[name]+" → "+e.After[name])
+		}
+		t.add(e.ID, a.moment(&e.Time), e.Type, e.Backend, e.By, strings.Join(changes, ", "),
+			e.Text, e.Reason)
+	}
+	return a.show(raw, t)
 }
 
 // reconnectAfter is the pause before a broken stream of events is taken up again.
@@ -704,7 +613,8 @@ func (a *app) follow(ctx context.Context, q url.Values) error {
 
 // stream writes the events of one connection. last is the id of the last event.
 func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
-	c := call{method: "GET", path: eventsPath, query: q, lastEvent: *last}
+	c := reading(eventsPath, q)
+	c.lastEvent = *last
 	res, err := a.send(ctx, c, "text/event-stream")
 	if err != nil {
 		return err
@@ -730,22 +640,17 @@ func (a *app) stream(ctx context.Context, q url.Values, last *string) error {
 	return nil
 }
 
-// showEvent writes one event, on one line.
+// showEvent writes one event of a stream, on one line.
 func (a *app) showEvent(data string) error {
+	if form := a.form(); form == "json" || form == "yaml" { // which JSON is, too
+		_, err := fmt.Fprintln(a.stdout, data)
+		return err
+	}
 	var e api.OperationEvent
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		return failed("the server sends an event that isn't one: %v", err)
 	}
-	switch a.form() {
-	case "table":
-		return a.showText(text.Events(api.OperationEvents{Events: []api.OperationEvent{e}}))
-	case "json", "yaml": // which JSON is, too
-		_, err := fmt.Fprintln(a.stdout, data)
-		return err
-	}
-	t := table{}
-	a.addEvent(&t, e)
-	return a.show(nil, t)
+	return a.showEvents(nil, e)
 }
 
 const historyPath = "/admin/v1/history"
@@ -764,7 +669,7 @@ func (a *app) replay() *cobra.Command {
 			if end := begin.Add(time.Duration(lasts)); lasts != 0 && end.Before(now) {
 				q.Set("to", stamp(end))
 			}
-			_, err = present(cmd.Context(), a, call{method: "GET", path: historyPath, query: q},
+			_, err = present(cmd.Context(), a, reading(historyPath, q),
 				text.History, a.historyValues)
 			return err
 		})
@@ -788,7 +693,7 @@ func (a *app) historyValues(h api.History) (t table) {
 				number(p.Rejected), "", "", "", "", "", ""}
 			if l := p.Line; l != nil {
 				cells = append(cells[:8], number(l.Started), number(l.Waiting), number(l.Capacity),
-					fmt.Sprint(l.OldestWaitSeconds), target(l.Rate), l.Rate.Effective)
+					fmt.Sprint(l.OldestWaitSeconds), text.Target(l.Rate), l.Rate.Effective)
 			}
 			t.add(b.Backend, cells...)
 		}

@@ -235,11 +235,8 @@ func (a *app) showResult(contentType string, body []byte) error {
 	return err
 }
 
-// confirm asks, and returns nil after a yes. Without a terminal it asks nothing.
-func (a *app) confirm(ctx context.Context, yes bool, question string) error {
-	if yes {
-		return nil
-	}
+// confirm asks, and returns nil after a yes. Without a terminal it asks nothing, and fails.
+func (a *app) confirm(ctx context.Context, question string) error {
 	if !a.isTerminal(a.stdin) || !a.isTerminal(a.stderr) {
 		return &failure{code: exitUsage, text: "this would " + question + ", and there is no " +
 			"terminal to ask on", next: "the same with --yes"}

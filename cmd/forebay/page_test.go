@@ -42,8 +42,12 @@ worker: {embedded: true}
 shutdown_delay: 0s
 identity:
   clients:
-    - {name: acme, tier: free, key_sha256: [f73d2b9a2ca9970066a727180dfcae4a87b527e111371d49efe9195dba2a373e]}
-    - {name: globex, tier: free, key_sha256: [51d56fdecb5767542506520cf28ea6cb8ebcda18f17ba5ff085dcef4f85f3322]}
+    - name: acme
+      tier: free
+      key_sha256: [f73d2b9a2ca9970066a727180dfcae4a87b527e111371d49efe9195dba2a373e]
+    - name: globex
+      tier: free
+      key_sha256: [51d56fdecb5767542506520cf28ea6cb8ebcda18f17ba5ff085dcef4f85f3322]
 tiers:
   free:
     limits: [{name: trial, algorithm: fixed-window, limit: 1, window: 1h, enforce: false}]
@@ -68,7 +72,8 @@ func TestTheOperatorsPageIsTrue(t *testing.T) {
 	submit := func(client, operation, payload string, flags ...string) {
 		t.Helper()
 		args := append([]string{"submit", operation, "-d", payload}, flags...)
-		env := map[string]string{"FOREBAY_URL": public, "FOREBAY_KEY": "key-" + client + "-0123456789"}
+		env := map[string]string{"FOREBAY_URL": public,
+			"FOREBAY_KEY": "key-" + client + "-0123456789"}
 		var out bytes.Buffer
 		if got := runForebay(t.Context(), func(name string) (string, bool) {
 			value, set := env[name]
@@ -76,6 +81,9 @@ func TestTheOperatorsPageIsTrue(t *testing.T) {
 		}, "", &out, &out, false, args...); got != 0 {
 			t.Fatalf("%v ended with %d: %s", args, got, out.String())
 		}
+	}
+	report := func(payload string, flags ...string) func() {
+		return func() { submit("acme", "monthly-report", payload, flags...) }
 	}
 	// What happens before a line is typed for the first time.
 	meanwhile := map[string]func(){
@@ -99,8 +107,8 @@ func TestTheOperatorsPageIsTrue(t *testing.T) {
 		},
 		"forebay jobs redrive $JOB":    func() { backend.answer(200, "", "") },
 		"forebay books reports":        func() { s.until(`\tbalanced\t`, "forebay books reports") },
-		"forebay cache ls":             func() { submit("acme", "monthly-report", `{"month":11}`, "--wait") },
-		"forebay shadow --limit trial": func() { submit("acme", "monthly-report", `{"month":12}`) },
+		"forebay cache ls":             report(`{"month":11}`, "--wait"),
+		"forebay shadow --limit trial": report(`{"month":12}`),
 	}
 	for _, l := range linesOf(string(page)) {
 		if before := meanwhile[l.text]; before != nil {

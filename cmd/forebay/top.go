@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forebay/forebay/api"
+	"github.com/forebay/forebay/internal/leaky"
 	"github.com/forebay/forebay/internal/text"
 )
 
@@ -83,7 +84,7 @@ func (a *app) topPlain(ctx context.Context, every duration, count int) error {
 	q := url.Values{"step": {every.String()}, "from": {"-" + reach.String()}}
 	for n := 0; ; {
 		var h api.History
-		_, err := a.get(ctx, historyPath, q, &h)
+		_, err := a.get(ctx, reading(historyPath, q), &h)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -170,7 +171,7 @@ type deeds struct {
 	tune    func(name, what string, body map[string]any) tea.Cmd
 	explain func(name string, rate string) tea.Cmd // rate "": as it is
 	failed  func(name string) tea.Cmd
-	redrive func(name string) tea.Cmd
+	redrive func(name, token string) tea.Cmd // the jobs of a preview
 }
 
 // Messages.
@@ -183,10 +184,7 @@ type (
 	}
 	doneMsg   struct{ text string }
 	paneMsg   struct{ text string }
-	failedMsg struct {
-		name string
-		n    int64
-	}
+	failedMsg api.RedrivePreview
 )
 
 func tick() tea.Cmd {
@@ -209,12 +207,12 @@ func (s screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case paneMsg:
 		s.pane = msg.text
 	case failedMsg:
-		if s.ask = ""; msg.n == 0 {
-			s.message = msg.name + " has no failed jobs to redrive"
+		if s.ask = ""; msg.Jobs == 0 {
+			s.message = msg.Backend + " has no failed jobs to redrive"
 			return s, nil
 		}
-		s.ask = fmt.Sprintf("redrive the %d failed jobs of %s? y/n", msg.n, msg.name)
-		s.yes = s.do.redrive(msg.name)
+		s.ask = fmt.Sprintf("redrive %d failed jobs of %s? y/n", msg.Jobs, msg.Backend)
+		s.yes = s.do.redrive(msg.Backend, msg.Token)
 	case tea.KeyPressMsg:
 		return s.key(msg.String())
 	}
@@ -306,7 +304,7 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 	case "+", "=", "-":
 		from := s.ghost
 		if from == "" {
-			from = target(b.Rate)
+			from = text.Target(b.Rate)
 		}
 		moved, ok := step(from, key != "-")
 		if !ok {
@@ -319,7 +317,7 @@ func (s screen) key(key string) (tea.Model, tea.Cmd) {
 		if s.ghost == "" {
 			return s, nil
 		}
-		set, was := s.ghost, target(b.Rate)
+		set, was := s.ghost, text.Target(b.Rate)
 		s.ghost, s.pane = "", ""
 		s.undo = s.do.tune(name, "rate "+was+" again", map[string]any{"rate": was})
 		return s, s.do.tune(name, "rate "+set+", was "+was+"; u undoes",
@@ -394,9 +392,9 @@ func (s screen) draw() string {
 		if i == s.chosen {
 			mark = ">"
 		}
-		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, state(b),
-			rateText(b), short(n.in), short(n.out), s.gauge(b, 7),
-			lineText(b),
+		add("%s %-*s  %-12s %-18s %9s %9s  %s %9s %8s  %s", mark, longest, name, text.State(b),
+			text.InForce(b.Rate), short(n.in), short(n.out), s.gauge(b, 7),
+			text.Line(b),
 			text.Span(b.OldestWaitSeconds), s.spark(h, spark))
 		if i == s.chosen {
 			lines[len(lines)-1] = bold(lines[len(lines)-1])
@@ -418,7 +416,7 @@ func (s screen) draw() string {
 		foot = s.ask
 	case s.ghost != "":
 		foot = fmt.Sprintf("%s: rate %s -> %s   Enter sets it, Esc drops it", s.name(),
-			target(s.now().backend.Rate), s.ghost)
+			text.Target(s.now().backend.Rate), s.ghost)
 	case s.message != "":
 		foot = s.message
 	}
@@ -494,13 +492,10 @@ func highest(h []sample, floor float64) float64 {
 
 // perSecond reads a rate as jobs a second; 0: it has no bound, or isn't known.
 func perSecond(rate string) float64 {
-	amount, unit, _ := strings.Cut(rate, "/")
-	x, err := strconv.ParseFloat(amount, 64)
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600, "d": 86400}[unit]
-	if err != nil || per == 0 {
-		return 0
+	if r, err := leaky.ParseRate(rate); err == nil && r != leaky.Unlimited {
+		return r.PerSecond()
 	}
-	return x / per
+	return 0
 }
 
 // plot draws the chosen backend: starts as an area, accepted jobs as a line above it, the rate in
@@ -622,7 +617,7 @@ func (a *app) deeds(ctx context.Context) deeds {
 	return deeds{
 		read: func() tea.Msg {
 			var all api.Backends
-			if _, err := a.get(ctx, backendsPath, nil, &all); err != nil {
+			if _, err := a.get(ctx, reading(backendsPath, nil), &all); err != nil {
 				return stateMsg{err: a.explainError(err).Error()}
 			}
 			return stateMsg{at: time.Now(), backends: all.Backends}
@@ -636,8 +631,8 @@ func (a *app) deeds(ctx context.Context) deeds {
 		explain: func(name, rate string) tea.Cmd {
 			return func() tea.Msg {
 				var f api.Forecast
-				if _, err := a.get(ctx, backendPath(name)+"/forecast", url.Values{"rate": {rate}},
-					&f); err != nil {
+				c := reading(backendPath(name)+"/forecast", url.Values{"rate": {rate}})
+				if _, err := a.get(ctx, c, &f); err != nil {
 					return said("", err)
 				}
 				return paneMsg{text.Forecast(f)}
@@ -645,21 +640,18 @@ func (a *app) deeds(ctx context.Context) deeds {
 		},
 		failed: func(name string) tea.Cmd {
 			return func() tea.Msg {
-				n, err := a.failedJobs(ctx, name)
+				p, err := a.previewed(ctx, name, nil)
 				if err != nil {
 					return said("", err)
 				}
-				return failedMsg{name, n}
+				return failedMsg(p)
 			}
 		},
-		redrive: func(name string) tea.Cmd {
+		redrive: func(name, token string) tea.Cmd {
 			return func() tea.Msg {
-				var done api.Redriven
-				r, err := a.do(ctx, call{method: "POST", path: backendPath(name) + "/redrive"})
-				if err == nil {
-					err = json.Unmarshal(r.body, &done)
-				}
-				return said(fmt.Sprintf("%s: %d jobs wait again", name, done.Redriven), err)
+				done, err := present(ctx, a, redriving(name, map[string]any{"limit_to": token},
+					false), text.Redriven, nil)
+				return said(name+": "+text.Redriven(done), err)
 			}
 		},
 	}

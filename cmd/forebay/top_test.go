@@ -31,7 +31,7 @@ func (a *asked) deeds() deeds {
 		},
 		explain: func(name, rate string) tea.Cmd { return note("explain", name, rate) },
 		failed:  func(name string) tea.Cmd { return note("failed", name) },
-		redrive: func(name string) tea.Cmd { return note("redrive", name) },
+		redrive: func(name, token string) tea.Cmd { return note("redrive", name, token) },
 	}
 }
 
@@ -109,16 +109,18 @@ func TestARateIsAGhostUntilEnter(t *testing.T) {
 func TestARedriveIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s, a := shown(t, false)
-	s = send(t, press(t, s, "r"), failedMsg{"exports", 4})
-	if want := "redrive the 4 failed jobs of exports? y/n"; !strings.Contains(s.draw(), want) {
+	four := failedMsg{Backend: "exports", Jobs: 4, Token: "7f3a"}
+	s = send(t, press(t, s, "r"), four)
+	if want := "redrive 4 failed jobs of exports? y/n"; !strings.Contains(s.draw(), want) {
 		t.Errorf("no %q in\n%s", want, s.draw())
 	}
 	s = press(t, s, "n")
 	if got := strings.Join(a.log, ", "); got != "failed exports" {
 		t.Errorf("after n: %s", got)
 	}
-	press(t, send(t, press(t, s, "r"), failedMsg{"exports", 4}), "y")
-	if got := strings.Join(a.log, ", "); got != "failed exports, failed exports, redrive exports" {
+	press(t, send(t, press(t, s, "r"), four), "y")
+	const want = "failed exports, failed exports, redrive exports 7f3a"
+	if got := strings.Join(a.log, ", "); got != want {
 		t.Errorf("after y: %s", got)
 	}
 }

@@ -82,7 +82,8 @@ func unknownBackend(name string) *api.Problem {
 }
 
 func backendView(name string, st leaky.Status) api.Backend {
-	o, note := st.Override, func(name string) api.OverrideNote { return jobview.Note(st.Notes[name]) }
+	o := st.Override
+	note := func(name string) api.OverrideNote { return jobview.Note(st.Notes[name]) }
 	v := api.Backend{
 		Name:  name,
 		Rate:  setting(st.Configured.Rate.String(), nil, st.EffectiveText(), note("rate")),

@@ -26,8 +26,8 @@ func TestAnOperatorSeesWhyAJobWaits(t *testing.T) {
 		w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)
 	}
 	id := w.Job(w.Want(w.Submit(w.Plain, `1`, key(keyA)), 202)).ID
-	w.Want(w.Call("PATCH", w.Admin+"/admin/v1/backends/"+w.Backend, `{"rate":"2/s","reason":"their advice"}`,
-		field("Forebay-Operator", "kim")), 200)
+	w.Want(w.Call("PATCH", w.Admin+"/admin/v1/backends/"+w.Backend,
+		`{"rate":"2/s","reason":"their advice"}`, field("Forebay-Operator", "kim")), 200)
 	e := w.explain(id)
 	if e.Position != 6 || e.Waiting != 6 || e.Client != w.ClientA() || *e.StartsInSeconds < 2 ||
 		e.Ahead.Jobs != 5 || len(e.Ahead.Clients) != 1 || e.Ahead.Clients[0].Jobs != 5 ||

@@ -51,7 +51,8 @@ func (g *Glance[T]) last() (Seen[T], bool) {
 
 // Get returns what was seen within the time that it is fresh for, otherwise it reads, or waits for
 // the one that does. A failure is used again for as long, with the value before: a store that fails
-// isn't asked more often than one that doesn't; but one who leaves leaves no failure. mine reports whether it was read for this call.
+// isn't asked more often than one that doesn't. A read that fails because the caller's context has
+// ended is no failure for the others. mine reports whether it was read for this call.
 func (g *Glance[T]) Get(ctx context.Context) (seen Seen[T], mine bool) {
 	if seen, fresh := g.last(); fresh {
 		return seen, false

@@ -1,7 +1,9 @@
 package text
 
 import (
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/forebay/forebay/api"
 )
@@ -26,4 +28,27 @@ func Standing(job *api.Job) string {
 		parts = append(parts, "starts in about "+Span(*q.ETASeconds))
 	}
 	return strings.Join(append(parts, "waits on "+Clean(q.WaitingOn)), ", ")
+}
+
+// Job writes a client's job. Times are in UTC.
+func Job(job *api.Job, now time.Time) string {
+	rows := [][]string{{"job", Clean(job.ID)}, {"operation", Clean(job.Operation)},
+		{"status", Clean(job.Status)}, {"attempts", strconv.Itoa(job.Attempts)}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	if job.Queue != nil {
+		add("stands", Standing(job))
+	}
+	at := api.Time{Time: now}
+	add("created", sinceText(&job.CreatedAt, at, ""))
+	add("started", sinceText(job.StartedAt, at, ""))
+	add("finished", sinceText(job.FinishedAt, at, ""))
+	add("expires", sinceText(job.ExpiresAt, at, ""))
+	if job.Error != nil {
+		add("error", Clean(job.Error.Error()))
+	}
+	return Columns("", rows)
 }

@@ -26,7 +26,8 @@ func ordinal(n int64) string {
 	return strconv.FormatInt(n, 10) + suffix
 }
 
-// Span writes a duration, given in seconds, in its largest unit that says enough: 0.4 s, 44 s, 12 min, 3 h, 5 d.
+// Span writes a duration, given in seconds, in its largest unit that says enough: 0.4 s, 44 s,
+// 12 min, 3 h, 5 d.
 func Span(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d < 10*time.Second:

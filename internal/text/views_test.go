@@ -64,8 +64,8 @@ func TestAnExplanationAsText(t *testing.T) {
 		StartsAt: at("16:01:04"), StartsInSeconds: new(44.0),
 		Rate: &api.ExplainedRate{Effective: "2.97/s", Configured: "10/s", Override: new("8/s"),
 			OverrideNote: api.OverrideNote{SetBy: "k\x1bim", SetAt: at("16:00:05"),
-				ExpiresAt: at("16:30:05"), Reason: "their database moves"}, Factor: 0.37, Cause: "throttled",
-			FactorSince: at("16:00:09")},
+				ExpiresAt: at("16:30:05"), Reason: "their database moves"}, Factor: 0.37,
+			Cause: "throttled", FactorSince: at("16:00:09")},
 		Ahead: &api.Ahead{Jobs: 130, Clients: []api.ClientAhead{{Client: "globex", Jobs: 61},
 			{Client: "acme", Jobs: 48}}, OtherClients: 7, OtherJobs: 21},
 		Holds: []api.Hold{{What: "gate", Detail: "gate open"},
@@ -77,8 +77,8 @@ func TestAnExplanationAsText(t *testing.T) {
 	same(t, text.Explain(e), `
 waits 131st of 240 in reports; starts about 16:01:04, in 44 s
   waits for  It waits for its turn.
-  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05 until 16:30:05: their database moves, configured 10/s) × 0.37 `+
-		`(recovers from answers 429 or 503 since 16:00:09)
+  rate       2.97/s = 8/s (set by k`+"\ufffd"+`im 16:00:05 until 16:30:05: their database `+
+		`moves, configured 10/s) × 0.37 (recovers from answers 429 or 503 since 16:00:09)
   ahead      130: globex 61, acme 48, 7 others 21
   holds      paused by jo 16:00:10
   holds not  gate open, 3 of 4 calls at once
@@ -107,4 +107,66 @@ warning   exports  paused by kim; 412 wait, since 13:00:05                      
 		`forebay resume exports
 ok        store  workers 3  books
 `)
+}
+
+func TestABackendAsText(t *testing.T) {
+	t.Parallel()
+	b := api.Backend{Name: "reports", Rate: api.Setting[string]{Configured: "10/s",
+		Override: new("8/s"), Effective: "2.97/s", OverrideNote: api.OverrideNote{SetBy: "kim",
+			SetAt: at("16:00:05"), ExpiresAt: at("17:00:05"), Reason: "their advice"}},
+		Burst:       api.Setting[int]{Configured: 1, Effective: 1},
+		Concurrency: api.Setting[int]{Configured: 10, Override: new(4), Effective: 4},
+		Capacity:    api.Setting[int]{Configured: 1000, Effective: 1000},
+		Feedback:    api.Setting[string]{Configured: "on", Effective: "on"},
+		Cause:       new("throttled"), Factor: 0.37, WaitingOn: "rate", Waiting: 130, Delayed: 1,
+		OldestWaitSeconds: 44, RecentCalls: api.RecentCalls{PerSecond: 2.9, P50Seconds: 0.25}}
+	same(t, text.Backend(b, at("16:00:20").Time), `
+backend       reports
+state         throttled
+rate          2.97/s of 8/s (configured 10/s) by kim 16:00:05 until 17:00:05: their advice
+burst         1
+concurrency   4 (configured 10)
+capacity      1000
+feedback      on
+cause         answers 429 or 503: 37 % of the rate is left
+line          130 wait, 1 wait for a retry, 0 in flight, of 1000
+oldest waits  44 s
+calls         2.90/s in the last minutes, p50 0.25 s, p95 0 s, p99 0 s
+jobs          0 accepted, 0 succeeded, 0 failed, 0 canceled, 0 expired
+`)
+	b.Paused, b.GateUntil, b.Probing = true, at("16:00:25"), true
+	b.Pause = &api.OverrideNote{SetBy: "j\x1bo", SetAt: at("16:00:10")}
+	got := text.Backend(b, at("16:00:20").Time)
+	for _, line := range []string{"state         paused by j\ufffdo 16:00:10\n",
+		"probe         one call tests", "gate until    16:00:25\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+}
+
+func TestAJobAsText(t *testing.T) {
+	t.Parallel()
+	j := &api.Job{ID: "reports-x", Operation: "report", Status: "queued",
+		CreatedAt: *at("16:00:05"), Queue: &api.Queue{Position: 22, ETASeconds: new(44.0),
+			WaitingOn: "rate"}}
+	same(t, text.Job(j, at("16:00:20").Time), `
+job        reports-x
+operation  report
+status     queued
+attempts   0
+stands     22nd in line, starts in about 44 s, waits on rate
+created    16:00:05
+`)
+	j.Queue.ETASeconds = nil
+	if got := text.Standing(j); got != "22nd in line, the backend is paused" {
+		t.Error(got)
+	}
+	j.Status, j.Queue = "failed", nil
+	j.Error = &api.Problem{Code: "x\x1b", Status: 424}
+	j.FinishedAt, j.ExpiresAt = at("16:00:07"), &api.Time{Time: at("16:00:07").AddDate(0, 0, 7)}
+	got := text.Job(j, at("16:00:20").Time)
+	if !strings.Contains(got, "expires    2026-12-07 16:00\n") || strings.Contains(got, "\x1b") {
+		t.Error(got)
+	}
 }
