@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -174,7 +175,7 @@ func present[T any](ctx context.Context, a *app, c call, write func(T) string,
 	case a.form() == "table":
 		return v, a.showText(write(v))
 	case values == nil:
-		return v, a.showFlat(raw)
+		return v, a.showFlat(raw, columnsOf(reflect.TypeFor[T]()))
 	}
 	return v, a.show(raw, values(v))
 }
@@ -185,12 +186,12 @@ func (a *app) make(ctx context.Context, c call) error {
 	if err != nil {
 		return err
 	}
-	return a.showFlat(r.body)
+	return a.showFlat(r.body, nil)
 }
 
-// showFlat writes an answer whose type isn't known here.
-func (a *app) showFlat(raw json.RawMessage) error {
-	t, err := flat(raw)
+// showFlat writes an answer as it came. See flat.
+func (a *app) showFlat(raw json.RawMessage, columns []string) error {
+	t, err := flat(raw, columns)
 	if err != nil {
 		return err
 	}

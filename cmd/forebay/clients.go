@@ -339,7 +339,7 @@ func (a *app) showJob(job *api.Job) error {
 	if err != nil {
 		return err
 	}
-	return a.showFlat(raw)
+	return a.showFlat(raw, nil)
 }
 
 func (a *app) explain() *cobra.Command {

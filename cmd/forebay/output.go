@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"mime"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -113,9 +114,10 @@ func writeTree(w io.Writer, raw []byte, form string) (err error) {
 	return err
 }
 
-// flat is the JSON of an answer whose type isn't known here, as a table: the members, those of
-// objects with dots in their names. A list of objects is a row for each.
-func flat(raw []byte) (table, error) {
+// flat is the JSON of an answer as a table: the members, those of objects with dots in their names.
+// A list of objects is a row for each. Its columns are those given, whatever the objects have, so
+// that scripts can count them; without any, those that are there.
+func flat(raw []byte, columns []string) (table, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var top any
@@ -128,27 +130,48 @@ func flat(raw []byte) (table, error) {
 		flatten("", top, func(name, value string) { t.add("", name, value) })
 		return t, nil
 	}
-	columns := map[string]int{}
-	var lines []map[string]string
+	t.head = columns
 	for _, item := range list {
-		line := map[string]string{}
-		flatten("", item, func(name, value string) {
-			if _, known := columns[name]; !known {
-				columns[name] = len(t.head)
+		for _, name := range slices.Sorted(maps.Keys(item.(map[string]any))) {
+			if columns == nil && !slices.Contains(t.head, name) {
 				t.head = append(t.head, name)
 			}
-			line[name] = value
-		})
-		lines = append(lines, line)
+		}
 	}
-	for _, line := range lines {
+	for _, item := range list {
 		row := make([]string, len(t.head))
-		for name, value := range line {
-			row[columns[name]] = value
+		for i, name := range t.head {
+			row[i] = cell(item.(map[string]any)[name])
 		}
 		t.add("", row...)
 	}
 	return t, nil
+}
+
+// columnsOf are the members of the objects that an answer lists, in the order of their type; nil if
+// it doesn't list objects.
+func columnsOf(answer reflect.Type) (names []string) {
+	for _, f := range reflect.VisibleFields(answer) {
+		if f.Type.Kind() != reflect.Slice || f.Type.Elem().Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(f.Type.Elem()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !f.Anonymous && name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// cell is a value as one cell of a row: the values in an object by their names.
+func cell(v any) string {
+	var parts []string
+	flatten("", v, func(name, value string) {
+		parts = append(parts, strings.TrimPrefix(name+"="+value, "="))
+	})
+	return strings.Join(parts, ",")
 }
 
 // listIn returns the list of objects that an answer is, or that is all that it has beside a cursor.
@@ -183,9 +206,7 @@ func flatten(name string, v any, add func(name, value string)) {
 	case []any:
 		var parts []string
 		for _, item := range v {
-			flatten("", item, func(n, value string) {
-				parts = append(parts, strings.TrimPrefix(n+"="+value, "="))
-			})
+			parts = append(parts, cell(item))
 		}
 		add(name, strings.Join(parts, ","))
 	case nil:
