@@ -347,10 +347,7 @@ func (a *app) explain() *cobra.Command {
 	c := command("explain JOB [flags]", "Say what a job, or backend/NAME, waits on", 1, 1,
 		func(cmd *cobra.Command, args []string) error {
 			if name, is := strings.CutPrefix(args[0], "backend/"); is {
-				if err := a.showBackend(cmd.Context(), name); err != nil {
-					return err
-				}
-				return a.forecast(cmd.Context(), name, nil)
+				return a.explainBackend(cmd.Context(), name)
 			}
 			if strings.ContainsAny(args[0], "/?#%") {
 				return usage(cmd, "%q isn't a job's id", args[0])

@@ -165,6 +165,32 @@ func (a *app) forecast(ctx context.Context, name string, proposed url.Values) er
 	return err
 }
 
+// explainBackend writes a backend's state and its forecast, for programs as one document.
+func (a *app) explainBackend(ctx context.Context, name string) error {
+	if a.form() == "table" {
+		if err := a.showBackend(ctx, name); err != nil {
+			return err
+		}
+		return a.forecast(ctx, name, nil)
+	}
+	var all struct {
+		Backend  json.RawMessage `json:"backend"`
+		Forecast json.RawMessage `json:"forecast"`
+	}
+	path := backendPath(name)
+	if _, err := a.get(ctx, reading(path, nil), &all.Backend); err != nil {
+		return err
+	}
+	if _, err := a.get(ctx, reading(path+"/forecast", nil), &all.Forecast); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	return a.showFlat(raw, nil)
+}
+
 // tuned makes a call that changes a backend, unless somebody else changes it at the same moment,
 // and writes the settings that it changed, and the one that it is about; "": all.
 func (a *app) tuned(ctx context.Context, name, setting string, c call) error {
