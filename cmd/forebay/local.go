@@ -9,11 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/cmd/internal/front"
 	"github.com/forebay/forebay/cmd/internal/wire"
 	"github.com/forebay/forebay/docs"
+	"github.com/forebay/forebay/internal/text"
 )
 
 func (a *app) localCommands() []*cobra.Command {
@@ -54,7 +57,44 @@ func (a *app) configCommands() *cobra.Command {
 			return nil
 		})
 	check.ValidArgsFunction = nil // files
-	return group("config", "The config file", check)
+	diff := command("diff FILE", "Compare a config file with what runs", 1, 1,
+		func(cmd *cobra.Command, args []string) error {
+			return a.configDiff(cmd.Context(), args[0])
+		})
+	diff.Long = diff.Short + `: with the config of the api process that answers, with defaults
+and without secrets, and with the live overrides. Exits with 1 if anything differs. Values from
+the environment aren't compared, since neither side shows them.`
+	diff.ValidArgsFunction = nil
+	return group("config", "The config file", check, diff)
+}
+
+// configDiff writes how a file differs from what runs, as a unified diff, and the live overrides.
+func (a *app) configDiff(ctx context.Context, file string) error {
+	c, _, err := wire.Load(file, a.env)
+	if err != nil {
+		return &failure{code: exitUsage, text: err.Error()}
+	}
+	var running api.RunningConfig
+	if _, err := a.get(ctx, reading("/admin/v1/config", nil), &running); err != nil {
+		return err
+	}
+	var live api.Backends
+	if _, err := a.get(ctx, reading("/admin/v1/backends", nil), &live); err != nil {
+		return err
+	}
+	differs := diff.Diff(running.Process, []byte(running.Config), file, []byte(c.Describe()))
+	a.stdout.Write(differs)
+	same := len(differs) == 0
+	for _, b := range live.Backends {
+		for _, line := range text.Overrides(b, time.Now()) {
+			fmt.Fprintln(a.stdout, "live", line)
+			same = false
+		}
+	}
+	if !same {
+		return code(exitFailed)
+	}
+	return nil
 }
 
 func (a *app) ping() *cobra.Command {

@@ -197,15 +197,16 @@ func startCommand(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 0 {
 		config = ts.ReadFile(args[0])
 	}
-	public, admin := startServer(s.t, s.backend, config)
+	public, admin, file := startServer(s.t, s.backend, config)
+	ts.Setenv("CONFIG", file)
 	ts.Setenv("FOREBAY_URL", public)
 	ts.Setenv("FOREBAY_ADMIN_URL", admin)
 }
 
 // startServer starts an api with an embedded worker until the test ends, and waits until it is
 // ready. In the config, REDIS is a Redis of its own and BACKEND the backend; "": what forebay dev
-// starts.
-func startServer(t testing.TB, b *fragile, config string) (public, admin string) {
+// starts. file is the config's.
+func startServer(t testing.TB, b *fragile, config string) (public, admin, file string) {
 	t.Helper()
 	public, admin = freeAddress(t), freeAddress(t)
 	flags := []string{"-listen", public, "-admin-listen", admin, "-log", "error"}
@@ -214,7 +215,7 @@ func startServer(t testing.TB, b *fragile, config string) (public, admin string)
 		t.Cleanup(backend.Close)
 		config = strings.NewReplacer("REDIS", redistest.Start(t).URL(), "BACKEND",
 			backend.URL).Replace(config)
-		file := filepath.Join(t.TempDir(), "forebay.yaml")
+		file = filepath.Join(t.TempDir(), "forebay.yaml")
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +232,7 @@ func startServer(t testing.TB, b *fragile, config string) (public, admin string)
 		if a, err := http.Get("http://" + public + "/readyz"); err == nil {
 			a.Body.Close()
 			if a.StatusCode == http.StatusOK {
-				return "http://" + public, "http://" + admin
+				return "http://" + public, "http://" + admin, file
 			}
 		}
 		if time.Now().After(end) {

@@ -67,7 +67,7 @@ func TestTheOperatorsPageIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend := &fragile{}
-	public, admin := startServer(t, backend, operatingConfig)
+	public, admin, _ := startServer(t, backend, operatingConfig)
 	s := newShell(t, "FOREBAY_URL="+public, "FOREBAY_ADMIN_URL="+admin)
 	submit := func(client, operation, payload string, flags ...string) {
 		t.Helper()

@@ -30,6 +30,7 @@ type Config struct {
 	Shadows    Shadows    // nil: no books on shadow limits are kept
 	Tallies    Tallies    // nil: there is no history
 	Events     Events     // nil: no events are kept
+	Running    api.RunningConfig
 	// Workers counts the worker processes that live; nil: it isn't known.
 	Workers func(context.Context) (int, error)
 
@@ -175,6 +176,7 @@ func (s *Server) routes() []route {
 		s.routeWithQuery("/admin/v1/history", s.history),
 		s.routeWithQuery("/admin/v1/events", s.events),
 		s.routeWithQuery("/admin/v1/health", s.health),
+		s.routeWithQuery("/admin/v1/config", s.config),
 		s.route("/admin/v1/openapi.yaml", methods{"GET": s.openAPI}),
 		s.routeWithQuery("/metrics", s.showMetrics()),
 		route{Path: "/livez", Handlers: methods{"GET": web.Livez}},

@@ -80,6 +80,27 @@ func Setting[T comparable](s api.Setting[T]) string {
 	return InForce(s) + Clean(fmt.Sprintf(" (configured %v)", s.Configured))
 }
 
+// Overrides has a line for each setting of a backend that isn't the config's, with who set it, why
+// and until when.
+func Overrides(b api.Backend, now time.Time) (lines []string) {
+	at := api.Time{Time: now}
+	add := func(name, value string, set bool, n api.OverrideNote) {
+		if set {
+			lines = append(lines, Clean(b.Name)+": "+name+" "+value+noteText(n, at))
+		}
+	}
+	add("rate", Setting(b.Rate), b.Rate.Override != nil, b.Rate.OverrideNote)
+	add("burst", Setting(b.Burst), b.Burst.Override != nil, b.Burst.OverrideNote)
+	add("concurrency", Setting(b.Concurrency), b.Concurrency.Override != nil,
+		b.Concurrency.OverrideNote)
+	add("capacity", Setting(b.Capacity), b.Capacity.Override != nil, b.Capacity.OverrideNote)
+	add("feedback", Setting(b.Feedback), b.Feedback.Override != nil, b.Feedback.OverrideNote)
+	if b.Pause != nil {
+		add("paused", "true", b.Paused, *b.Pause)
+	}
+	return lines
+}
+
 // Line is how full a backend's line is: jobs of its capacity.
 func Line(b api.Backend) string {
 	return fmt.Sprintf("%d/%d", b.Waiting+b.Delayed, b.Capacity.Effective)

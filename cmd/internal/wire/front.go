@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forebay/forebay/api"
 	"github.com/forebay/forebay/internal/adminapi"
 	"github.com/forebay/forebay/internal/admission"
 	"github.com/forebay/forebay/internal/cache"
@@ -106,6 +107,7 @@ func NewFront(c *config.Config, callers *Clients, s *store.Store, lines map[stri
 		Shadows:    books,
 		Tallies:    past.Tallies,
 		Events:     past.Events,
+		Running:    api.RunningConfig{Process: past.Process, Config: c.Describe()},
 		Workers: func(ctx context.Context) (int, error) {
 			return jobs.Workers(ctx, s.Client())
 		},

@@ -21,6 +21,7 @@ import (
 
 // History is what this process tells of what happens. Safe for concurrent use.
 type History struct {
+	Process string // this process's name in events
 	Tallies *history.Tallies
 	Events  *history.Events
 }
@@ -29,9 +30,10 @@ type History struct {
 // Run runs.
 func NewHistory(kind string, c *config.Config, s *store.Store, lines map[string]*leaky.Line,
 	log *slog.Logger) *History {
+	process := history.ProcessName(kind, Version())
 	tallies := history.New(history.Config{
 		Redis:    s.Client(),
-		Process:  history.ProcessName(kind, Version()),
+		Process:  process,
 		Backends: slices.Sorted(maps.Keys(c.Backends)),
 		Sample: func(ctx context.Context, backend string) (history.Sample, error) {
 			st, err := lines[backend].Status(ctx)
@@ -39,7 +41,7 @@ func NewHistory(kind string, c *config.Config, s *store.Store, lines map[string]
 		},
 		Log: log,
 	})
-	return &History{tallies, history.NewEvents(s.Client(), tallies.Now, log)}
+	return &History{process, tallies, history.NewEvents(s.Client(), tallies.Now, log)}
 }
 
 // Run tells what happens until ctx ends, and what is left then.
