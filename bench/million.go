@@ -29,6 +29,7 @@ const (
 	slowdownGoal   = 2 // times an empty line's
 	lineMemoryGoal = 600
 	firstStartGoal = time.Second
+	askedGoal      = 100 * time.Millisecond
 )
 
 // millionFigures are the costs of a long line.
@@ -36,7 +37,15 @@ type millionFigures struct {
 	Waiting int64
 	Bytes   float64 // of Redis, for each waiting job
 	Steps   []stepRow
+	Asked   []askedRow
 	Starts  []startRow
+}
+
+// askedRow is what one reading for operators costs on the full line.
+type askedRow struct {
+	Name    string
+	Redis   float64       // mean time of the script in Redis, µs
+	Longest time.Duration // of all such calls
 }
 
 // stepRow is one step on an empty and on a full line, in µs.
@@ -97,6 +106,11 @@ func million(ctx context.Context, e *env, r *report) error {
 	defer other.Close()
 	empty, long := &probe{benchLine(other), other}, &probe{benchLine(e.rdb), e.rdb}
 	if f.Steps, err = compareSteps(ctx, e.plan.Rounds, empty, long); err != nil {
+		return err
+	}
+
+	e.say("million: what operators ask")
+	if f.Asked, err = long.asked(ctx, probesARound); err != nil {
 		return err
 	}
 
@@ -245,6 +259,45 @@ func (p *probe) round(ctx context.Context, n int) (map[string]cost, error) {
 		sums[step] = cost{sum.caller / float64(n), sum.redis / float64(n)}
 	}
 	return sums, nil
+}
+
+// asked takes each reading for operators n times: that of health and forecast, that of a forecast's
+// deadlines, and that of the job at the line's end.
+func (p *probe) asked(ctx context.Context, n int) ([]askedRow, error) {
+	o := lineOffer()
+	if _, err := p.line.Offer(ctx, o); err != nil {
+		return nil, err
+	}
+	var rows []askedRow
+	for _, one := range []struct {
+		name string
+		ask  func() error
+	}{
+		{"status", func() error { _, err := p.line.Status(ctx); return err }},
+		{"deadlines", func() error { _, err := p.line.Dues(ctx); return err }},
+		{"explain", func() error { _, err := p.line.Explain(ctx, o.Job.ID); return err }},
+	} {
+		row := askedRow{Name: one.name}
+		before, err := p.worked(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for range n {
+			began := time.Now()
+			if err := one.ask(); err != nil {
+				return nil, fmt.Errorf("%s: %w", one.name, err)
+			}
+			row.Longest = max(row.Longest, time.Since(began))
+		}
+		after, err := p.worked(ctx)
+		if err != nil {
+			return nil, err
+		}
+		row.Redis = (after - before) / float64(n)
+		rows = append(rows, row)
+	}
+	_, err := p.line.Cancel(ctx, o.Job.ID)
+	return rows, err
 }
 
 var scriptTime = regexp.MustCompile(`(?m)^cmdstat_evalsha:calls=\d+,usec=(\d+),`)

@@ -17,6 +17,7 @@ func TestTheReportOfAMillionSaysWhatWasMet(t *testing.T) {
 			{Name: "cancel", Caller: good, Redis: bad},
 			{Name: "look", Caller: bad, Redis: good},
 		},
+		Asked: []askedRow{{"explain", 512.4, 3 * time.Millisecond}},
 		Starts: []startRow{{Waiting: 1, First: 300 * time.Millisecond, Stop: 20 * time.Millisecond},
 			{Waiting: 1_000_000, First: time.Second, Stop: time.Second}},
 	}}
@@ -28,6 +29,7 @@ func TestTheReportOfAMillionSaysWhatWasMet(t *testing.T) {
 		"| offer | 100 µs | 120 µs | 1.20 (1.00..1.50) | 20 µs | 24 µs | **1.20** (1.00..1.50) | yes |",
 		"| cancel | 0 µs | 0 µs | 1.20 (1.00..1.50) | 0 µs | 0 µs | **2.10** (1.90..2.50) | **no** |",
 		"| look | 0 µs | 0 µs | 2.10 (1.90..2.50) | 0 µs | 0 µs | **1.20** (1.00..1.50) | **no** |",
+		"| explain | 512 µs | 3.00 ms | yes |",
 		"**700 bytes** (goal: under 600; met: **no**)",
 		"| 1 | 300.00 ms | 1000.00 ms | yes | 20.00 ms |",
 		"| 1000000 | 1000.00 ms | 1000.00 ms | **no** | 1000.00 ms |",

@@ -21,6 +21,13 @@ func (r *report) writeMillion(p func(format string, args ...any)) {
 			x.Redis.Median, x.Redis.Min, x.Redis.Max,
 			yes(max(x.Redis.Median, x.Caller.Median) <= slowdownGoal))
 	}
+	p("\nWhat operators ask of that line, %d times each (goal: an answer within %s):\n",
+		probesARound, ms(askedGoal))
+	p("| reading | Redis | the longest call | met |")
+	p("|---|--:|--:|---|")
+	for _, x := range f.Asked {
+		p("| %s | %.0f µs | %s | %s |", x.Name, x.Redis, ms(x.Longest), yes(x.Longest <= askedGoal))
+	}
 	p("\nMemory of a waiting job: **%.0f bytes** (goal: under %d; met: %s). Starting and stopping a",
 		f.Bytes, lineMemoryGoal, yes(f.Bytes < lineMemoryGoal))
 	p("worker process:\n")
