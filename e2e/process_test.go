@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forebay/forebay/internal/redistest"
 )
 
 // startTimeout bounds the wait for a process to listen: usually a second, more on a machine that is
@@ -310,7 +312,7 @@ func freezeCommand(s *story, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.cmd.Process.Signal(syscall.SIGSTOP)
+	return redistest.Freeze(p.cmd.Process.Pid)
 }
 
 func thawCommand(s *story, args []string) error {

@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -102,15 +105,13 @@ func ready(addr string, pid int, gone <-chan struct{}) error {
 	}
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
 // kill ends the process with SIGKILL, even if it is stopped, and waits until it is gone.
 func (p *process) kill() {
 	p.cmd.Process.Kill()
 	<-p.gone
 }
 
-func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+func (p *process) pid() int { return p.cmd.Process.Pid }
 
 // syncBuffer keeps the first 64 KiB of a server's output: enough to show why it didn't start.
 type syncBuffer struct {
@@ -131,4 +132,32 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// Freeze stops a process (SIGSTOP), and returns when all its threads stand still: until then it may
+// still answer. Where the system has no /proc, it returns at once.
+func Freeze(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(threads, moves) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d doesn't stop", pid)
+		}
+	}
+}
+
+// moves reports whether a thread isn't stopped, by its stat (see proc(5)): the state stands behind
+// the name, which is in parentheses. A thread that is gone doesn't move.
+func moves(stat string) bool {
+	text, err := os.ReadFile(stat)
+	i := bytes.LastIndexByte(text, ')')
+	return err == nil && i >= 0 && i+2 < len(text) && text[i+2] != 'T'
 }

@@ -150,20 +150,23 @@ func (s *Server) Restart() {
 
 // Stop halts the process (SIGSTOP): connections stay open and nothing answers, as with a hung
 // Redis.
-func (s *Server) Stop() { s.t.Helper(); s.signal(syscall.SIGSTOP) }
+func (s *Server) Stop() { s.t.Helper(); s.signal(Freeze) }
 
 // Cont resumes a stopped process.
-func (s *Server) Cont() { s.t.Helper(); s.signal(syscall.SIGCONT) }
+func (s *Server) Cont() {
+	s.t.Helper()
+	s.signal(func(pid int) error { return syscall.Kill(pid, syscall.SIGCONT) })
+}
 
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) signal(send func(pid int) error) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == nil {
-		s.t.Errorf("redistest: %v to a server that is killed", sig)
+		s.t.Error("redistest: a signal to a server that is killed")
 		return
 	}
-	if err := s.now.signal(sig); err != nil {
-		s.t.Errorf("redistest: %v: %v", sig, err)
+	if err := send(s.now.pid()); err != nil {
+		s.t.Errorf("redistest: signal: %v", err)
 	}
 }

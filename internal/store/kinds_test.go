@@ -88,7 +88,7 @@ func TestAClusterIsUsedAndItsLossNoticed(t *testing.T) {
 	const key = "{n}count"
 	pid := masterOf(t, nodes.(*redis.ClusterClient), key)
 	warm(t, s.Client(), "{n}list")
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := redistest.Freeze(pid); err != nil {
 		t.Fatal(err)
 	}
 	err := s.Client().Incr(t.Context(), key).Err()
