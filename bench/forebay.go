@@ -33,7 +33,7 @@ tiers:
       - {name: bursts, algorithm: token-bucket, limit: 600000000, window: 1m}
   shut:
     limits:
-      - {name: per-hour, algorithm: sliding-window-counter, limit: 1, window: 30d}
+      - {name: per-hour, algorithm: sliding-window-counter, limit: 1, window: 1h}
       - {name: bursts, algorithm: token-bucket, limit: 600000000, window: 1m}
 limits:
   - {name: per-address, per: ip, algorithm: token-bucket, limit: 600000000, window: 1m}

@@ -77,6 +77,10 @@ func front(ctx context.Context, e *env, r *report) error {
 	if err := e.compare(ctx, r, status, asGet(hgetall), 64, 1.0); err != nil {
 		return err
 	}
+	// Before stored, which begins with an empty Redis.
+	if r.Lone.Again, err = e.scriptsEach(ctx, refusals); err != nil {
+		return err
+	}
 	if err := e.stored(ctx, r, f, plain, ping); err != nil {
 		return err
 	}
@@ -103,10 +107,7 @@ func front(ctx context.Context, e *env, r *report) error {
 		ratios = append(ratios, float64(quantile(ours, 0.5))/float64(quantile(theirs, 0.5)))
 	}
 	r.Lone.Ratio = spreadOf(ratios)
-	if r.Lone.Scripts, err = e.scriptsEach(ctx, accepted.target); err != nil {
-		return err
-	}
-	r.Lone.Again, err = e.scriptsEach(ctx, refusals)
+	r.Lone.Scripts, err = e.scriptsEach(ctx, accepted.target)
 	return err
 }
 
