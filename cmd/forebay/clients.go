@@ -109,7 +109,7 @@ func (a *app) payload(data string) (raw json.RawMessage, err error) {
 	return raw, nil
 }
 
-// submitted submits a request, and tells what became of it.
+// submitted submits a request and shows the outcome: a job, a stored answer, or a refusal.
 func (a *app) submitted(ctx context.Context, c *client.Client, r client.Request, wait bool) error {
 	s, err := c.Submit(ctx, r)
 	if err != nil {

@@ -45,7 +45,7 @@ type watched struct {
 	stalled time.Time // guarded by mu: since when starts should come and don't; zero: they do
 }
 
-// past is a status as the recent past is told from it.
+// past is one earlier reading: when it was made, and the books at that time.
 type past struct {
 	at    time.Time
 	books Books
